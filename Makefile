@@ -1,0 +1,37 @@
+# The two commands of the README are `make demo` and `make test`; both set up what they need in .venv.
+PY := .venv/bin/python
+STAMP := .venv/.ready
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.PHONY: setup demo fast test test-core soak bench check
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	python3 -m venv .venv
+	$(PY) -m pip install -q -c constraints.txt -e ".[train,data,figures,dev]"
+	touch $@
+
+demo: setup
+	.venv/bin/relaytrain plan quickstart
+	.venv/bin/relaytrain simulate quickstart
+
+fast: setup
+	$(PY) -m pytest -n 2 -m "not slow and not soak"
+
+test: setup check
+	$(PY) -m pytest -n 2 -m "not soak"
+
+test-core: setup
+	$(PY) -m pytest -n 2 -m "not soak and not train"
+
+soak: setup
+	RELAYTRAIN_TIER=soak $(PY) -m pytest -n 2
+
+bench: setup
+	$(PY) benchmarks/planning.py
+
+check: setup
+	$(PY) -m ruff check src tests benchmarks examples
+	$(PY) -m mypy

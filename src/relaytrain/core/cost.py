@@ -1,0 +1,62 @@
+"""Seconds and joules of running and of changing a pair: tau and epsilon as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ScenarioError
+
+Array = NDArray[np.float64]
+Provenance = Literal["measured", "modelled", "assumed"]
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """tau and epsilon of PACT (1)-(2) for P pairs; infinity forbids.
+
+    `run_s`, `run_j`: shape (P,), one epoch of a pair. `change_s`, `change_j`: shape (P, P), from row to column,
+    zero on the diagonal. `spread` is the relative standard deviation of an epoch's seconds, shape (P,).
+    `reasons` explains infinities: the key is (pair,) for running and (before, now) for changing.
+    """
+
+    run_s: Array
+    change_s: Array
+    run_j: Array
+    change_j: Array
+    spread: Array | None = None
+    reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
+    provenance: Provenance = "assumed"
+
+    def __post_init__(self) -> None:
+        pairs = len(self.run_s)
+        shapes = {"run_s": (pairs,), "run_j": (pairs,), "change_s": (pairs, pairs), "change_j": (pairs, pairs)}
+        for name, shape in shapes.items():
+            values = getattr(self, name)
+            if values.shape != shape:
+                raise ScenarioError(f"costs.{name}: shape {values.shape}, expected {shape}")
+            if np.isnan(values).any() or (values < 0).any():
+                raise ScenarioError(f"costs.{name}: holds NaN or a negative figure; costs are >= 0, inf forbids")
+
+    @property
+    def epoch_s(self) -> Array:
+        """Seconds of an epoch on the column's pair after the row's pair: the right-hand side of (1)."""
+        return np.asarray(self.change_s + self.run_s[None, :])
+
+    @property
+    def epoch_j(self) -> Array:
+        """Joules of the same: the right-hand side of (2)."""
+        return np.asarray(self.change_j + self.run_j[None, :])
+
+    def why_not(self, before: int, now: int) -> str | None:
+        """Why going from pair `before` to pair `now` is impossible, or None when it is possible."""
+        if np.isfinite(self.epoch_s[before, now]) and np.isfinite(self.epoch_j[before, now]):
+            return None
+        for key in ((now,), (before, now)):
+            if key in self.reasons:
+                return self.reasons[key]
+        running = not (np.isfinite(self.run_s[now]) and np.isfinite(self.run_j[now]))
+        return "running it has infinite cost" if running else "this change has infinite cost"

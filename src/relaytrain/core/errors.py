@@ -1,0 +1,77 @@
+"""Every error a user can meet, and the exit status each one means.
+
+::
+
+    RelayTrainError            1   our bug, unless a subclass says otherwise
+    +-- UsageError             2   the call's words are off
+    +-- ScenarioError          3   the scenario (or another input file) is wrong
+    +-- InfeasibleError        4   no plan can meet the target
+    +-- TargetMissed           5   the run ended above its target
+    +-- StoppedByUser          6   Ctrl-C or `relaytrain stop`
+    +-- WorkerLost             7   too few nodes answered
+    +-- NonFiniteTraining      8   losses stayed NaN or infinite after roll-backs
+    +-- StoreDamaged           9   no usable checkpoint or event log is left
+    +-- NoSpace               10   the disk refused to hold more
+"""
+
+from __future__ import annotations
+
+
+class RelayTrainError(Exception):
+    """The root of the tree; `exit_status` is what the command line ends with."""
+
+    exit_status: int = 1
+
+
+class UsageError(RelayTrainError):
+    """A command or function was called with arguments that do not fit."""
+
+    exit_status = 2
+
+
+class ScenarioError(RelayTrainError):
+    """An input file is wrong: the message names file, line, key, what was got and what is expected."""
+
+    exit_status = 3
+
+
+class InfeasibleError(RelayTrainError):
+    """The target cannot be met; the message carries the nearest targets that can."""
+
+    exit_status = 4
+
+
+class TargetMissed(RelayTrainError):
+    """A run ended, in order, without reaching its target."""
+
+    exit_status = 5
+
+
+class StoppedByUser(RelayTrainError):
+    """A run was stopped on purpose and can be resumed."""
+
+    exit_status = 6
+
+
+class WorkerLost(RelayTrainError):
+    """Too few nodes answered for the epoch to count."""
+
+    exit_status = 7
+
+
+class NonFiniteTraining(RelayTrainError):
+    """Training kept producing NaN or infinity after the allowed roll-backs."""
+
+    exit_status = 8
+
+
+class StoreDamaged(RelayTrainError):
+    """A run's store has no usable state left."""
+
+    exit_status = 9
+
+
+class NoSpace(RelayTrainError):
+    """The file system refused to hold more."""
+
+    exit_status = 10

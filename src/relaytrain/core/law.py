@@ -1,0 +1,297 @@
+"""Loss laws: what one epoch does to the loss, at `expected` or at any path-wise level.
+
+    l' = run(epoch, mid, now),   mid = l + c0[before, now] + c1[before, now] * l        (PACT eq. 3, in two steps)
+
+A law is frozen, Markov in (epoch, pair, loss) and vectorised over losses. A *level* is path-wise: following the
+q-curve from the present observation, the loss after h epochs is the q-quantile of the loss after h epochs, so
+per-epoch quantiles are never summed. Two laws are written here and `simulate`, estimators and tests bring others:
+
+* `EpochLaw`: gains in tables by epoch index, as the paper writes them;
+* `LevelLaw`: the present loss is a position on the version's own curve a + b (1 + x/s)^-alpha; no epoch index.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ScenarioError
+
+Array = NDArray[np.float64]
+Level = float | Literal["expected"]
+
+ROBUST_LEVEL = 0.95
+"""The level at which a scenario's `robust` figures are given (PACT section IV)."""
+
+ADDITIVE, CURVE, TABLE = 0, 1, 2
+"""Kinds of `LawForm`: gains by epoch; position on a curve; a table over a grid of losses."""
+
+
+class LawForm(NamedTuple):
+    """A law at one level as plain arrays: what compiled searches read.
+
+    `kind` says which part is used; unused parts are empty. With P pairs and tables over epochs of length K (the last
+    row holds for every later epoch; K = 1 means no dependence on the epoch):
+
+    * ADDITIVE: run (K, P); l' = max(0, mid + run)
+    * CURVE: curves (P, 4) rows a, b, s, alpha; mult (K, P); l' = mid + mult (curve(x + 1) - mid)
+    * TABLE: table (K, P, P, G) over losses 0, step, 2 step, ...: linear in between; `integer` keeps losses whole
+    """
+
+    kind: int
+    run: Array
+    curves: Array
+    mult: Array
+    c0: Array  # (K, P, P)
+    c1: Array  # (P, P)
+    table: Array  # (K, P, P, G)
+    step: float
+    integer: bool
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs the law covers."""
+        return int(self.table.shape[1] if self.kind == TABLE else self.c1.shape[0])
+
+    @property
+    def epochs(self) -> int:
+        """Rows of the longest table over epochs; 1 when the law does not depend on the epoch."""
+        return int(max(self.run.shape[0], self.mult.shape[0], self.c0.shape[0], self.table.shape[0]))
+
+
+@runtime_checkable
+class LossLaw(Protocol):
+    """lambda of PACT (3) as one function of the state; `before` and `now` are indexes of pairs."""
+
+    @property
+    def autonomous(self) -> bool:
+        """No dependence on the epoch index, so planners may drop it from the state."""
+        ...
+
+    @property
+    def monotone(self) -> bool:
+        """Non-decreasing in the loss at every level in use, so that dominance is exact. Checked, never assumed."""
+        ...
+
+    def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
+        """The loss after epoch number `epoch` (the first is 1) from `loss`, at `level`."""
+        ...
+
+    def form(self, level: Level = "expected") -> LawForm:
+        """The law at `level` as arrays for the compiled searches."""
+        ...
+
+
+def shading(level: Level) -> float:
+    """How far a level lies between expected (0) and robust (1): z_q / z_0.95."""
+    if level == "expected":
+        return 0.0
+    q = float(level)
+    if not 0.0 < q < 1.0:
+        raise ScenarioError(f"level: got {q}, expected a probability strictly between 0 and 1")
+    normal = NormalDist()
+    return normal.inv_cdf(q) / normal.inv_cdf(ROBUST_LEVEL)
+
+
+def between(expected: Array, robust: Array, level: Level) -> Array:
+    """Parameters at `level`; infinite entries stay as they are."""
+    share = shading(level)
+    if share == 0.0:
+        return expected
+    with np.errstate(invalid="ignore"):
+        mixed = expected + share * (robust - expected)
+    return np.where(np.isfinite(expected) & np.isfinite(robust), mixed, expected)
+
+
+def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> Array:
+    """One step of `form`, vectorised over `loss` (numpy twin of the compiled `planners.kernels.next_loss`)."""
+    loss = np.asarray(loss, dtype=np.float64)
+    if form.kind == TABLE:
+        row = form.table[min(epoch, len(form.table)) - 1, before, now]
+        position = np.clip(loss / form.step, 0, len(row) - 1)
+        left = np.minimum(position.astype(np.int64), len(row) - 2) if len(row) > 1 else np.zeros_like(position, np.int64)
+        share = position - left
+        right = np.minimum(left + 1, len(row) - 1)
+        with np.errstate(invalid="ignore"):
+            values = np.where(share == 0, row[left], np.where(share == 1, row[right], row[left] + share * (row[right] - row[left])))
+        return np.asarray(np.where(loss / form.step > len(row) - 1 + 1e-9, np.inf, values))
+    mid = loss
+    if before != now:
+        mid = loss + form.c0[min(epoch, len(form.c0)) - 1, before, now] + form.c1[before, now] * loss
+    if form.kind == ADDITIVE:
+        return np.maximum(mid + form.run[min(epoch, len(form.run)) - 1, now], 0.0)
+    a, b, s, alpha = form.curves[now]
+    mult = form.mult[min(epoch, len(form.mult)) - 1, now]
+    above = (mid > a) & np.isfinite(mid)
+    u = (np.where(above, mid - a, b) / b) ** (-1.0 / alpha)
+    moved = mid + mult * (a + b * (u + 1.0 / s) ** -alpha - mid)
+    return np.maximum(np.where(above, moved, mid), 0.0)
+
+
+def _empty(*shape: int) -> Array:
+    return np.zeros(shape)
+
+
+@dataclass(frozen=True)
+class EpochLaw:
+    """Gains by epoch index, exactly as PACT writes lambda(k, ...): ignores where the loss stands.
+
+    `run`, `run_robust`: (K, P). `change`, `change_robust`: (K or 1, P, P), zero on the diagonal; infinity forbids.
+    """
+
+    run: Array
+    change: Array
+    run_robust: Array | None = None
+    change_robust: Array | None = None
+
+    @property
+    def autonomous(self) -> bool:
+        """True only when every table has a single row."""
+        return len(self.run) == 1 and len(self.change) == 1
+
+    @property
+    def monotone(self) -> bool:
+        """Always: the loss enters with slope one."""
+        return True
+
+    def form(self, level: Level = "expected") -> LawForm:
+        """The tables at `level`."""
+        run = between(self.run, self.run if self.run_robust is None else self.run_robust, level)
+        change = between(self.change, self.change if self.change_robust is None else self.change_robust, level)
+        pairs = run.shape[1]
+        return LawForm(ADDITIVE, run, _empty(0, 4), _empty(1, 0), change, _empty(pairs, pairs), _empty(0, 0, 0, 0), 1.0, False)
+
+    def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
+        """Equation (3) with the tables' rows for `epoch`."""
+        return evaluate(self.form(level), epoch, loss, before, now)
+
+
+@dataclass(frozen=True)
+class LevelLaw:
+    """The present loss is a position on the pair's own curve; a switch moves the position.
+
+    `curves`: (P, 4) rows a, b, s, alpha. `mult` scales an epoch's progress (bias, robustness, noise): (K or 1, P).
+    `jump0`, `jump1`: (P, P), the jump jump0 + jump1 * l of a handover. Robust twins give the 0.95 level.
+    """
+
+    curves: Array
+    jump0: Array
+    jump1: Array
+    mult: Array
+    mult_robust: Array | None = None
+    jump0_robust: Array | None = None
+    jump1_robust: Array | None = None
+    curves_robust: Array | None = None
+    loss_top: float = math.inf
+
+    @property
+    def autonomous(self) -> bool:
+        """True unless `mult` varies with the epoch."""
+        return len(self.mult) == 1
+
+    @cached_property
+    def monotone(self) -> bool:
+        """Checked in closed form at the highest loss the law may meet, for `expected`, 0.5 to 0.99 and the optimistic side.
+
+        The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)); it is smallest at the highest loss.
+        """
+        return all(self._monotone_at(self.form(level)) for level in ("expected", 0.99))
+
+    def _monotone_at(self, form: LawForm) -> bool:
+        finite = np.isfinite(form.c0[0])
+        if (form.c1[finite] < -1.0).any():
+            return False
+        a, b, s, alpha = form.curves.T
+        top = self.loss_top if math.isfinite(self.loss_top) else float((a + b).max()) * 2.0
+        position = (np.maximum(top - a, 1e-300) / b) ** (-1.0 / alpha)
+        slope = 1.0 - form.mult.max(axis=0) * (1.0 - (1.0 + 1.0 / (s * position)) ** -(alpha + 1.0))
+        return bool((slope >= 0.0).all())
+
+    def form(self, level: Level = "expected") -> LawForm:
+        """Curves, multipliers and jumps at `level`; progress is never negative."""
+
+        def at(expected: Array, robust: Array | None) -> Array:
+            return expected if robust is None else between(expected, robust, level)
+
+        pairs = len(self.curves)
+        mult = np.maximum(at(self.mult, self.mult_robust), 0.0)
+        c0 = at(self.jump0, self.jump0_robust)[None]
+        c1 = at(self.jump1, self.jump1_robust)
+        return LawForm(CURVE, _empty(1, pairs), at(self.curves, self.curves_robust), mult, c0, c1, _empty(0, 0, 0, 0), 1.0, False)
+
+    def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
+        """One epoch along the curve of `now`, after the jump from `before`."""
+        return evaluate(self.form(level), epoch, loss, before, now)
+
+    def biased(self, progress: Array, *, jump: float = 1.0) -> LevelLaw:
+        """The same law with every pair's progress scaled by `progress` (P,) and all jumps by `jump`."""
+        scale = np.asarray(progress, dtype=np.float64)[None, :]
+        robust = self.mult if self.mult_robust is None else self.mult_robust
+        return replace(
+            self,
+            mult=self.mult * scale,
+            mult_robust=robust * scale,
+            jump0=self.jump0 * jump,
+            jump1=self.jump1 * jump,
+            jump0_robust=None if self.jump0_robust is None else self.jump0_robust * jump,
+            jump1_robust=None if self.jump1_robust is None else self.jump1_robust * jump,
+        )
+
+    def noisy(self, factors: Array) -> LevelLaw:
+        """The law of one world whose epoch k makes factors[k-1, pair] times the progress: noise drawn beforehand."""
+        return replace(self, mult=self.mult * np.maximum(factors, 0.0), mult_robust=None)
+
+
+@dataclass(frozen=True)
+class TableLaw:
+    """Any law tabulated on a grid of losses at one level; how foreign laws and the papers' grids reach the searches."""
+
+    table: Array
+    step: float
+    integer: bool = False
+
+    @property
+    def autonomous(self) -> bool:
+        """True when there is one table for all epochs."""
+        return len(self.table) == 1
+
+    @cached_property
+    def monotone(self) -> bool:
+        """Checked on the table itself."""
+        with np.errstate(invalid="ignore"):
+            rises = np.diff(self.table, axis=-1)
+        return bool((np.nan_to_num(rises, nan=0.0, posinf=1.0) >= -1e-12).all())
+
+    def form(self, level: Level = "expected") -> LawForm:
+        """The table, whatever the level."""
+        pairs = self.table.shape[1]
+        blank = _empty(pairs, pairs)
+        return LawForm(TABLE, _empty(1, pairs), _empty(0, 4), _empty(1, 0), blank[None], blank, self.table, self.step, self.integer)
+
+    def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
+        """Linear between the grid's losses; infinite above the last one."""
+        return evaluate(self.form(), epoch, loss, before, now)
+
+
+def tabulate(law: LossLaw, level: Level, *, pairs: int, top: float, epochs: int = 1, cells: int = 2048) -> TableLaw:
+    """`law` at `level` on `cells` cells of loss from 0 to `top`, for epochs 1 to `epochs`."""
+    losses = np.linspace(0.0, top, cells + 1)
+    table = np.empty((epochs, pairs, pairs, cells + 1))
+    for epoch in range(epochs):
+        for before in range(pairs):
+            for now in range(pairs):
+                table[epoch, before, now] = law.next_loss(epoch + 1, losses, before, now, level)
+    return TableLaw(table, top / cells)
+
+
+def pair_jumps(by_version: Array, versions: list[int]) -> Array:
+    """Jumps given between versions (M, M) spread over pairs (P, P): pairs of one version have none between them."""
+    index = np.asarray(versions)
+    jumps = np.asarray(by_version, dtype=np.float64)[np.ix_(index, index)]
+    return np.where(index[:, None] == index[None, :], 0.0, jumps)

@@ -1,0 +1,239 @@
+"""A plan and what it states: decisions, legs, handovers, bands, bounds, alternatives, and the way out when infeasible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .problem import Mode, Pair, Problem
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What epoch `epoch` does. By default all data, full resources, federated."""
+
+    epoch: int
+    version: str
+    nodes: str
+    datasets: tuple[str, ...] = ()
+    resources: float = 1.0
+    mode: Mode = "federated"
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that trains."""
+        return Pair(self.version, self.nodes)
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A run of epochs with one pair. Seconds and joules include the handover into the leg."""
+
+    version: str
+    nodes: str
+    first_epoch: int
+    last_epoch: int
+    elapsed_s: float
+    energy_j: float
+    loss: float
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs the leg has."""
+        return self.last_epoch - self.first_epoch + 1
+
+
+@dataclass(frozen=True)
+class Handover:
+    """The change between two legs, at the start of `epoch`: its own seconds, joules and expected jump of the loss."""
+
+    epoch: int
+    before: Pair
+    after: Pair
+    elapsed_s: float
+    energy_j: float
+    loss_change: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A first action (or a whole strategy) that was not taken, with what it would have cost; None when impossible."""
+
+    name: str
+    energy_j: float | None
+    elapsed_s: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A target that could be met instead: `loss` by `deadline_s`."""
+
+    loss: float
+    deadline_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frozen answer. `losses` and `guaranteed` hold one value after each epoch, at `expected` and at `rung`.
+
+    `asked` is the probability in the target, `rung` the level the plan rests on (0.0 when no level is feasible),
+    `probability` the share of samples of the law that reach the target in time following the decisions, the last
+    pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the expected
+    law, `gap` the plan's distance to it. `ahead` is l_ideal - l now, `value` the value function (4) there.
+    """
+
+    problem: str
+    planner: str
+    feasible: bool
+    decisions: tuple[Decision, ...]
+    legs: tuple[Leg, ...]
+    handovers: tuple[Handover, ...]
+    losses: tuple[float, ...]
+    guaranteed: tuple[float, ...]
+    energies_j: tuple[float, ...]
+    times_s: tuple[float, ...]
+    energy_j: float
+    elapsed_s: float
+    asked: float
+    rung: float
+    probability: float
+    bound_j: float
+    gap: float
+    target_loss: float
+    deadline_s: float
+    start_loss: float
+    ahead: float = 0.0
+    value: float = 0.5
+    energy_unit: str = "J"
+    time_unit: str = "s"
+    exact: bool = True
+    alternatives: tuple[Alternative, ...] = ()
+    nearest: tuple[Nearest, ...] = ()
+    warnings: tuple[str, ...] = ()
+    warm: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def met(self) -> bool:
+        """The plan rests on at least the probability that was asked for."""
+        return self.feasible and self.rung >= self.asked - 1e-12
+
+    def to_dict(self) -> Json:
+        """Plain JSON values; infinity becomes None (docs/formats.md, plan)."""
+        return {
+            "schema": "relaytrain.plan/1",
+            "problem": self.problem,
+            "planner": self.planner,
+            "feasible": self.feasible,
+            "met": self.met,
+            "asked": self.asked,
+            "rung": self.rung,
+            "probability": self.probability,
+            "target": {"loss": finite(self.target_loss), "deadline_s": finite(self.deadline_s)},
+            "start_loss": finite(self.start_loss),
+            "energy_j": finite(self.energy_j),
+            "elapsed_s": finite(self.elapsed_s),
+            "bound_j": finite(self.bound_j),
+            "gap": finite(self.gap),
+            "exact": self.exact,
+            "ahead": finite(self.ahead),
+            "value": finite(self.value),
+            "units": {"energy": self.energy_unit, "time": self.time_unit},
+            "decisions": [_plain(d) for d in self.decisions],
+            "legs": [{**_plain(leg), "epochs": leg.epochs} for leg in self.legs],
+            "handovers": [
+                {**_plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers
+            ],
+            "expected_loss": [finite(v) for v in self.losses],
+            "guaranteed_loss": [finite(v) for v in self.guaranteed],
+            "energy_by_epoch_j": [finite(v) for v in self.energies_j],
+            "time_by_epoch_s": [finite(v) for v in self.times_s],
+            "alternatives": [_plain(a) for a in self.alternatives],
+            "nearest": [_plain(n) for n in self.nearest],
+            "warnings": list(self.warnings),
+        }
+
+    def diff(self, other: Plan) -> str:
+        """One line on what changed from `other` to this plan."""
+        if [d.pair for d in self.decisions] == [d.pair for d in other.decisions]:
+            return "same decisions"
+        return f"{other.summary()}  ->  {self.summary()}"
+
+    def summary(self) -> str:
+        """The legs in one line: `L on gold x6 -> M on silver x9`."""
+        if not self.legs:
+            return "nothing to do" if self.feasible else "no plan"
+        return " -> ".join(f"{leg.version} on {leg.nodes} x{leg.epochs}" for leg in self.legs)
+
+    def explain(self) -> str:
+        """The plan in plain text: the answer, why, and what else was possible."""
+        from .explain import explain
+
+        return explain(self)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def _repr_html_(self) -> str:
+        from ..report.svg import plan_html
+
+        return plan_html(self)
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: it is written as null."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _plain(item: Any) -> Json:
+    row: Json = {}
+    for key, value in vars(item).items():
+        if isinstance(value, float):
+            row[key] = finite(value)
+        elif isinstance(value, tuple):
+            row[key] = list(value)
+        else:
+            row[key] = value
+    return row
+
+
+def build_legs(
+    problem: Problem, start_pair: int, first_epoch: int, actions: list[int], table: Mapping[str, Any]
+) -> tuple[tuple[Decision, ...], tuple[Leg, ...], tuple[Handover, ...]]:
+    """Decisions, legs and handovers of a list of pair indexes.
+
+    `table` has per-action lists `seconds`, `joules`, `loss`, `change_s`, `change_j`, `jump`.
+    """
+    decisions: list[Decision] = []
+    legs: list[Leg] = []
+    handovers: list[Handover] = []
+    before = start_pair
+    for position, now in enumerate(actions):
+        epoch = first_epoch + position
+        version, nodes = problem.pairs[now]
+        decisions.append(Decision(epoch, version, nodes, mode=problem.mode_of(nodes)))
+        seconds, joules, loss = table["seconds"][position], table["joules"][position], table["loss"][position]
+        if now != before:
+            handovers.append(
+                Handover(
+                    epoch,
+                    problem.pairs[before],
+                    problem.pairs[now],
+                    table["change_s"][position],
+                    table["change_j"][position],
+                    table["jump"][position],
+                )
+            )
+        if legs and now == before:
+            last = legs[-1]
+            legs[-1] = Leg(
+                version, nodes, last.first_epoch, epoch, last.elapsed_s + seconds, last.energy_j + joules, loss
+            )
+        else:
+            legs.append(Leg(version, nodes, epoch, epoch, seconds, joules, loss))
+        before = now
+    return tuple(decisions), tuple(legs), tuple(handovers)

@@ -1,0 +1,125 @@
+"""What is to be decided: versions, nodes, node sets, the admissible pairs of them, and the target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from .errors import ScenarioError
+
+Mode = Literal["federated", "pipeline"]
+Metric = Literal["loss", "error"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """The network, full or compressed (paper: m).
+
+    `flops_per_sample` counts one forward and one backward pass. Unknown figures are None.
+    """
+
+    name: str
+    parameters: int | None = None
+    flops_per_sample: float | None = None
+    weight_bytes: int | None = None
+    activation_bytes_per_sample: int | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One device with its own data; `device` names a profile of `costs/devices.toml` or of the scenario."""
+
+    name: str
+    device: str | None = None
+    samples: int | None = None
+    classes: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Nodes that train together (paper: n, a cluster). Sets may overlap."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    mode: Mode = "federated"
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A data set that may be staged to nodes (DepL: d)."""
+
+    name: str
+    samples: int | None = None
+
+
+class Pair(NamedTuple):
+    """A version and the node set that trains it: what an epoch is decided about (paper: a = (m', n'))."""
+
+    version: str
+    nodes: str
+
+    def __str__(self) -> str:
+        return f"{self.version} on {self.nodes}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Reach `loss` within `deadline_s` with `probability` (paper: l_max, T_max; DepL: omega).
+
+    With `metric` "error" the loss is 1 - accuracy. An infinite deadline means none.
+    """
+
+    loss: float
+    deadline_s: float = math.inf
+    probability: float = 0.95
+    metric: Metric = "loss"
+    on: Literal["validation", "train", "test"] = "validation"
+
+
+@dataclass(frozen=True)
+class Units:
+    """How seconds and joules are written for people; scenarios of the papers use plain `units` and `cost`."""
+
+    time: str = "s"
+    energy: str = "J"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything a planner must know apart from costs and the loss law.
+
+    `start` is the index in `pairs` of the pair that holds the network before epoch 1; staying there is free.
+    """
+
+    name: str
+    pairs: tuple[Pair, ...]
+    start: int
+    initial_loss: float
+    target: Target
+    versions: tuple[Version, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    node_sets: tuple[NodeSet, ...] = ()
+    data: tuple[DataSource, ...] = ()
+    max_epochs: int | None = None
+    units: Units = field(default_factory=Units)
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise ScenarioError(f"{self.name}: no pair of version and node set is admissible; declare at least one")
+        if len(set(self.pairs)) != len(self.pairs):
+            raise ScenarioError(f"{self.name}: a pair of version and node set is listed twice")
+        if not 0 <= self.start < len(self.pairs):
+            raise ScenarioError(f"{self.name}: start is {self.start}, expected an index below {len(self.pairs)}")
+
+    def index(self, pair: Pair) -> int:
+        """The position of `pair` in `pairs`."""
+        try:
+            return self.pairs.index(pair)
+        except ValueError:
+            known = ", ".join(map(str, self.pairs))
+            raise ScenarioError(f"{self.name}: no pair '{pair}'; the admissible pairs are: {known}") from None
+
+    def mode_of(self, nodes: str) -> Mode:
+        """How a node set trains."""
+        return next((s.mode for s in self.node_sets if s.name == nodes), "federated")
