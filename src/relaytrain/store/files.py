@@ -1,0 +1,166 @@
+"""The only module that opens files for writing, fsyncs, renames and removes.
+
+A file appears under its name whole and durable, or not at all::
+
+    create temp in the same folder -> write -> fsync -> rename over the name -> fsync the folder
+
+Every step goes through a `FileOps` object that tests replace (`using(...)`) to count the steps, stop the process
+before, after or in the middle of one, or make the n-th fail as a full disk does.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from ..core.errors import NoSpace, RelayTrainError, UsageError
+
+TEMP_PREFIX = ".tmp-"
+"""How unfinished files begin; a process that was killed may leave one behind, never more than one a writer."""
+
+_REFUSED_BY_DISK = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
+_counter = itertools.count()
+
+
+class FileOps:
+    """The primitive steps, in the order in which `write_atomic` takes them; `commit` is the database's one."""
+
+    def create(self, path: Path, mode: int) -> int:
+        """Open a new file for writing; it must not exist."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+    def write(self, fd: int, data: memoryview) -> None:
+        """Write all of `data`."""
+        while data:
+            data = data[os.write(fd, data) :]
+
+    def sync(self, fd: int) -> None:
+        """Make the file's bytes durable."""
+        os.fsync(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Put `source` in the place of `target` in one step."""
+        os.replace(source, target)
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the names in a folder durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems cannot fsync a folder
+                raise
+        finally:
+            os.close(fd)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def make_dir(self, path: Path, mode: int) -> None:
+        """Make one folder."""
+        os.mkdir(path, mode)
+
+    def commit(self, connection: sqlite3.Connection) -> None:
+        """Commit the open transaction of the run store."""
+        connection.execute("COMMIT")
+
+
+_ops: ContextVar[FileOps] = ContextVar("relaytrain_file_ops")
+_real = FileOps()
+
+
+def ops() -> FileOps:
+    """The steps in use."""
+    return _ops.get(_real)
+
+
+@contextmanager
+def using(replacement: FileOps) -> Iterator[FileOps]:
+    """Take other steps inside the block (for tests)."""
+    token = _ops.set(replacement)
+    try:
+        yield replacement
+    finally:
+        _ops.reset(token)
+
+
+def refused(error: OSError, what: str) -> RelayTrainError:
+    """The error to raise when the operating system refused `what`, for example "write plan.json"."""
+    reason = error.strerror or str(error)
+    if error.errno in _REFUSED_BY_DISK:
+        return NoSpace(f"cannot {what}: {reason}; free some space or choose another place, then try again")
+    return UsageError(f"cannot {what}: {reason}; choose another place or correct its permissions")
+
+
+def write_atomic(path: str | Path, data: bytes | bytearray | memoryview | str, *, private: bool = False) -> None:
+    """Write a whole file durably: readers see the old content or the new, never a part.
+
+    Args:
+        path: the file; its folder must exist.
+        data: bytes, or text to be written as UTF-8.
+        private: readable by the owner alone (mode 0600), as everything in the run store is.
+
+    Raises:
+        NoSpace: disk full, quota used up, read-only or failing.
+        UsageError: no such folder, no permission.
+    """
+    path = Path(path)
+    view = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+    temp = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{next(_counter)}")
+    step = ops()
+    try:
+        fd = step.create(temp, 0o600 if private else 0o666)
+        try:
+            try:
+                step.write(fd, view)
+                step.sync(fd)
+            finally:
+                os.close(fd)
+            step.rename(temp, path)
+        except BaseException:
+            with suppress(OSError):
+                step.remove(temp)
+            raise
+        step.sync_dir(path.parent)
+    except OSError as error:
+        raise refused(error, f"write {path}") from error
+
+
+def make_dir(path: str | Path, *, private: bool = False) -> Path:
+    """Make a folder and the missing ones above it, durably; an existing one is left as it is."""
+    path = Path(path)
+    missing = list(itertools.takewhile(lambda p: not p.is_dir(), (path, *path.parents)))
+    for folder in reversed(missing):
+        try:
+            ops().make_dir(folder, 0o700 if private else 0o777)
+            ops().sync_dir(folder.parent)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise UsageError(f"cannot make folder {folder}: a file of that name exists") from None
+        except OSError as error:
+            raise refused(error, f"make folder {folder}") from error
+    return path
+
+
+def remove(path: str | Path) -> bool:
+    """Remove a file; False when there was none."""
+    try:
+        ops().remove(Path(path))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise refused(error, f"remove {path}") from error
+    return True
+
+
+def remove_dir(path: str | Path) -> None:
+    """Remove an empty folder, if it is there and empty."""
+    with suppress(OSError):
+        os.rmdir(path)
