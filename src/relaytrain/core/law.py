@@ -129,8 +129,9 @@ def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> A
     a, b, s, alpha = form.curves[now]
     mult = form.mult[min(epoch, len(form.mult)) - 1, now]
     above = (mid > a) & np.isfinite(mid)
-    u = (np.where(above, mid - a, b) / b) ** (-1.0 / alpha)
-    moved = mid + mult * (a + b * (u + 1.0 / s) ** -alpha - mid)
+    inside = np.where(above, mid, a + b)
+    u = ((inside - a) / b) ** (-1.0 / alpha)
+    moved = inside + mult * (a + b * (u + 1.0 / s) ** -alpha - inside)
     return np.maximum(np.where(above, moved, mid), 0.0)
 
 

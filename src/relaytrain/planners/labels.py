@@ -1,0 +1,194 @@
+"""Exact forward search: Pareto labels (loss, seconds) in order of energy, pruned by what is still to go.
+
+A label is a state with the energy spent so far. Labels leave the heap in order of energy, so one of them is dominated
+exactly when an earlier one of the same pair (and epoch, if the law has an epoch index) has no higher loss and no later
+time. Each such set is a staircase, kept sorted in one pool of memory:
+
+        loss ^      x            x: kept labels
+             |        x          o: dominated, it lies above and to the right of a kept one
+             |          o  x
+             +-------------------> seconds
+
+The first label that meets the goal is optimal. Bounds cut labels that cannot finish in time or below a known energy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .kernels import grown, jit, next_loss, pop, push
+from .togo import ToGo, lookup
+
+EQUAL = 1e-12
+FOUND, EXHAUSTED, TOO_MANY = 0, 1, 2
+
+
+class Found(NamedTuple):
+    """How the search ended (FOUND, EXHAUSTED, TOO_MANY), the pairs chosen, and how many labels it took."""
+
+    status: int
+    actions: NDArray[np.int64]
+    labels: int
+
+
+@jit
+def _dominated(pool_loss: Any, pool_time: Any, start: int, count: int, loss: float, time: float) -> bool:
+    low, high = start, start + count  # losses ascend, times descend
+    while low < high:
+        middle = (low + high) // 2
+        if pool_loss[middle] <= loss + EQUAL:
+            low = middle + 1
+        else:
+            high = middle
+    return low > start and pool_time[low - 1] <= time + EQUAL
+
+
+@jit
+def _search(
+    form: Any,
+    seconds: Any,
+    joules: Any,
+    start: tuple[int, int, float, float],
+    first: Any,
+    goal: float,
+    deadline: float,
+    epochs: int,
+    by_epoch: bool,
+    with_time: bool,
+    ceiling: float,
+    energy_to_go: Any,
+    time_to_go: Any,
+    mixed_to_go: Any,
+    price: float,
+    most: int,
+) -> Any:
+    start_epoch, start_pair, start_loss, start_time = start
+    pairs = joules.shape[0]
+    room = 1024
+    parent = np.empty(room, np.int64)
+    pair_of = np.empty(room, np.int64)
+    epoch_of = np.empty(room, np.int64)
+    loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
+    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
+    keys = pairs * (epochs + 1 - start_epoch) if by_epoch else pairs
+    begin = np.zeros(keys, np.int64)
+    count_of = np.zeros(keys, np.int64)
+    space = np.zeros(keys, np.int64)
+    pool_loss, pool_time = np.empty(room), np.empty(room)
+    used = 0
+    parent[0], pair_of[0], epoch_of[0] = -1, start_pair, start_epoch
+    loss_of[0], time_of[0], energy_of[0] = start_loss, start_time, 0.0
+    count = 1
+    size = push(heap_key, heap_item, 0, 0.0, 0)
+    while size > 0:
+        item = heap_item[0]
+        size = pop(heap_key, heap_item, size)
+        before, epoch, loss, time, energy = pair_of[item], epoch_of[item], loss_of[item], time_of[item], energy_of[item]
+        if loss <= goal:
+            steps = 0
+            walk = item
+            while parent[walk] >= 0:
+                steps += 1
+                walk = parent[walk]
+            actions = np.empty(steps, np.int64)
+            walk = item
+            for position in range(steps - 1, -1, -1):
+                actions[position] = pair_of[walk]
+                walk = parent[walk]
+            return 0, actions, count
+        if item > 0:  # the start itself dominates nothing: its first action may be restricted
+            key = (epoch - start_epoch) * pairs + before if by_epoch else before
+            if _dominated(pool_loss, pool_time, begin[key], count_of[key], loss, time):
+                continue
+            if count_of[key] == space[key]:  # move the staircase to the end of the pool, with twice the room
+                wider = max(8, 2 * space[key])
+                while used + wider > pool_loss.shape[0]:
+                    pool_loss, pool_time = grown(pool_loss), grown(pool_time)
+                for place in range(count_of[key]):
+                    pool_loss[used + place] = pool_loss[begin[key] + place]
+                    pool_time[used + place] = pool_time[begin[key] + place]
+                begin[key], space[key] = used, wider
+                used += wider
+            head, length = begin[key], count_of[key]
+            spot = head
+            while spot < head + length and pool_loss[spot] <= loss:
+                spot += 1
+            gone = 0
+            while spot + gone < head + length and pool_time[spot + gone] >= time:
+                gone += 1
+            if gone == 0:
+                for place in range(head + length, spot, -1):
+                    pool_loss[place], pool_time[place] = pool_loss[place - 1], pool_time[place - 1]
+            elif gone > 1:
+                for place in range(spot + 1, head + length - gone + 1):
+                    pool_loss[place], pool_time[place] = pool_loss[place + gone - 1], pool_time[place + gone - 1]
+            pool_loss[spot], pool_time[spot] = loss, time
+            count_of[key] = length + 1 - gone
+        if epoch >= epochs:
+            continue
+        for now in range(pairs):
+            if item == 0 and not first[now]:
+                continue
+            step_j, step_s = joules[before, now], seconds[before, now]
+            if not (np.isfinite(step_j) and np.isfinite(step_s)):
+                continue
+            spent = energy + step_j
+            late = time + step_s
+            if spent > ceiling or late > deadline:
+                continue
+            landed = next_loss(form, epoch + 1, loss, before, now)
+            if not np.isfinite(landed):
+                continue
+            if late + lookup(time_to_go, epoch + 1, now, landed) > deadline:
+                continue
+            if spent + lookup(energy_to_go, epoch + 1, now, landed) > ceiling:
+                continue
+            if price > 0.0 and spent + lookup(mixed_to_go, epoch + 1, now, landed) - price * (deadline - late) > ceiling:
+                continue
+            if not with_time:
+                late = 0.0
+            key = (epoch + 1 - start_epoch) * pairs + now if by_epoch else now
+            if _dominated(pool_loss, pool_time, begin[key], count_of[key], landed, late):
+                continue
+            if count == most:
+                return 2, np.empty(0, np.int64), count
+            if count == parent.shape[0]:
+                parent, pair_of, epoch_of = grown(parent), grown(pair_of), grown(epoch_of)
+                loss_of, time_of, energy_of = grown(loss_of), grown(time_of), grown(energy_of)
+            if size == heap_key.shape[0]:
+                heap_key, heap_item = grown(heap_key), grown(heap_item)
+            parent[count], pair_of[count], epoch_of[count] = item, now, epoch + 1
+            loss_of[count], time_of[count], energy_of[count] = landed, late, spent
+            size = push(heap_key, heap_item, size, spent, count)
+            count += 1
+    return 1, np.empty(0, np.int64), count
+
+
+def search(
+    form: Any,
+    costs: tuple[NDArray[np.float64], NDArray[np.float64]],
+    start: tuple[int, int, float, float],
+    *,
+    first: NDArray[np.bool_],
+    goal: float,
+    deadline: float,
+    epochs: int,
+    by_epoch: bool,
+    with_time: bool,
+    ceiling: float,
+    bounds: tuple[ToGo, ToGo, ToGo],
+    price: float,
+    most: int,
+) -> Found:
+    """The least energy from `start` = (epochs done, pair, loss, seconds) to a loss at or below `goal` by `deadline`.
+
+    `costs` are seconds and joules (P, P); `first` masks the first action. `bounds` are energy-, time- and mixed-to-go,
+    the last one for energy + `price` * time. Nothing above `ceiling` joules is kept, nor more than `most` labels.
+    """
+    status, actions, count = _search(
+        form, costs[0], costs[1], start, first, goal, deadline, epochs, by_epoch, with_time, ceiling, *bounds, price, most
+    )
+    return Found(status, actions, count)

@@ -1,0 +1,439 @@
+"""Which search a problem needs: bounds first, the cheapest path if it is in time, else labels under a priced deadline.
+
+    1. time-to-go: is the target reachable in time at all? how far up must thresholds be known?
+    2. energy-to-go: if the cheapest path is in time, it is the answer.
+    3. a price on seconds (LARAC): each round gives a lower bound and, often, a better plan in time.
+    4. labels between that lower bound and the best plan known: exact.
+
+Paper: Steps 1-2 of PACT, without a graph. Deviations: un-quantised by default (`gridded` makes the paper's rounding a
+law of its own, solved by the same code); (1)-(3) charge the *new* pair, at the epoch being executed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.cost import CostTable
+from ..core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw
+from ..core.problem import Problem
+from ..core.state import TOLERANCE, Grid
+from .kernels import next_loss, roll
+from .labels import FOUND, TOO_MANY, search
+from .layers import layers
+from .multipliers import multipliers
+from .thresholds import thresholds
+from .togo import STEPS, ToGo, lookup, nothing, place
+
+Array = NDArray[np.float64]
+MOST_EPOCHS = 20_000
+"""Epochs looked ahead when neither the deadline nor the scenario limits them."""
+MOST_LABELS = 4_000_000
+MOST_CELLS = 60_000_000
+"""Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
+REPLAN_MARGIN = 0.5
+"""Energy tables reach this far beyond the plan, so that a run that goes worse than planned still re-plans by lookup."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a search begins: epochs done, pair, loss, seconds."""
+
+    epoch: int
+    pair: int
+    loss: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A least-energy path: pairs by index, losses after each, sums, and the proven lower bound.
+
+    `exact` is False when the search was cut short or the law is not monotone; then energy - bound is the gap.
+    """
+
+    feasible: bool
+    actions: tuple[int, ...]
+    losses: tuple[float, ...]
+    energy_j: float
+    elapsed_s: float
+    bound_j: float
+    exact: bool
+    labels: int = 0
+
+
+@dataclass
+class Instance:
+    """One law at one level with costs, goal and deadline as arrays; keeps the to-go tables it has made."""
+
+    form: LawForm
+    seconds: Array
+    joules: Array
+    goal: float
+    deadline: float
+    epochs: int
+    loss_top: float
+    monotone: bool = True
+    most_labels: int = MOST_LABELS
+    tables: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def by_epoch(self) -> bool:
+        """The state needs the epoch index."""
+        return self.form.epochs > 1
+
+    @property
+    def relaxed(self) -> LawForm:
+        """The most favourable law without an epoch index: its to-go tables bound those of the real one."""
+        form = self.form
+        if not self.by_epoch or form.kind == TABLE:
+            return form
+        return form._replace(
+            run=form.run.min(axis=0, keepdims=True),
+            mult=form.mult.max(axis=0, keepdims=True) if form.kind == CURVE else form.mult,
+            c0=form.c0.min(axis=0, keepdims=True),
+        )
+
+    def time_to_go(self) -> ToGo:
+        """Seconds still needed, whatever the energy."""
+        if "time" not in self.tables:
+            self.tables["time"] = self._steps(self.seconds, limit=self.deadline + 1e-6)
+        return self.tables["time"]  # type: ignore[no-any-return]
+
+    def energy_to_go(self, start: Start) -> ToGo:
+        """Joules still needed, whatever the time; made once, and again only when a state lies beyond the table."""
+        known = self.tables.get("energy")
+        if known is None or (math.isfinite(known.limit) and place(known, start.pair, start.loss) < 0):
+            known = self._steps(self.joules, watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
+            self.tables["energy"] = known
+        return known
+
+    def mixed_to_go(self, price: float, start: Start) -> ToGo:
+        """Joules + `price` * seconds still needed."""
+        key = ("mixed", price)
+        if key not in self.tables:
+            weight = self.joules + price * self.seconds
+            self.tables[key] = self._steps(weight, watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
+        return self.tables[key]  # type: ignore[no-any-return]
+
+    def _steps(self, weight: Array, **options: Any) -> ToGo:
+        tops = np.full(len(weight), self.loss_top)
+        if "limit" not in options:
+            time = self.time_to_go()
+            last = time.offsets[1:] - 1
+            tops = np.minimum(tops, np.where(last >= time.offsets[:-1], time.theta[last], -np.inf))
+        allowed = np.isfinite(self.seconds) & np.isfinite(self.joules)
+        return thresholds(self.relaxed, np.where(allowed, weight, np.inf), self.goal, tops=tops, **options)
+
+
+def instance_of(
+    problem: Problem, costs: CostTable, law: LossLaw, level: Level = "expected", *, grid: Grid | None = None
+) -> Instance:
+    """The searchable form of a problem at `level`; with `grid` the paper's rounding is applied to it."""
+    form = contiguous(law.form(level))
+    seconds, joules = np.ascontiguousarray(costs.epoch_s), np.ascontiguousarray(costs.epoch_j)
+    deadline = problem.target.deadline_s
+    top = loss_top(problem, form)
+    whole = Instance(form, seconds, joules, problem.target.loss + TOLERANCE, deadline + TOLERANCE, 0, top, law.monotone)
+    whole.epochs = epoch_cap(problem, seconds, whole.deadline)
+    return whole if grid is None else gridded(whole, grid, problem)
+
+
+def contiguous(form: LawForm) -> LawForm:
+    """The form with arrays laid out as the compiled kernels expect."""
+    arrays = {
+        name: np.ascontiguousarray(getattr(form, name), dtype=np.float64)
+        for name in ("run", "curves", "mult", "c0", "c1", "table")
+    }
+    return form._replace(**arrays, step=float(form.step), integer=bool(form.integer), kind=int(form.kind))
+
+
+def loss_top(problem: Problem, form: LawForm) -> float:
+    """A loss no sensible path exceeds: the start plus the largest jump from it, twice over for room."""
+    start = max(problem.initial_loss, problem.target.loss)
+    if form.kind == TABLE:
+        return float(form.step * (form.table.shape[3] - 1))
+    finite = form.c0[np.isfinite(form.c0)]
+    jump = float(max(finite.max(initial=0.0), 0.0)) + float(max(form.c1.max(initial=0.0), 0.0)) * start
+    return 2.0 * (start + jump) + 1.0
+
+
+def epoch_cap(problem: Problem, seconds: Array, deadline: float) -> int:
+    """How many epochs a path can have: the scenario's cap, and what the deadline leaves room for."""
+    cap = MOST_EPOCHS if problem.max_epochs is None else problem.max_epochs
+    quickest = float(seconds[np.isfinite(seconds)].min(initial=math.inf))
+    if math.isfinite(deadline) and quickest > 0 and math.isfinite(quickest):
+        cap = min(cap, math.floor(deadline / quickest) + 1)
+    return max(cap, 0)
+
+
+def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
+    """Alg. 1's rounding as an instance: losses and times become whole numbers of steps (lines 17-18)."""
+    top = grid.loss_top if grid.loss_top is not None else whole.loss_top / 2.0
+    cells = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    form = whole.form
+    epochs = math.ceil(problem.target.deadline_s / grid.time_step_s - TOLERANCE)
+    if problem.max_epochs is not None:
+        epochs = min(epochs, problem.max_epochs)
+    rows = min(form.epochs, epochs) if form.epochs > 1 else 1
+    pairs = len(whole.seconds)
+    if rows * pairs * pairs * cells > MOST_CELLS or (rows > 1 and epochs * pairs * cells > MOST_CELLS):
+        from ..core.errors import ScenarioError
+
+        raise ScenarioError(
+            f"planner.grid: {rows} epochs x {pairs}x{pairs} pairs x {cells} losses exceeds {MOST_CELLS:,} cells; "
+            "use a larger loss_step or no grid (the default is exact without one)"
+        )
+    losses = np.arange(cells) * grid.loss_step
+    table = np.empty((max(rows, 1), pairs, pairs, cells))
+    from ..core.law import evaluate
+
+    for row in range(max(rows, 1)):
+        for before in range(pairs):
+            for now in range(pairs):
+                landed = evaluate(form, row + 1, losses, before, now)
+                with np.errstate(invalid="ignore"):
+                    index = np.maximum(np.ceil(landed / grid.loss_step - TOLERANCE), 0.0)
+                table[row, before, now] = np.where(index < cells, index, np.inf)
+    with np.errstate(invalid="ignore"):
+        steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
+    blank = np.zeros((pairs, pairs))
+    rounded = LawForm(TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True)
+    return Instance(
+        rounded,
+        steps,
+        whole.joules,
+        float(grid.goal_index(problem.target.loss)),
+        float(grid.deadline_index(problem.target.deadline_s)) if math.isfinite(problem.target.deadline_s) else math.inf,
+        epochs if math.isfinite(problem.target.deadline_s) else whole.epochs,
+        float(cells - 1),
+        whole.monotone,
+    )
+
+
+def solve(instance: Instance, start: Start, first: NDArray[np.bool_] | None = None) -> Solution:
+    """The least-energy path from `start`; `first` restricts the first action to the pairs marked True."""
+    if start.loss <= instance.goal:
+        in_time = start.elapsed_s <= instance.deadline
+        return Solution(in_time, (), (), 0.0 if in_time else math.inf, start.elapsed_s, 0.0, True)
+    mask = np.ones(len(instance.seconds), np.bool_) if first is None else first
+    if instance.by_epoch:
+        return _solve_by_epoch(instance, start, mask)
+    return _solve_autonomous(instance, start, mask)
+
+
+def path_of(instance: Instance, start: Start, actions: NDArray[np.int64]) -> tuple[Array, float, float]:
+    """Losses after each action, joules and final time of a path."""
+    losses = np.empty(len(actions))
+    roll(instance.form, start.loss, start.pair, start.epoch + 1, actions, losses)
+    before = np.concatenate(([start.pair], actions[:-1])).astype(np.int64)
+    energy = float(instance.joules[before, actions].sum())
+    return losses, energy, start.elapsed_s + float(instance.seconds[before, actions].sum())
+
+
+def first_steps(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Array:
+    """Weight of the best path by first action (P,): infinity where masked, impossible or out of reach."""
+    out = np.full(len(weight), np.inf)
+    for now in np.flatnonzero(mask):
+        step = weight[start.pair, now]
+        if not (np.isfinite(step) and np.isfinite(instance.joules[start.pair, now] + instance.seconds[start.pair, now])):
+            continue
+        landed = next_loss(instance.form, start.epoch + 1, start.loss, start.pair, int(now))
+        if math.isfinite(landed):
+            out[now] = step + lookup(togo, start.epoch + 1, int(now), landed)
+    return out
+
+
+def follow(instance: Instance, start: Start, togo: ToGo, now: int) -> NDArray[np.int64]:
+    """The path that begins with `now` and then follows the thresholds' own actions to the goal."""
+    landed = next_loss(instance.form, start.epoch + 1, start.loss, start.pair, now)
+    actions = [now]
+    label = -1 if landed <= instance.goal else place(togo, now, landed)
+    while label >= 0 and togo.action[label] >= 0:
+        actions.append(int(togo.action[label]))
+        label = int(togo.successor[label])
+    return np.array(actions, np.int64)
+
+
+def _solution(instance: Instance, start: Start, actions: NDArray[np.int64], bound: float, *, exact: bool, labels: int = 0) -> Solution:
+    losses, energy, elapsed = path_of(instance, start, actions)
+    stop = int(np.argmax(losses <= instance.goal)) + 1 if (losses <= instance.goal).any() else len(actions)
+    if stop < len(actions):
+        return _solution(instance, start, actions[:stop], bound, exact=exact, labels=labels)
+    return Solution(
+        bool(losses[-1] <= instance.goal and elapsed <= instance.deadline),
+        tuple(int(a) for a in actions),
+        tuple(float(v) for v in losses),
+        energy,
+        elapsed,
+        min(bound, energy),
+        exact and instance.monotone,
+        labels,
+    )
+
+
+def _infeasible(bound: float = math.inf) -> Solution:
+    return Solution(False, (), (), math.inf, math.inf, bound, True)
+
+
+def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
+    time = instance.time_to_go()
+    quickest = first_steps(instance, start, time, instance.seconds, mask)
+    if start.elapsed_s + quickest.min(initial=math.inf) > instance.deadline:
+        return _infeasible()
+    energy = instance.energy_to_go(start)
+    best = _by_table(instance, start, energy, instance.joules, mask)
+    if best is not None and best.feasible and len(best.actions) <= instance.epochs:
+        return best
+    if best is None or len(best.actions) > instance.epochs:
+        return _solve_labels(instance, start, mask, best=None, bounds=(energy, time, nothing(instance.goal)), price=0.0)
+    # The cheapest path is late. Price the seconds until cheap and quick paths weigh the same.
+    cheap, late = best.energy_j, best.elapsed_s
+    bound = cheap
+    sure = _by_table(instance, start, time, instance.seconds, mask)
+    price, mixed = 0.0, nothing(instance.goal)
+    if sure is not None and sure.feasible:
+        for _ in range(12):
+            trial = (sure.energy_j - cheap) / max(late - sure.elapsed_s, 1e-300)
+            if not (math.isfinite(trial) and trial > 0):
+                break
+            table = instance.mixed_to_go(trial, start)
+            found = _by_table(instance, start, table, instance.joules + trial * instance.seconds, mask)
+            if found is None:
+                break
+            dual = found.energy_j + trial * (found.elapsed_s - instance.deadline)
+            if dual > bound or price == 0.0:
+                bound, price, mixed = max(bound, dual), trial, table
+            improves = found.energy_j < sure.energy_j - TOLERANCE if found.feasible else found.energy_j > cheap + TOLERANCE
+            if not improves:
+                break
+            if found.feasible:
+                sure = found
+            else:
+                cheap, late = found.energy_j, found.elapsed_s
+        if sure.energy_j <= bound + TOLERANCE:
+            return replace(sure, bound_j=min(bound, sure.energy_j))
+    else:
+        sure = None
+    return _solve_labels(instance, start, mask, best=sure, bounds=(energy, time, mixed), price=price, bound=bound)
+
+
+def _by_table(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:
+    """The best path by thresholds alone, checked forwards; None when the check fails or nothing is reachable."""
+    values = first_steps(instance, start, togo, weight, mask)
+    now = int(np.argmin(values))
+    if not math.isfinite(values[now]):
+        return None
+    found = _solution(instance, start, follow(instance, start, togo, now), float(values[now]), exact=True)
+    return found if found.losses[-1] <= instance.goal else None
+
+
+def _solve_labels(
+    instance: Instance,
+    start: Start,
+    mask: NDArray[np.bool_],
+    *,
+    best: Solution | None,
+    bounds: tuple[ToGo, ToGo, ToGo],
+    price: float,
+    bound: float = 0.0,
+    by_epoch: bool = False,
+    with_time: bool = True,
+) -> Solution:
+    ceiling = math.inf if best is None else best.energy_j - TOLERANCE
+    found = search(
+        instance.form,
+        (instance.seconds, instance.joules),
+        (start.epoch, start.pair, start.loss, start.elapsed_s),
+        first=mask,
+        goal=instance.goal,
+        deadline=instance.deadline,
+        epochs=start.epoch + instance.epochs if not by_epoch else max(instance.epochs, start.epoch),
+        by_epoch=by_epoch,
+        with_time=with_time,
+        ceiling=ceiling,
+        bounds=bounds,
+        price=price,
+        most=instance.most_labels,
+    )
+    if found.status == FOUND:
+        answer = _solution(instance, start, found.actions, math.inf, exact=True, labels=found.labels)
+        return replace(answer, bound_j=answer.energy_j)
+    if found.status == TOO_MANY:
+        if best is None:
+            return replace(_infeasible(bound), exact=False, labels=found.labels)
+        return replace(best, bound_j=min(bound, best.energy_j), exact=False, labels=found.labels)
+    if best is None:
+        return replace(_infeasible(), labels=found.labels)
+    return replace(best, bound_j=best.energy_j, exact=instance.monotone, labels=found.labels)
+
+
+def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
+    """Laws with epoch tables: layers on a grid, lines for additive laws, else the relaxed law's thresholds."""
+    form, goal = instance.form, instance.goal
+    if start.epoch >= instance.epochs:
+        return _infeasible()
+    allowed = np.isfinite(instance.seconds) & np.isfinite(instance.joules)
+    state = (start.epoch, start.pair, start.loss)
+
+    def to_go(name: str, weight: Array) -> ToGo:
+        key = (name, "by epoch")
+        if form.kind == TABLE:
+            if key not in instance.tables:
+                barred = np.where(allowed, weight, np.inf)
+                instance.tables[key] = layers(form, barred, int(goal), first=start.epoch, epochs=instance.epochs)
+            return instance.tables[key]  # type: ignore[no-any-return]
+        if form.kind == ADDITIVE:
+            return multipliers(form, weight, goal, start=state, epochs=instance.epochs, allowed=allowed)
+        return instance.time_to_go() if name == "time" else instance.energy_to_go(start)
+
+    energy = to_go("energy", instance.joules)
+    floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
+    if not math.isfinite(floor):
+        return _infeasible()
+    if form.kind == TABLE:
+        best = _by_layers(instance, start, energy, instance.joules, mask)
+        if best is not None and best.feasible:
+            return best
+    time = to_go("time", instance.seconds)
+    if start.elapsed_s + first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf) > instance.deadline:
+        return _infeasible()
+    # Guess how far above the bound the optimum lies; a search that finds something below its ceiling is exact.
+    for with_time in (False, True):
+        for share in (0.02, 0.1, 0.5, math.inf):
+            guess = Solution(False, (), (), floor * (1.0 + share) + 2 * TOLERANCE, math.inf, floor, True)
+            found = _solve_labels(
+                instance, start, mask, best=guess, bounds=(energy, time, nothing(goal)), price=0.0, bound=floor,
+                by_epoch=True, with_time=with_time,
+            )
+            if found.actions or not found.exact:
+                break
+        if not found.actions:
+            return found if not found.exact else _infeasible()
+        if found.feasible:
+            return found
+    return found
+
+
+def _by_layers(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:
+    """The best path on the layered grid, walked forwards by lookups; ties go to the quicker action."""
+    spot, actions, value = start, [], math.nan
+    while spot.loss > instance.goal:
+        values = first_steps(instance, spot, togo, weight, mask if not actions else np.ones(len(mask), np.bool_))
+        least = values.min(initial=math.inf)
+        if not math.isfinite(least):
+            return None
+        ties = np.flatnonzero(values <= least + TOLERANCE)
+        now = int(ties[np.argmin(instance.seconds[spot.pair, ties])])
+        value = least if not actions else value
+        landed = next_loss(instance.form, spot.epoch + 1, spot.loss, spot.pair, now)
+        actions.append(now)
+        spot = Start(spot.epoch + 1, now, landed, spot.elapsed_s + float(instance.seconds[spot.pair, now]))
+    return _solution(instance, start, np.array(actions, np.int64), float(value), exact=True)
+
+
+__all__ = ["STEPS", "Instance", "Solution", "Start", "gridded", "instance_of", "solve"]
