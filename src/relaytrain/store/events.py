@@ -1,0 +1,156 @@
+"""Events: what may be written of a run, how it is spelt in the database, and the frozen values that come back.
+
+A body is JSON with the schema's name in it. Infinity is written as null; NaN and minus infinity are refused, so that
+no reader ever meets a number that is none. A CRC over the row tells rot from what was written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..core.errors import RelayTrainError, ScenarioError, StoreDamaged, UsageError
+from .rules import Body, Progress
+
+SCHEMA = "relaytrain.event/1"
+CHECKPOINT_KINDS = ("run_started", "handover", "epoch_done")
+_RUN_ID = re.compile(r"[a-z0-9-]{8,40}")
+_COLUMNS = "run, seq, kind, epoch, fence, wall_s, session_s, body, crc"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened in a run.
+
+    `wall_s` (seconds since 1970) is for display alone; `session_s` counts monotonic seconds since this writer began,
+    so differences inside one `fence` are true durations whatever the clock on the wall does.
+    """
+
+    run: str
+    seq: int
+    kind: str
+    epoch: int | None
+    body: Body
+    fence: int
+    wall_s: float
+    session_s: float
+
+    @property
+    def blob(self) -> str | None:
+        """The checkpoint that the event names."""
+        name = self.body.get("blob")
+        return name if isinstance(name, str) else None
+
+
+def check_run_id(run: str) -> str:
+    """`run`, if it is a run's name; names are also folder names, so nothing else may pass."""
+    if not _RUN_ID.fullmatch(run):
+        raise UsageError(f"'{run[:60]}' is not a run: expected 8 to 40 of a-z, 0-9 and '-'")
+    return run
+
+
+def new_run_id(name: str) -> str:
+    """A fresh name for a run: `name` as far as it fits, and eight random digits."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:31].rstrip("-") or "run"
+    return f"{slug}-{secrets.token_hex(4)}"
+
+
+def encode(body: Mapping[str, Any]) -> str:
+    """The JSON text of a body. NumPy numbers and arrays are written as plain ones."""
+    if "schema" in body:
+        raise RelayTrainError("an event's body may not have the key 'schema': the store writes it")
+    return json.dumps({"schema": SCHEMA, **_plain(body, "body")}, separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str, where: str) -> dict[str, Any]:
+    """A body from its JSON text.
+
+    Raises:
+        ScenarioError: a newer RelayTrain wrote it.
+        StoreDamaged: it is no JSON object of ours, or holds a non-finite number.
+    """
+    try:
+        body = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreDamaged(f"{where}: the body is not JSON as we write it: {error}") from None
+    schema = body.pop("schema", None) if isinstance(body, dict) else None
+    if schema == SCHEMA:
+        return dict(body)
+    if isinstance(schema, str) and re.fullmatch(r"relaytrain\.event/[0-9]+", schema):
+        raise ScenarioError(f"{where}: schema {schema}, this RelayTrain reads {SCHEMA}; upgrade it to read this run")
+    raise StoreDamaged(f"{where}: schema {schema!r}, expected {SCHEMA}")
+
+
+def insert(connection: sqlite3.Connection, event: Event, text: str) -> None:
+    """Add the row of `event`, whose body is `text`."""
+    key = (event.run, event.seq, event.kind, event.epoch, event.fence)
+    connection.execute(
+        f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*key, event.wall_s, event.session_s, text, _crc(key, text)),
+    )
+
+
+def rows(connection: sqlite3.Connection, run: str, after: int = 0) -> Iterator[tuple[Any, ...]]:
+    """The raw rows of `run` with a greater number than `after`, in order; one statement, so one moment in time."""
+    yield from connection.execute(f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
+
+
+def from_row(row: Sequence[Any]) -> Event:
+    """The event of a row; damage raises."""
+    run, seq, kind, epoch, fence, wall_s, session_s, text, crc = row
+    where = f"run {run}, event {seq}"
+    if not isinstance(text, str) or _crc((run, seq, kind, epoch, fence), text) != crc:
+        raise StoreDamaged(f"{where}: the row is not the one that was written (CRC differs)")
+    return Event(run, seq, kind, epoch, decode(text, where), fence, wall_s, session_s)
+
+
+def fold(events: Sequence[Event]) -> Progress:
+    """Where the events have brought the run."""
+    progress = Progress()
+    for event in events:
+        progress.feed(event.kind, event.epoch, event.body, event.fence)
+    return progress
+
+
+def standing(events: Sequence[Event]) -> list[Event]:
+    """The events that name a checkpoint of an epoch that was not undone, oldest first."""
+    kept: list[Event] = []
+    for event in events:
+        if event.kind == "rolled_back":
+            kept = [e for e in kept if (e.epoch or 0) <= (event.epoch or 0)]
+        elif event.kind in CHECKPOINT_KINDS and event.blob is not None:
+            kept.append(event)
+    return kept
+
+
+def _crc(key: tuple[Any, ...], text: str) -> int:
+    return zlib.crc32(f"{key}{text}".encode(errors="surrogatepass"))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"the number {name}")
+
+
+def _plain(value: Any, where: str) -> Any:
+    if hasattr(value, "tolist"):  # numpy numbers and arrays
+        value = value.tolist()
+    if isinstance(value, float):
+        if math.isnan(value) or value == -math.inf:
+            raise RelayTrainError(f"event {where} is {value}: only finite numbers (and infinity, as null) are stored")
+        return None if value == math.inf else value
+    if isinstance(value, Mapping):
+        if bad := [k for k in value if not isinstance(k, str)]:
+            raise RelayTrainError(f"event {where}: key {bad[0]!r}, expected text")
+        return {k: _plain(v, f"{where}.{k}") for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    raise RelayTrainError(f"event {where} is a {type(value).__name__}: expected JSON values")

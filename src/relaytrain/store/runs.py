@@ -1,0 +1,207 @@
+"""The store of runs: a folder with one database of events and the checkpoints they name. Everybody starts here."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import StoreDamaged, UsageError
+from . import blobs, database, events, files, gc, lease
+from .events import Event
+from .rules import Body, Progress, Totals
+from .writer import Clock, RunWriter
+
+DEFAULT_FOLDER = "relaytrain-runs"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run at a glance.
+
+    `status` is the verdict (met, missed, stopped, failed); without one it is *running* while its writer lives and
+    *interrupted* when nobody is left who could write one.
+    `loss` and `best_loss` are None before the first epoch; `started` is the body of `run_started`.
+    """
+
+    run: str
+    status: str
+    epoch: int
+    loss: float | None
+    best_loss: float | None
+    totals: Totals
+    started: Body
+    started_wall_s: float
+    updated_wall_s: float
+    events: int
+    stop_requested: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest usable checkpoint: `data` as it was after `epoch` (or after the handover into it, see `event.kind`).
+
+    `skipped` says, newest first, which ones were damaged.
+    """
+
+    event: Event
+    data: bytes
+    skipped: tuple[str, ...] = ()
+
+
+def store_path(option: str | Path | None = None) -> Path:
+    """The store's folder: the option, else `$RELAYTRAIN_STORE`, else `./relaytrain-runs`."""
+    return Path(option or os.environ.get("RELAYTRAIN_STORE") or DEFAULT_FOLDER)
+
+
+class RunStore:
+    """All runs of one folder. Holds no open file: every question opens, reads one moment in time, and closes."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+
+    @classmethod
+    def open(cls, path: str | Path | None = None, *, clock: Clock | None = None) -> RunStore:
+        """The store in `path` (see `store_path`). A missing one is empty, and made by the first run."""
+        store = cls(store_path(path), clock or Clock())
+        if database.exists(store.folder):
+            database.connect(store.folder).close()  # a newer format, or no store at all, is refused here
+        return store
+
+    def create_run(self, run: str, body: Mapping[str, Any]) -> RunWriter:
+        """Start a run: `run_started` with `body` is recorded, and this process is its writer."""
+        return RunWriter.begin(self.folder, run, body, self._clock)
+
+    def resume_run(self, run: str, *, force: bool = False) -> RunWriter:
+        """Become the writer of an interrupted, stopped or failed run.
+
+        Raises:
+            LeaseHeld: another process writes it; `force` takes over.
+            UsageError: no such run, or it has ended.
+        """
+        return RunWriter.resume(self.folder, run, force=force, clock=self._clock)
+
+    def events(self, run: str, *, after: int = 0) -> tuple[Event, ...]:
+        """The events of `run` numbered above `after`, in order; a run that is not there has none."""
+        events.check_run_id(run)
+        if not database.exists(self.folder):
+            return ()
+        with database.reading(self.folder) as connection:
+            found = list(events.rows(connection, run, after))
+        return tuple(events.from_row(row) for row in found)
+
+    def get_blob(self, run: str, digest: str) -> bytes:
+        """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
+        return blobs.get(self.folder, events.check_run_id(run), digest)
+
+    def latest_checkpoint(self, run: str) -> Checkpoint:
+        """The newest checkpoint that stands and is whole.
+
+        Raises:
+            StoreDamaged: none is left; the message lists those tried.
+        """
+        tried: list[str] = []
+        for event in reversed(events.standing(self.events(run))):
+            try:
+                return Checkpoint(event, self.get_blob(run, event.blob or ""), tuple(tried))
+            except StoreDamaged as error:
+                tried.append(f"{event.kind} of epoch {event.epoch}: {error}")
+        listing = "".join(f"\n  {line}" for line in tried) or " the run recorded none"
+        raise StoreDamaged(f"run {run}: no usable checkpoint is left; tried:{listing}")
+
+    def runs(self) -> tuple[RunSummary, ...]:
+        """Every run, the one written last first."""
+        if not database.exists(self.folder):
+            return ()
+        with database.reading(self.folder) as connection:
+            connection.execute("BEGIN")
+            names = [row[0] for row in connection.execute("SELECT DISTINCT run FROM event")]
+            found = [_summary(connection, name) for name in names]
+        return tuple(sorted(found, key=lambda s: (-s.updated_wall_s, s.run)))
+
+    def summary(self, run: str) -> RunSummary:
+        """One run at a glance."""
+        events.check_run_id(run)
+        if database.exists(self.folder):
+            with database.reading(self.folder) as connection:
+                connection.execute("BEGIN")
+                if connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
+                    return _summary(connection, run)
+        raise UsageError(f"no run {run} in {self.folder}; `relaytrain ls` lists the runs")
+
+    def request_stop(self, run: str) -> None:
+        """Ask the writer of `run`, in whatever process, to stop in order after its epoch."""
+        self.summary(run)
+        with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
+            lease.ask_to_stop(connection, run)
+
+    def gc(self) -> gc.Removed:
+        """Thin every run that nobody writes (see `gc.needed`), and remove what runs that are gone have left."""
+        if not database.exists(self.folder):
+            return gc.Removed()
+        removed = gc.Removed()
+        root = self.folder / blobs.FOLDER
+        # holding the write lock keeps new writers out: whoever is not live now cannot begin meanwhile
+        with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
+            known = {row[0] for row in connection.execute("SELECT DISTINCT run FROM event")}
+            left = {path.name for path in root.iterdir() if path.is_dir()} if root.is_dir() else set()
+            for run in sorted(known | left):
+                if lease.read(connection, run).live:
+                    removed += gc.Removed(skipped_runs=(run,))
+                    continue
+                removed += gc.thin(self.folder, run, [events.from_row(row) for row in events.rows(connection, run)])
+                if run not in known:
+                    files.remove_dir(root / run)
+        return removed
+
+    def rm(self, run: str) -> None:
+        """Remove a run, its events first: a checkpoint without events is litter, events without one are damage."""
+        self.summary(run)
+        with closing(database.connect(self.folder)) as connection:
+            with database.transaction(connection, self.folder):
+                held = lease.read(connection, run)
+                if held.live:
+                    raise lease.LeaseHeld(f"run {run} is being written by {held.holder}; `relaytrain stop {run}` first")
+                connection.execute("DELETE FROM event WHERE run = ?", (run,))
+                connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
+            with database.transaction(connection, self.folder):
+                if not connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
+                    gc.thin(self.folder, run, ())
+                    files.remove_dir(blobs.folder_of(self.folder, run))
+
+
+def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:
+    # plans carry whole loss laws: not read for a summary
+    found = connection.execute(
+        "SELECT kind, epoch, fence, wall_s, CASE kind WHEN 'planned' THEN NULL ELSE body END "
+        "FROM event WHERE run = ? ORDER BY seq",
+        (run,),
+    ).fetchall()
+    progress = Progress()
+    started: Body = {}
+    for seq, (kind, epoch, fence, _, text) in enumerate(found, 1):
+        body = events.decode(text, f"run {run}, event {seq}") if text is not None else {}
+        if kind == "run_started":
+            started = body
+        progress.feed(kind, epoch, body, fence)
+    held = lease.read(connection, run)
+    live = held.live
+    losses = [body["loss"] for body in progress.done]
+    return RunSummary(
+        run,
+        progress.verdict or ("running" if live else "interrupted"),
+        progress.epoch,
+        losses[-1] if losses else None,
+        min(losses, default=None),
+        progress.totals,
+        started,
+        found[0][3],
+        found[-1][3],
+        len(found),
+        held.stop and live,
+    )

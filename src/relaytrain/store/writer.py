@@ -1,0 +1,190 @@
+"""The one writer of a run: holds the lease, keeps checkpoints, appends events. A `with` block gives the lease back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..core.errors import NoSpace, RelayTrainError, UsageError
+from . import blobs, database, events, files, gc, lease
+from .events import Event
+from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
+
+RESERVE_NAME = "reserve"
+RESERVE_BYTES = 1 << 20
+"""Kept aside while a run is written, freed when the disk is full, so that the verdict still finds room."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where times come from: `wall_s` for display, `monotonic_s` for durations."""
+
+    wall_s: Callable[[], float] = time.time
+    monotonic_s: Callable[[], float] = time.monotonic
+
+
+class RunWriter:
+    """Appends to one run. Made by `RunStore.create_run` and `RunStore.resume_run`; for one thread at a time.
+
+    The order that makes `kill -9` harmless::
+
+        append("planned", ...) -> the work -> put_blob(checkpoint) -> append("epoch_done", {"blob": digest, ...})
+    """
+
+    def __init__(self, folder: Path, run: str, *, clock: Clock, create: bool) -> None:
+        self.run = run
+        self._folder = folder
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._fence = 0
+        self._progress = Progress()
+        self._connection = database.connect(folder, create=create)
+
+    @classmethod
+    def begin(cls, folder: Path, run: str, body: Mapping[str, Any], clock: Clock) -> Self:
+        """Start a new run: lease and `run_started` in one transaction."""
+        events.check_run_id(run)
+        text = events.encode(body)
+        writer = cls(folder, run, clock=clock, create=True)
+        try:
+            with database.transaction(writer._connection, folder) as connection:
+                if connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
+                    raise UsageError(f"run {run} exists already; choose another name, or `relaytrain resume {run}`")
+                writer._fence = lease.take(connection, run, force=True)
+                event = writer._event("run_started", 0, text)
+                events.insert(connection, event, text)
+            writer._feed(event)
+            writer._tidy()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @classmethod
+    def resume(cls, folder: Path, run: str, *, force: bool, clock: Clock) -> Self:
+        """Go on with a run that has no final verdict."""
+        events.check_run_id(run)
+        writer = cls(folder, run, clock=clock, create=False)
+        try:
+            with database.transaction(writer._connection, folder) as connection:
+                writer._refold()
+                if not writer._progress.events:
+                    raise UsageError(f"no run {run} in {folder}; `relaytrain ls` lists the runs")
+                verdict = writer._progress.verdict
+                if verdict is not None and verdict not in CAN_GO_ON:
+                    raise UsageError(f"run {run} has ended (verdict: {verdict}); there is nothing to resume")
+                writer._fence = lease.take(connection, run, force=force)
+            writer._tidy()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that is done and stands; 0 before the first."""
+        return self._progress.epoch
+
+    @property
+    def planned(self) -> Body | None:
+        """The decision recorded for the next epoch (the body of `planned`), if there is one: it is kept on resume."""
+        return self._progress.planned
+
+    @property
+    def totals(self) -> Totals:
+        """Seconds and joules so far, useful and wasted; a verdict carries `totals.to_dict()`."""
+        return self._progress.totals
+
+    def append(self, kind: Kind, body: Mapping[str, Any], epoch: int | None = None) -> Event:
+        """Add an event; when this returns, it survives `kill -9` and a power cut.
+
+        Raises:
+            LeaseLost: another writer took over; nothing was added.
+            NoSpace: the disk is full; nothing was added.
+            RelayTrainError: the event breaks a rule of `store/rules.py`; nothing was added.
+        """
+        text = events.encode(body)
+        try:
+            return self._append(kind, epoch, text)
+        except NoSpace:
+            if kind != "verdict" or not files.remove(self._reserve):
+                raise
+            return self._append(kind, epoch, text)
+
+    def put_blob(self, data: bytes) -> str:
+        """Keep a checkpoint durably; the digest by which an event may name it."""
+        return blobs.put(self._folder, self.run, data)
+
+    def stop_requested(self) -> bool:
+        """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
+        return lease.verify(self._connection, self.run, self._fence).stop
+
+    def thin(self) -> gc.Removed:
+        """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
+        lease.verify(self._connection, self.run, self._fence)
+        kept = [events.from_row(row) for row in events.rows(self._connection, self.run)]
+        return gc.thin(self._folder, self.run, kept, spare=frozenset({RESERVE_NAME}))
+
+    def close(self) -> None:
+        """Give the lease back. A process that dies without this loses it all the same."""
+        if self._fence:
+            with suppress(RelayTrainError):
+                files.remove(self._reserve)
+            with suppress(RelayTrainError), database.transaction(self._connection, self._folder) as connection:
+                lease.release(connection, self.run, self._fence)
+            self._fence = 0
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _reserve(self) -> Path:
+        return blobs.folder_of(self._folder, self.run) / RESERVE_NAME
+
+    def _append(self, kind: str, epoch: int | None, text: str) -> Event:
+        event = self._event(kind, epoch, text)
+        with database.transaction(self._connection, self._folder) as connection:
+            lease.verify(connection, self.run, self._fence)
+            last = connection.execute("SELECT max(seq) FROM event WHERE run = ?", (self.run,)).fetchone()[0]
+            if last != self._progress.events:  # a commit that reported failure had reached the disk after all
+                self._refold()
+                event = self._event(kind, epoch, text)
+            wrong = self._progress.problem(kind, epoch, event.body, self._fence)
+            if wrong:
+                raise RelayTrainError(f"run {self.run}: {wrong}")
+            events.insert(connection, event, text)
+        self._feed(event)
+        return event
+
+    def _event(self, kind: str, epoch: int | None, text: str) -> Event:
+        seq = self._progress.events + 1
+        body = events.decode(text, f"run {self.run}, event {seq}")
+        wall_s, session_s = self._clock.wall_s(), self._clock.monotonic_s() - self._began_s
+        return Event(self.run, seq, kind, epoch, body, self._fence, wall_s, session_s)
+
+    def _feed(self, event: Event) -> None:
+        self._progress.feed(event.kind, event.epoch, event.body, event.fence)
+
+    def _refold(self) -> None:
+        self._progress = events.fold([events.from_row(row) for row in events.rows(self._connection, self.run)])
+
+    def _tidy(self) -> None:
+        """Under the lease the folder is ours: unfinished files in it belong to a dead writer."""
+        folder = files.make_dir(blobs.folder_of(self._folder, self.run), private=True)
+        for name in blobs.names(self._folder, self.run):
+            if name.startswith(files.TEMP_PREFIX):
+                files.remove(folder / name)
+        if not self._reserve.exists():
+            files.write_atomic(self._reserve, os.urandom(RESERVE_BYTES), private=True)
