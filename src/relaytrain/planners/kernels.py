@@ -60,18 +60,17 @@ def next_loss(form: Form, epoch: int, loss: float, before: int, now: int) -> flo
 
 @jit
 def highest_mid(form: Form, epoch: int, loss: float, now: int) -> float:
-    """The highest loss after the jump from which one epoch of `now` lands at or below `loss` (ADDITIVE and CURVE)."""
+    """The highest loss after the jump from which one epoch of `now` lands at or below `loss` (ADDITIVE and CURVE).
+
+    With mult > 1 the law may fall again at high losses; this is the answer below its peak.
+    """
     if form.kind == ADDITIVE:
         return loss - form.run[min(epoch, form.run.shape[0]) - 1, now] + SLACK
     a, b, s, alpha = form.curves[now, 0], form.curves[now, 1], form.curves[now, 2], form.curves[now, 3]
     mult = form.mult[min(epoch, form.mult.shape[0]) - 1, now]
-    if mult > 1.0 and loss <= a:
-        # Progress beyond the curve may pass below its floor: start the iteration just above it.
-        x = a + 1e-9 * b
-    elif loss <= a or mult == 0.0:
+    if loss <= a or mult == 0.0:
         return loss + SLACK
-    else:
-        x = loss
+    x = loss
     if mult == 1.0:
         u = ((loss - a) / b) ** (-1.0 / alpha) - 1.0 / s
         if u <= 0.0:

@@ -2,7 +2,7 @@
 
 A label is a state with the energy spent so far. Labels leave the heap in order of energy, so one of them is dominated
 exactly when an earlier one of the same pair (and epoch, if the law has an epoch index) has no higher loss and no later
-time. Each such set is a staircase, kept sorted in one pool of memory:
+time. Each such set is a staircase (`staircase`):
 
         loss ^      x            x: kept labels
              |        x          o: dominated, it lies above and to the right of a kept one
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .kernels import grown, jit, next_loss, pop, push
+from .staircase import dominated, fresh, insert
 from .togo import ToGo, lookup
 
-EQUAL = 1e-12
 FOUND, EXHAUSTED, TOO_MANY = 0, 1, 2
 
 
@@ -32,18 +32,6 @@ class Found(NamedTuple):
     status: int
     actions: NDArray[np.int64]
     labels: int
-
-
-@jit
-def _dominated(pool_loss: Any, pool_time: Any, start: int, count: int, loss: float, time: float) -> bool:
-    low, high = start, start + count  # losses ascend, times descend
-    while low < high:
-        middle = (low + high) // 2
-        if pool_loss[middle] <= loss + EQUAL:
-            low = middle + 1
-        else:
-            high = middle
-    return low > start and pool_time[low - 1] <= time + EQUAL
 
 
 @jit
@@ -64,6 +52,7 @@ def _search(
     mixed_to_go: Any,
     price: float,
     most: int,
+    dominate: bool,
 ) -> Any:
     start_epoch, start_pair, start_loss, start_time = start
     pairs = joules.shape[0]
@@ -74,10 +63,7 @@ def _search(
     loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
     heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
     keys = pairs * (epochs + 1 - start_epoch) if by_epoch else pairs
-    begin = np.zeros(keys, np.int64)
-    count_of = np.zeros(keys, np.int64)
-    space = np.zeros(keys, np.int64)
-    pool_loss, pool_time = np.empty(room), np.empty(room)
+    pool_loss, pool_time, index = fresh(keys)
     used = 0
     parent[0], pair_of[0], epoch_of[0] = -1, start_pair, start_epoch
     loss_of[0], time_of[0], energy_of[0] = start_loss, start_time, 0.0
@@ -99,34 +85,11 @@ def _search(
                 actions[position] = pair_of[walk]
                 walk = parent[walk]
             return 0, actions, count
-        if item > 0:  # the start itself dominates nothing: its first action may be restricted
+        if item > 0 and dominate:  # the start itself dominates nothing: its first action may be restricted
             key = (epoch - start_epoch) * pairs + before if by_epoch else before
-            if _dominated(pool_loss, pool_time, begin[key], count_of[key], loss, time):
+            if dominated(pool_loss, pool_time, index[0, key], index[1, key], loss, time):
                 continue
-            if count_of[key] == space[key]:  # move the staircase to the end of the pool, with twice the room
-                wider = max(8, 2 * space[key])
-                while used + wider > pool_loss.shape[0]:
-                    pool_loss, pool_time = grown(pool_loss), grown(pool_time)
-                for place in range(count_of[key]):
-                    pool_loss[used + place] = pool_loss[begin[key] + place]
-                    pool_time[used + place] = pool_time[begin[key] + place]
-                begin[key], space[key] = used, wider
-                used += wider
-            head, length = begin[key], count_of[key]
-            spot = head
-            while spot < head + length and pool_loss[spot] <= loss:
-                spot += 1
-            gone = 0
-            while spot + gone < head + length and pool_time[spot + gone] >= time:
-                gone += 1
-            if gone == 0:
-                for place in range(head + length, spot, -1):
-                    pool_loss[place], pool_time[place] = pool_loss[place - 1], pool_time[place - 1]
-            elif gone > 1:
-                for place in range(spot + 1, head + length - gone + 1):
-                    pool_loss[place], pool_time[place] = pool_loss[place + gone - 1], pool_time[place + gone - 1]
-            pool_loss[spot], pool_time[spot] = loss, time
-            count_of[key] = length + 1 - gone
+            pool_loss, pool_time, used = insert(pool_loss, pool_time, index, used, key, loss, time)
         if epoch >= epochs:
             continue
         for now in range(pairs):
@@ -151,7 +114,7 @@ def _search(
             if not with_time:
                 late = 0.0
             key = (epoch + 1 - start_epoch) * pairs + now if by_epoch else now
-            if _dominated(pool_loss, pool_time, begin[key], count_of[key], landed, late):
+            if dominate and dominated(pool_loss, pool_time, index[0, key], index[1, key], landed, late):
                 continue
             if count == most:
                 return 2, np.empty(0, np.int64), count
@@ -182,13 +145,15 @@ def search(
     bounds: tuple[ToGo, ToGo, ToGo],
     price: float,
     most: int,
+    dominate: bool = True,
 ) -> Found:
     """The least energy from `start` = (epochs done, pair, loss, seconds) to a loss at or below `goal` by `deadline`.
 
     `costs` are seconds and joules (P, P); `first` masks the first action. `bounds` are energy-, time- and mixed-to-go,
     the last one for energy + `price` * time. Nothing above `ceiling` joules is kept, nor more than `most` labels.
+    Without `dominate` every path within the bounds is followed: exact under any law, for small problems only.
     """
     status, actions, count = _search(
-        form, costs[0], costs[1], start, first, goal, deadline, epochs, by_epoch, with_time, ceiling, *bounds, price, most
+        form, costs[0], costs[1], start, first, goal, deadline, epochs, by_epoch, with_time, ceiling, *bounds, price, most, dominate
     )
     return Found(status, actions, count)

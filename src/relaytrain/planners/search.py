@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
-from ..core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw
+from ..core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, Grid
 from .kernels import next_loss, roll
@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 MOST_EPOCHS = 20_000
 """Epochs looked ahead when neither the deadline nor the scenario limits them."""
 MOST_LABELS = 4_000_000
+MOST_UNPRUNED = 200_000
+"""Labels allowed to prove an answer under a law that is not monotone, where no label may be dropped for another."""
 MOST_CELLS = 60_000_000
 """Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
 REPLAN_MARGIN = 0.5
@@ -53,7 +55,8 @@ class Start:
 class Solution:
     """A least-energy path: pairs by index, losses after each, sums, and the proven lower bound.
 
-    `exact` is False when the search was cut short or the law is not monotone; then energy - bound is the gap.
+    `exact` is False when the search was cut short (laws that are not monotone may need that); then energy - bound is
+    the gap.
     """
 
     feasible: bool
@@ -68,7 +71,10 @@ class Solution:
 
 @dataclass
 class Instance:
-    """One law at one level with costs, goal and deadline as arrays; keeps the to-go tables it has made."""
+    """One law at one level with costs, goal and deadline as arrays; keeps the to-go tables it has made.
+
+    `epochs` is how many more epochs a path can have at most, `last_epoch` the run's last one if there is a cap.
+    """
 
     form: LawForm
     seconds: Array
@@ -79,6 +85,7 @@ class Instance:
     loss_top: float
     monotone: bool = True
     most_labels: int = MOST_LABELS
+    last_epoch: int | None = None
     tables: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -90,13 +97,23 @@ class Instance:
     def relaxed(self) -> LawForm:
         """The most favourable law without an epoch index: its to-go tables bound those of the real one."""
         form = self.form
-        if not self.by_epoch or form.kind == TABLE:
+        if form.kind == TABLE:
+            table = form.table.min(axis=0, keepdims=True) if self.by_epoch else form.table
+            if not self.monotone:  # the greatest monotone law below it
+                table = np.minimum.accumulate(table[..., ::-1], axis=-1)[..., ::-1]
+            return form._replace(table=np.ascontiguousarray(table))
+        if not self.by_epoch:
             return form
         return form._replace(
             run=form.run.min(axis=0, keepdims=True),
             mult=form.mult.max(axis=0, keepdims=True) if form.kind == CURVE else form.mult,
             c0=form.c0.min(axis=0, keepdims=True),
         )
+
+    def cap(self, start: Start) -> int:
+        """The last epoch, counted from the run's beginning, that a path from `start` may use."""
+        room = start.epoch + self.epochs
+        return room if self.last_epoch is None else min(room, self.last_epoch)
 
     def time_to_go(self) -> ToGo:
         """Seconds still needed, whatever the energy."""
@@ -139,7 +156,8 @@ def instance_of(
     deadline = problem.target.deadline_s
     top = loss_top(problem, form)
     whole = Instance(form, seconds, joules, problem.target.loss + TOLERANCE, deadline + TOLERANCE, 0, top, law.monotone)
-    whole.epochs = epoch_cap(problem, seconds, whole.deadline)
+    whole.epochs = epoch_room(seconds, whole.deadline)
+    whole.last_epoch = problem.max_epochs
     return whole if grid is None else gridded(whole, grid, problem)
 
 
@@ -162,13 +180,12 @@ def loss_top(problem: Problem, form: LawForm) -> float:
     return 2.0 * (start + jump) + 1.0
 
 
-def epoch_cap(problem: Problem, seconds: Array, deadline: float) -> int:
-    """How many epochs a path can have: the scenario's cap, and what the deadline leaves room for."""
-    cap = MOST_EPOCHS if problem.max_epochs is None else problem.max_epochs
+def epoch_room(seconds: Array, deadline: float) -> int:
+    """How many epochs the deadline leaves room for."""
     quickest = float(seconds[np.isfinite(seconds)].min(initial=math.inf))
-    if math.isfinite(deadline) and quickest > 0 and math.isfinite(quickest):
-        cap = min(cap, math.floor(deadline / quickest) + 1)
-    return max(cap, 0)
+    if math.isfinite(deadline) and 0 < quickest < math.inf:
+        return min(MOST_EPOCHS, max(math.floor(deadline / quickest) + 1, 0))
+    return MOST_EPOCHS
 
 
 def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
@@ -176,7 +193,8 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
     top = grid.loss_top if grid.loss_top is not None else whole.loss_top / 2.0
     cells = math.ceil(top / grid.loss_step - TOLERANCE) + 1
     form = whole.form
-    epochs = math.ceil(problem.target.deadline_s / grid.time_step_s - TOLERANCE)
+    deadline = problem.target.deadline_s
+    epochs = math.ceil(deadline / grid.time_step_s - TOLERANCE) if math.isfinite(deadline) else whole.epochs
     if problem.max_epochs is not None:
         epochs = min(epochs, problem.max_epochs)
     rows = min(form.epochs, epochs) if form.epochs > 1 else 1
@@ -190,8 +208,6 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
         )
     losses = np.arange(cells) * grid.loss_step
     table = np.empty((max(rows, 1), pairs, pairs, cells))
-    from ..core.law import evaluate
-
     for row in range(max(rows, 1)):
         for before in range(pairs):
             for now in range(pairs):
@@ -202,16 +218,18 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
     with np.errstate(invalid="ignore"):
         steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
     blank = np.zeros((pairs, pairs))
+    monotone = whole.monotone or TableLaw(table, 1.0).monotone
     rounded = LawForm(TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True)
     return Instance(
         rounded,
         steps,
         whole.joules,
         float(grid.goal_index(problem.target.loss)),
-        float(grid.deadline_index(problem.target.deadline_s)) if math.isfinite(problem.target.deadline_s) else math.inf,
-        epochs if math.isfinite(problem.target.deadline_s) else whole.epochs,
+        float(grid.deadline_index(deadline)) if math.isfinite(deadline) else math.inf,
+        epochs,
         float(cells - 1),
-        whole.monotone,
+        monotone,
+        last_epoch=epochs,
     )
 
 
@@ -271,7 +289,7 @@ def _solution(instance: Instance, start: Start, actions: NDArray[np.int64], boun
         energy,
         elapsed,
         min(bound, energy),
-        exact and instance.monotone,
+        exact,
         labels,
     )
 
@@ -286,12 +304,34 @@ def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_])
     if start.elapsed_s + quickest.min(initial=math.inf) > instance.deadline:
         return _infeasible()
     energy = instance.energy_to_go(start)
+    room = instance.cap(start) - start.epoch
     best = _by_table(instance, start, energy, instance.joules, mask)
-    if best is not None and best.feasible and len(best.actions) <= instance.epochs:
+    if best is not None and best.feasible and len(best.actions) <= room:
         return best
-    if best is None or len(best.actions) > instance.epochs:
-        return _solve_labels(instance, start, mask, best=None, bounds=(energy, time, nothing(instance.goal)), price=0.0)
-    # The cheapest path is late. Price the seconds until cheap and quick paths weigh the same.
+    bounds, price, bound, sure = (energy, time, nothing(instance.goal)), 0.0, 0.0, None
+    if best is not None and not best.feasible:
+        sure, bound, price, mixed = _priced(instance, start, mask, best, time)
+        bounds = (energy, time, mixed)
+        if sure is not None and sure.energy_j <= bound + TOLERANCE and len(sure.actions) <= room:
+            return replace(sure, bound_j=min(bound, sure.energy_j))
+    answer = best
+    if best is None or not best.feasible:
+        answer = _solve_labels(instance, start, mask, best=sure, bounds=bounds, price=price, bound=bound)
+    by_epoch = answer is not None and len(answer.actions) > room
+    if by_epoch:  # the run's last epoch binds: paths of different length are no longer comparable
+        sure = sure if sure is not None and len(sure.actions) <= room else None
+        answer = _solve_labels(instance, start, mask, best=sure, bounds=bounds, price=price, bound=bound, by_epoch=True)
+    assert answer is not None
+    return _proven(instance, start, mask, answer, bounds=bounds, price=price, bound=bound, by_epoch=by_epoch)
+
+
+def _priced(
+    instance: Instance, start: Start, mask: NDArray[np.bool_], best: Solution, time: ToGo
+) -> tuple[Solution | None, float, float, ToGo]:
+    """The cheapest path `best` is late: price the seconds until cheap and quick paths weigh the same (LARAC).
+
+    Gives the best path in time met on the way, a lower bound on the energy, the price and its to-go table.
+    """
     cheap, late = best.energy_j, best.elapsed_s
     bound = cheap
     sure = _by_table(instance, start, time, instance.seconds, mask)
@@ -315,11 +355,8 @@ def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_])
                 sure = found
             else:
                 cheap, late = found.energy_j, found.elapsed_s
-        if sure.energy_j <= bound + TOLERANCE:
-            return replace(sure, bound_j=min(bound, sure.energy_j))
-    else:
-        sure = None
-    return _solve_labels(instance, start, mask, best=sure, bounds=(energy, time, mixed), price=price, bound=bound)
+        return sure, bound, price, mixed
+    return None, bound, price, mixed
 
 
 def _by_table(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:
@@ -343,6 +380,7 @@ def _solve_labels(
     bound: float = 0.0,
     by_epoch: bool = False,
     with_time: bool = True,
+    dominate: bool = True,
 ) -> Solution:
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
     found = search(
@@ -352,13 +390,14 @@ def _solve_labels(
         first=mask,
         goal=instance.goal,
         deadline=instance.deadline,
-        epochs=start.epoch + instance.epochs if not by_epoch else max(instance.epochs, start.epoch),
+        epochs=instance.cap(start) if by_epoch else start.epoch + instance.epochs,
         by_epoch=by_epoch,
         with_time=with_time,
         ceiling=ceiling,
         bounds=bounds,
         price=price,
-        most=instance.most_labels,
+        most=instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED),
+        dominate=dominate,
     )
     if found.status == FOUND:
         answer = _solution(instance, start, found.actions, math.inf, exact=True, labels=found.labels)
@@ -369,33 +408,46 @@ def _solve_labels(
         return replace(best, bound_j=min(bound, best.energy_j), exact=False, labels=found.labels)
     if best is None:
         return replace(_infeasible(), labels=found.labels)
-    return replace(best, bound_j=best.energy_j, exact=instance.monotone, labels=found.labels)
+    return replace(best, bound_j=best.energy_j, exact=True, labels=found.labels)
+
+
+def _proven(instance: Instance, start: Start, mask: NDArray[np.bool_], answer: Solution, **how: Any) -> Solution:
+    """`answer` itself under a monotone law; else the best of all paths below it, as far as they can be gone through."""
+    if instance.monotone:
+        return answer
+    best = answer if answer.feasible else None
+    every = _solve_labels(instance, start, mask, best=best, dominate=False, **how)
+    if every.exact:
+        return every
+    return replace(answer, bound_j=min(how["bound"], answer.energy_j), exact=False)
 
 
 def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
     """Laws with epoch tables: layers on a grid, lines for additive laws, else the relaxed law's thresholds."""
     form, goal = instance.form, instance.goal
-    if start.epoch >= instance.epochs:
+    cap = instance.cap(start)
+    if start.epoch >= cap:
         return _infeasible()
     allowed = np.isfinite(instance.seconds) & np.isfinite(instance.joules)
     state = (start.epoch, start.pair, start.loss)
 
     def to_go(name: str, weight: Array) -> ToGo:
-        key = (name, "by epoch")
-        if form.kind == TABLE:
-            if key not in instance.tables:
+        if form.integer:
+            first, known = instance.tables.get((name, "by epoch"), (math.inf, None))
+            if start.epoch < first:
                 barred = np.where(allowed, weight, np.inf)
-                instance.tables[key] = layers(form, barred, int(goal), first=start.epoch, epochs=instance.epochs)
-            return instance.tables[key]  # type: ignore[no-any-return]
+                known = layers(form, barred, int(goal), first=start.epoch, epochs=cap)
+                instance.tables[name, "by epoch"] = (start.epoch, known)
+            return known  # type: ignore[no-any-return]
         if form.kind == ADDITIVE:
-            return multipliers(form, weight, goal, start=state, epochs=instance.epochs, allowed=allowed)
+            return multipliers(form, weight, goal, start=state, epochs=cap, allowed=allowed)
         return instance.time_to_go() if name == "time" else instance.energy_to_go(start)
 
     energy = to_go("energy", instance.joules)
     floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
     if not math.isfinite(floor):
         return _infeasible()
-    if form.kind == TABLE:
+    if form.integer:
         best = _by_layers(instance, start, energy, instance.joules, mask)
         if best is not None and best.feasible:
             return best
@@ -403,20 +455,23 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
     if start.elapsed_s + first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf) > instance.deadline:
         return _infeasible()
     # Guess how far above the bound the optimum lies; a search that finds something below its ceiling is exact.
+    bounds = (energy, time, nothing(goal))
+    found = _infeasible(floor)
     for with_time in (False, True):
         for share in (0.02, 0.1, 0.5, math.inf):
-            guess = Solution(False, (), (), floor * (1.0 + share) + 2 * TOLERANCE, math.inf, floor, True)
+            ceiling = math.inf if share == math.inf else floor * (1.0 + share) + 2 * TOLERANCE
+            guess = Solution(False, (), (), ceiling, math.inf, floor, True)
             found = _solve_labels(
-                instance, start, mask, best=guess, bounds=(energy, time, nothing(goal)), price=0.0, bound=floor,
-                by_epoch=True, with_time=with_time,
+                instance, start, mask, best=guess, bounds=bounds, price=0.0, bound=floor, by_epoch=True, with_time=with_time
             )
             if found.actions or not found.exact:
                 break
         if not found.actions:
-            return found if not found.exact else _infeasible()
+            found = replace(_infeasible(floor), exact=False) if not found.exact else _infeasible()
+            break
         if found.feasible:
-            return found
-    return found
+            break
+    return _proven(instance, start, mask, found, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
 
 
 def _by_layers(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.law import TABLE, LawForm
-from .kernels import grown, highest_before, highest_mid, jit, pop, push
+from ..core.law import CURVE, TABLE, LawForm
+from .kernels import grown, highest_before, highest_mid, jit, next_loss, pop, push
 from .togo import STEPS, ToGo
 
 STEP_UP = 1e-12
@@ -74,6 +74,9 @@ def _sweep(
             if not np.isfinite(step) or best[before] >= tops[before]:
                 continue
             top = min(highest_before(form, 1, theta[item], mid, before, now), tops[before])
+            # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
+            if form.kind == CURVE and form.mult[0, now] > 1.0 and next_loss(form, 1, tops[before], before, now) <= theta[item]:
+                top = tops[before]
             if top <= best[before] + STEP_UP:
                 continue
             if count == theta.shape[0]:
@@ -116,7 +119,7 @@ def thresholds(
     limit: float = np.inf,
     watch: tuple[int, float] = (-1, 0.0),
     margin: float = np.inf,
-    most: int = 2_000_000,
+    most: int = 500_000,
 ) -> ToGo:
     """Weight-to-go staircases of every pair.
 

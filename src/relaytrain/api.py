@@ -1,0 +1,101 @@
+"""What the command line and Python users call: one public function per verb, thin over the packages below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from .core.plan import Plan
+from .core.protocols import Planner
+from .core.state import State
+from .scenario import Scenario, load_scenario
+
+if TYPE_CHECKING:
+    from .planners.front import Front
+
+Source = str | PathLike[str] | Mapping[str, Any] | Scenario
+
+
+def scenario(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Scenario:
+    """The scenario behind a preset's name, a file, a mapping, or itself; `overrides` as in `--set`."""
+    if isinstance(source, Scenario):
+        return source
+    return load_scenario(source, overrides=overrides, without=without)
+
+
+def first_state(loaded: Scenario) -> State:
+    """Where a scenario starts."""
+    return State(0, loaded.problem.initial_loss, 0.0, loaded.problem.start)
+
+
+def plan(
+    source: Source,
+    *,
+    planner: str | Planner | None = None,
+    rule: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    state: State | None = None,
+    warm: Any = None,
+) -> Plan:
+    """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
+    loaded = scenario(source, overrides=overrides, without=without)
+    made = _planner(loaded, planner, rule)
+    found = made.plan(loaded.problem, loaded.costs, loaded.law, state or first_state(loaded), warm)
+    return replace(found, warnings=(*found.warnings, *loaded.warnings)) if loaded.warnings else found
+
+
+def _planner(loaded: Scenario, planner: str | Planner | None, rule: str | None) -> Planner:
+    if planner is not None and not isinstance(planner, str):
+        return planner
+    from .planners.registry import planner_named
+
+    return planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All planners on one scenario, the optimum first."""
+
+    problem: str
+    plans: dict[str, Plan]
+
+    def ratio(self, name: str) -> float | None:
+        """Energy of planner `name` over the optimum's; None where either is infeasible."""
+        best, mine = self.plans["optimum"], self.plans[name]
+        if not (best.feasible and mine.feasible) or best.energy_j <= 0:
+            return None
+        return mine.energy_j / best.energy_j
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        rows = {name: {**found.to_dict(), "over_optimum": self.ratio(name)} for name, found in self.plans.items()}
+        return {"schema": "relaytrain.comparison/1", "problem": self.problem, "plans": rows}
+
+
+def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Comparison:
+    """Every planner, PACT with its rules and each version alone, on one scenario."""
+    from .planners.baselines import OneSwitch, Single, StaticLearn
+    from .planners.pact import Optimum, Pact
+    from .planners.rules import RULES
+
+    loaded = scenario(source, overrides=overrides, without=without)
+    grid = loaded.planner.grid
+    versions = dict.fromkeys(pair.version for pair in loaded.problem.pairs)
+    planners: dict[str, Planner] = {"optimum": Optimum(explained=False)}
+    planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
+    planners |= {"one-switch": OneSwitch(), "static-learn": StaticLearn()}
+    planners |= {f"single/{version}": Single(version) for version in versions}
+    start = first_state(loaded)
+    plans = {name: made.plan(loaded.problem, loaded.costs, loaded.law, start) for name, made in planners.items()}
+    return Comparison(loaded.problem.name, plans)
+
+
+def front(source: Source, *, level: float | None = None, overrides: Sequence[str] = ()) -> Front:
+    """The energy-deadline-loss trade-off of a scenario, expected or at `level`."""
+    from .planners.front import front as sweep
+
+    loaded = scenario(source, overrides=overrides)
+    return sweep(loaded.problem, loaded.costs, loaded.law, first_state(loaded), level="expected" if level is None else level)

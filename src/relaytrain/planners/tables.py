@@ -1,0 +1,76 @@
+"""Search instances by level, made once and carried from plan to plan: what `Plan.warm` holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.cost import CostTable
+from ..core.law import TABLE, Level, LossLaw
+from ..core.problem import Problem
+from ..core.state import Grid, State
+from .search import Instance, Solution, Start, first_steps, instance_of, solve
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Tables:
+    """All that depends on problem, costs, law and grid but not on the state, so re-planning is mostly lookups."""
+
+    problem: Problem
+    costs: CostTable
+    law: LossLaw
+    grid: Grid | None = None
+    instances: dict[Any, Instance] = field(default_factory=dict)
+    last: tuple[Start, Solution] | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, costs: CostTable, law: LossLaw, grid: Grid | None, warm: Any) -> Tables:
+        """The tables in `warm` when they were made for the same problem, costs and law; else new ones."""
+        if isinstance(warm, Tables) and warm.grid == grid and warm.law is law and warm.costs is costs:
+            if warm.problem is problem or warm.problem == problem:
+                return warm
+        return cls(problem, costs, law, grid)
+
+    def at(self, level: Level) -> Instance:
+        """The instance at `level`."""
+        if level not in self.instances:
+            self.instances[level] = instance_of(self.problem, self.costs, self.law, level, grid=self.grid)
+        return self.instances[level]
+
+    def start(self, state: State) -> Start:
+        """`state` in the instances' units: steps of the grid if there is one."""
+        if self.grid is None:
+            return Start(state.epoch, state.pair, state.loss, state.elapsed_s)
+        loss, time = self.grid.loss_index(state.loss), self.grid.time_index(state.elapsed_s)
+        return Start(state.epoch, state.pair, float(loss), float(time))
+
+    def quickest(self, level: Level, start: Start) -> Array:
+        """The least final time by first action (P,), whatever the energy; infinity where the target is out of reach."""
+        instance = self.at(level)
+        everything = np.ones(len(instance.seconds), np.bool_)
+        if not instance.by_epoch:
+            return start.elapsed_s + first_steps(instance, start, instance.time_to_go(), instance.seconds, everything)
+        timed = self.timed(level)
+        times = np.full(len(everything), math.inf)
+        for now in range(len(times)):
+            found = solve(timed, start, np.arange(len(times)) == now)
+            if found.feasible:
+                times[now] = found.elapsed_s
+        return times
+
+    def timed(self, level: Level) -> Instance:
+        """The instance at `level` with seconds to minimise and no deadline: `solve` gives the quickest way."""
+        key = ("timed", level)
+        if key not in self.instances:
+            base = self.at(level)
+            allowed = np.isfinite(base.joules)
+            seconds = np.where(allowed, base.seconds, np.inf)
+            epochs = base.epochs if base.form.kind == TABLE or base.by_epoch else 20_000
+            self.instances[key] = replace(base, seconds=seconds, joules=seconds, deadline=math.inf, epochs=epochs, tables={})
+        return self.instances[key]
