@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..core.errors import RelayTrainError, ScenarioError, StoreDamaged, UsageError
-from .rules import Body, Progress
+from .rules import KINDS, Body, Progress
 
 SCHEMA = "relaytrain.event/1"
-CHECKPOINT_KINDS = ("run_started", "handover", "epoch_done")
+CHECKPOINT_KINDS = ("run_started", "handover", "epoch_done", "rolled_back", "verdict")
+"""The kinds that say which checkpoints stand and are needed; plans, by far the longest, are none of them."""
+
 _RUN_ID = re.compile(r"[a-z0-9-]{8,40}")
 _COLUMNS = "run, seq, kind, epoch, fence, wall_s, session_s, body, crc"
 
@@ -97,9 +99,15 @@ def insert(connection: sqlite3.Connection, event: Event, text: str) -> None:
     )
 
 
-def rows(connection: sqlite3.Connection, run: str, after: int = 0) -> Iterator[tuple[Any, ...]]:
-    """The raw rows of `run` with a greater number than `after`, in order; one statement, so one moment in time."""
-    yield from connection.execute(f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
+def rows(
+    connection: sqlite3.Connection, run: str, *, after: int = 0, kinds: Sequence[str] = KINDS
+) -> Iterator[tuple[Any, ...]]:
+    """The raw rows of `run` numbered above `after`, in order; one statement, so one moment in time."""
+    wanted = "" if kinds is KINDS else f"AND kind IN ({', '.join('?' for _ in kinds)})"
+    yield from connection.execute(
+        f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq > ? {wanted} ORDER BY seq",
+        (run, after, *(kinds if wanted else ())),
+    )
 
 
 def from_row(row: Sequence[Any]) -> Event:
@@ -125,7 +133,7 @@ def standing(events: Sequence[Event]) -> list[Event]:
     for event in events:
         if event.kind == "rolled_back":
             kept = [e for e in kept if (e.epoch or 0) <= (event.epoch or 0)]
-        elif event.kind in CHECKPOINT_KINDS and event.blob is not None:
+        elif event.kind in ("run_started", "handover", "epoch_done") and event.blob is not None:
             kept.append(event)
     return kept
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 Kind = Literal["run_started", "planned", "handover", "epoch_done", "node_failed", "rolled_back", "verdict"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -59,11 +59,19 @@ class Totals:
         }
 
 
+class Done(NamedTuple):
+    """What an epoch that stands came to."""
+
+    loss: float
+    energy_j: float
+    elapsed_s: float
+
+
 @dataclass
 class Progress:
-    """Where the events seen so far have brought a run. `done` holds the body of each epoch that stands, in order."""
+    """Where the events seen so far have brought a run. `done` holds the epochs that stand, in order."""
 
-    done: list[Body] = field(default_factory=list)
+    done: list[Done] = field(default_factory=list)
     planned: Body | None = None
     verdict: str | None = None
     verdict_fence: int = 0
@@ -81,9 +89,9 @@ class Progress:
     def totals(self) -> Totals:
         """What the run has cost so far."""
         return Totals(
-            math.fsum(_number(b, "energy_j") for b in self.done),
+            math.fsum(done.energy_j for done in self.done),
             self.wasted_j,
-            math.fsum(_number(b, "elapsed_s") for b in self.done),
+            math.fsum(done.elapsed_s for done in self.done),
             self.wasted_s,
         )
 
@@ -115,13 +123,13 @@ class Progress:
         if kind == "planned":
             self.planned = body
         elif kind == "epoch_done":
-            self.done.append(body)
+            self.done.append(Done(_number(body, "loss"), _number(body, "energy_j"), _number(body, "elapsed_s")))
             self.planned = None
         elif kind == "rolled_back":
             undone, self.done = self.done[epoch or 0 :], self.done[: epoch or 0]
             self.planned = None
-            self.wasted_j += math.fsum(_number(b, "energy_j") for b in undone)
-            self.wasted_s += math.fsum(_number(b, "elapsed_s") for b in undone)
+            self.wasted_j += math.fsum(done.energy_j for done in undone)
+            self.wasted_s += math.fsum(done.elapsed_s for done in undone)
         elif kind == "verdict":
             self.verdict = str(body.get("verdict"))
             self.verdict_fence = fence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from ..core.errors import StoreDamaged, UsageError
 from . import blobs, database, events, files, gc, lease
 from .events import Event
-from .rules import Body, Progress, Totals
+from .rules import KINDS, Body, Progress, Totals
 from .writer import Clock, RunWriter
 
 DEFAULT_FOLDER = "relaytrain-runs"
@@ -73,9 +73,12 @@ class RunStore:
             database.connect(store.folder).close()  # a newer format, or no store at all, is refused here
         return store
 
-    def create_run(self, run: str, body: Mapping[str, Any]) -> RunWriter:
-        """Start a run: `run_started` with `body` is recorded, and this process is its writer."""
-        return RunWriter.begin(self.folder, run, body, self._clock)
+    def create_run(self, run: str, body: Mapping[str, Any], *, start: bytes | None = None) -> RunWriter:
+        """Start a run: `run_started` with `body` is recorded, and this process is its writer.
+
+        `start` is the checkpoint before epoch 1; the event names it as its `blob`.
+        """
+        return RunWriter.begin(self.folder, run, body, start=start, clock=self._clock)
 
     def resume_run(self, run: str, *, force: bool = False) -> RunWriter:
         """Become the writer of an interrupted, stopped or failed run.
@@ -86,32 +89,34 @@ class RunStore:
         """
         return RunWriter.resume(self.folder, run, force=force, clock=self._clock)
 
-    def events(self, run: str, *, after: int = 0) -> tuple[Event, ...]:
+    def events(self, run: str, *, after: int = 0, kinds: Sequence[str] = KINDS) -> tuple[Event, ...]:
         """The events of `run` numbered above `after`, in order; a run that is not there has none."""
         events.check_run_id(run)
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
-            found = list(events.rows(connection, run, after))
+            found = list(events.rows(connection, run, after=after, kinds=kinds))
         return tuple(events.from_row(row) for row in found)
 
     def get_blob(self, run: str, digest: str) -> bytes:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
         return blobs.get(self.folder, events.check_run_id(run), digest)
 
-    def latest_checkpoint(self, run: str) -> Checkpoint:
-        """The newest checkpoint that stands and is whole.
+    def latest_checkpoint(self, run: str) -> Checkpoint | None:
+        """The newest checkpoint that stands and is whole; None when the run has recorded none yet.
 
         Raises:
-            StoreDamaged: none is left; the message lists those tried.
+            StoreDamaged: none of those recorded is left; the message lists those tried.
         """
         tried: list[str] = []
-        for event in reversed(events.standing(self.events(run))):
+        for event in reversed(events.standing(self.events(run, kinds=events.CHECKPOINT_KINDS))):
             try:
                 return Checkpoint(event, self.get_blob(run, event.blob or ""), tuple(tried))
             except StoreDamaged as error:
                 tried.append(f"{event.kind} of epoch {event.epoch}: {error}")
-        listing = "".join(f"\n  {line}" for line in tried) or " the run recorded none"
+        if not tried:
+            return None
+        listing = "".join(f"\n  {line}" for line in tried)
         raise StoreDamaged(f"run {run}: no usable checkpoint is left; tried:{listing}")
 
     def runs(self) -> tuple[RunSummary, ...]:
@@ -154,7 +159,8 @@ class RunStore:
                 if lease.read(connection, run).live:
                     removed += gc.Removed(skipped_runs=(run,))
                     continue
-                removed += gc.thin(self.folder, run, [events.from_row(row) for row in events.rows(connection, run)])
+                found = events.rows(connection, run, kinds=events.CHECKPOINT_KINDS)
+                removed += gc.thin(self.folder, run, [events.from_row(row) for row in found])
                 if run not in known:
                     files.remove_dir(root / run)
         return removed
@@ -191,7 +197,7 @@ def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:
         progress.feed(kind, epoch, body, fence)
     held = lease.read(connection, run)
     live = held.live
-    losses = [body["loss"] for body in progress.done]
+    losses = [done.loss for done in progress.done]
     return RunSummary(
         run,
         progress.verdict or ("running" if live else "interrupted"),

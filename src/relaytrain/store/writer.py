@@ -47,16 +47,18 @@ class RunWriter:
         self._connection = database.connect(folder, create=create)
 
     @classmethod
-    def begin(cls, folder: Path, run: str, body: Mapping[str, Any], clock: Clock) -> Self:
-        """Start a new run: lease and `run_started` in one transaction."""
+    def begin(cls, folder: Path, run: str, body: Mapping[str, Any], *, start: bytes | None, clock: Clock) -> Self:
+        """Start a new run: lease and `run_started` in one transaction, the start checkpoint written inside it."""
         events.check_run_id(run)
-        text = events.encode(body)
+        text = events.encode(body if start is None else {**body, "blob": blobs.digest_of(start)})
         writer = cls(folder, run, clock=clock, create=True)
         try:
             with database.transaction(writer._connection, folder) as connection:
                 if connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
                     raise UsageError(f"run {run} exists already; choose another name, or `relaytrain resume {run}`")
                 writer._fence = lease.take(connection, run, force=True)
+                if start is not None:  # under the write lock, so that no clean-up takes it for litter
+                    blobs.put(folder, run, start)
                 event = writer._event("run_started", 0, text)
                 events.insert(connection, event, text)
             writer._feed(event)
@@ -128,7 +130,8 @@ class RunWriter:
     def thin(self) -> gc.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         lease.verify(self._connection, self.run, self._fence)
-        kept = [events.from_row(row) for row in events.rows(self._connection, self.run)]
+        found = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
+        kept = [events.from_row(row) for row in found]
         return gc.thin(self._folder, self.run, kept, spare=frozenset({RESERVE_NAME}))
 
     def close(self) -> None:
