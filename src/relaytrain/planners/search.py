@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,13 @@ from ..core.cost import CostTable
 from ..core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, Grid
-from .kernels import next_loss, roll
+from .kernels import roll
 from .labels import FOUND, TOO_MANY, search
 from .layers import layers
 from .multipliers import multipliers
 from .thresholds import thresholds
-from .togo import STEPS, ToGo, lookup, nothing, place
+from .togo import STEPS, ToGo, nothing, place
+from .walk import first_weights, follow_layers, follow_steps
 
 Array = NDArray[np.float64]
 MOST_EPOCHS = 20_000
@@ -88,6 +90,11 @@ class Instance:
     last_epoch: int | None = None
     tables: dict[Any, Any] = field(default_factory=dict)
 
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which changes (P, P) cost neither infinite time nor infinite energy."""
+        return np.isfinite(self.seconds) & np.isfinite(self.joules)
+
     @property
     def by_epoch(self) -> bool:
         """The state needs the epoch index."""
@@ -143,8 +150,7 @@ class Instance:
             time = self.time_to_go()
             last = time.offsets[1:] - 1
             tops = np.minimum(tops, np.where(last >= time.offsets[:-1], time.theta[last], -np.inf))
-        allowed = np.isfinite(self.seconds) & np.isfinite(self.joules)
-        return thresholds(self.relaxed, np.where(allowed, weight, np.inf), self.goal, tops=tops, **options)
+        return thresholds(self.relaxed, np.where(self.allowed, weight, np.inf), self.goal, tops=tops, **options)
 
 
 def instance_of(
@@ -255,26 +261,8 @@ def path_of(instance: Instance, start: Start, actions: NDArray[np.int64]) -> tup
 
 def first_steps(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Array:
     """Weight of the best path by first action (P,): infinity where masked, impossible or out of reach."""
-    out = np.full(len(weight), np.inf)
-    for now in np.flatnonzero(mask):
-        step = weight[start.pair, now]
-        if not (np.isfinite(step) and np.isfinite(instance.joules[start.pair, now] + instance.seconds[start.pair, now])):
-            continue
-        landed = next_loss(instance.form, start.epoch + 1, start.loss, start.pair, int(now))
-        if math.isfinite(landed):
-            out[now] = step + lookup(togo, start.epoch + 1, int(now), landed)
-    return out
-
-
-def follow(instance: Instance, start: Start, togo: ToGo, now: int) -> NDArray[np.int64]:
-    """The path that begins with `now` and then follows the thresholds' own actions to the goal."""
-    landed = next_loss(instance.form, start.epoch + 1, start.loss, start.pair, now)
-    actions = [now]
-    label = -1 if landed <= instance.goal else place(togo, now, landed)
-    while label >= 0 and togo.action[label] >= 0:
-        actions.append(int(togo.action[label]))
-        label = int(togo.successor[label])
-    return np.array(actions, np.int64)
+    barred = np.where(instance.allowed, weight, np.inf)
+    return first_weights(instance.form, togo, barred, (start.epoch, start.pair, start.loss), mask)  # type: ignore[no-any-return]
 
 
 def _solution(instance: Instance, start: Start, actions: NDArray[np.int64], bound: float, *, exact: bool, labels: int = 0) -> Solution:
@@ -365,7 +353,8 @@ def _by_table(instance: Instance, start: Start, togo: ToGo, weight: Array, mask:
     now = int(np.argmin(values))
     if not math.isfinite(values[now]):
         return None
-    found = _solution(instance, start, follow(instance, start, togo, now), float(values[now]), exact=True)
+    path = follow_steps(instance.form, togo, (start.epoch, start.pair, start.loss), instance.goal, now)
+    found = _solution(instance, start, path, float(values[now]), exact=True)
     return found if found.losses[-1] <= instance.goal else None
 
 
@@ -428,19 +417,18 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
     cap = instance.cap(start)
     if start.epoch >= cap:
         return _infeasible()
-    allowed = np.isfinite(instance.seconds) & np.isfinite(instance.joules)
     state = (start.epoch, start.pair, start.loss)
 
     def to_go(name: str, weight: Array) -> ToGo:
         if form.integer:
             first, known = instance.tables.get((name, "by epoch"), (math.inf, None))
             if start.epoch < first:
-                barred = np.where(allowed, weight, np.inf)
+                barred = np.where(instance.allowed, weight, np.inf)
                 known = layers(form, barred, int(goal), first=start.epoch, epochs=cap)
                 instance.tables[name, "by epoch"] = (start.epoch, known)
             return known  # type: ignore[no-any-return]
         if form.kind == ADDITIVE:
-            return multipliers(form, weight, goal, start=state, epochs=cap, allowed=allowed)
+            return multipliers(form, weight, goal, start=state, epochs=cap, allowed=instance.allowed)
         return instance.time_to_go() if name == "time" else instance.energy_to_go(start)
 
     energy = to_go("energy", instance.joules)
@@ -475,20 +463,11 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
 
 
 def _by_layers(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:
-    """The best path on the layered grid, walked forwards by lookups; ties go to the quicker action."""
-    spot, actions, value = start, [], math.nan
-    while spot.loss > instance.goal:
-        values = first_steps(instance, spot, togo, weight, mask if not actions else np.ones(len(mask), np.bool_))
-        least = values.min(initial=math.inf)
-        if not math.isfinite(least):
-            return None
-        ties = np.flatnonzero(values <= least + TOLERANCE)
-        now = int(ties[np.argmin(instance.seconds[spot.pair, ties])])
-        value = least if not actions else value
-        landed = next_loss(instance.form, spot.epoch + 1, spot.loss, spot.pair, now)
-        actions.append(now)
-        spot = Start(spot.epoch + 1, now, landed, spot.elapsed_s + float(instance.seconds[spot.pair, now]))
-    return _solution(instance, start, np.array(actions, np.int64), float(value), exact=True)
+    """The best path on the layered grid; None when the goal is out of reach."""
+    barred = np.where(instance.allowed, weight, np.inf)
+    where = (start.epoch, start.pair, start.loss)
+    path = follow_layers(instance.form, togo, barred, instance.seconds, where, instance.goal, mask)
+    return _solution(instance, start, path, math.inf, exact=True) if len(path) else None
 
 
 __all__ = ["STEPS", "Instance", "Solution", "Start", "gridded", "instance_of", "solve"]

@@ -1,0 +1,70 @@
+"""Walking a to-go table forwards: the value of each first action, and the path the table itself recommends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.state import TOLERANCE
+from .kernels import grown, jit, next_loss
+from .togo import lookup, place
+
+
+@jit
+def first_weights(form: Any, togo: Any, weight: Any, start: tuple[int, int, float], mask: Any) -> Any:
+    """Weight of the best path by first action (P,); `weight` is infinite where an action is impossible."""
+    epoch, pair, loss = start
+    out = np.full(weight.shape[0], np.inf)
+    for now in range(weight.shape[0]):
+        if mask[now] and np.isfinite(weight[pair, now]):
+            landed = next_loss(form, epoch + 1, loss, pair, now)
+            if np.isfinite(landed):
+                out[now] = weight[pair, now] + lookup(togo, epoch + 1, now, landed)
+    return out
+
+
+@jit
+def follow_steps(form: Any, togo: Any, start: tuple[int, int, float], goal: float, now: int) -> Any:
+    """STEPS: the path that begins with `now` and then follows the thresholds' own actions to the goal."""
+    epoch, pair, loss = start
+    landed = next_loss(form, epoch + 1, loss, pair, now)
+    actions = np.empty(64, np.int64)
+    actions[0] = now
+    count = 1
+    label = -1 if landed <= goal else place(togo, now, landed)
+    while label >= 0 and togo.action[label] >= 0:
+        if count == actions.shape[0]:
+            actions = grown(actions)
+        actions[count] = togo.action[label]
+        count += 1
+        label = togo.successor[label]
+    return actions[:count]
+
+
+@jit
+def follow_layers(form: Any, togo: Any, weight: Any, seconds: Any, start: tuple[int, int, float], goal: float, mask: Any) -> Any:
+    """LAYERS: the best path by lookups, ties going to the quicker action; empty when the goal is out of reach."""
+    epoch, pair, loss = start
+    actions = np.empty(64, np.int64)
+    count = 0
+    while loss > goal:
+        best, value, late = -1, np.inf, np.inf
+        for now in range(weight.shape[0]):
+            if (count == 0 and not mask[now]) or not np.isfinite(weight[pair, now]):
+                continue
+            landed = next_loss(form, epoch + 1, loss, pair, now)
+            if not np.isfinite(landed):
+                continue
+            here = weight[pair, now] + lookup(togo, epoch + 1, now, landed)
+            if here < value - TOLERANCE or (here <= value + TOLERANCE and seconds[pair, now] < late):
+                best, value, late = now, min(here, value), seconds[pair, now]
+        if best < 0 or not np.isfinite(value):
+            return actions[:0]
+        if count == actions.shape[0]:
+            actions = grown(actions)
+        actions[count] = best
+        count += 1
+        loss = next_loss(form, epoch + 1, loss, pair, best)
+        pair, epoch = best, epoch + 1
+    return actions[:count]
