@@ -1,0 +1,1 @@
+"""Handovers that change the version: pruning, carrying the optimizer's state through it, distillation."""

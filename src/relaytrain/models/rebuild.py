@@ -1,0 +1,188 @@
+"""From a spec to a module and back: `build(spec)`, `spec_of(model, base)`, and resizing a user's own module."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..core.errors import ScenarioError
+from .families import family_named
+from .spec import MAX_ELEMENTS, FactorySpec, FamilySpec, Spec, check_reference, validate_spec
+
+Resolve = Callable[[str], Callable[[], nn.Module]]
+"""Turns `dotted.module:name` into a factory. Only the local command line or Python code hands one in."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+IN_MEMORY = "in_memory:model"
+"""The reference of a module that exists only in this process."""
+
+
+def build(spec: Spec, *, seed: int = 0, resolve: Resolve | None = None) -> nn.Module:
+    """A module of this spec with initial weights drawn from `seed`; torch's own random state is left as it was.
+
+    Args:
+        spec: what to build; checked again here.
+        seed: seeds the initial weights.
+        resolve: needed for a `FactorySpec`; without it a reference is never followed.
+    """
+    spec = validate_spec(spec)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if isinstance(spec, FamilySpec):
+            skeleton(spec)  # refuses what is too large before memory is taken
+            return _family_module(spec)
+        return _factory_module(spec, resolve)
+
+
+def skeleton(spec: FamilySpec) -> nn.Module:
+    """The module without memory behind it (torch's meta device): for counting and for checking shapes."""
+    with torch.device("meta"):
+        model = _family_module(spec)
+    weights = sum(p.numel() for p in model.parameters())
+    if weights > MAX_ELEMENTS:
+        raise ScenarioError(f"spec: {weights} weights, expected at most {MAX_ELEMENTS}")
+    return model
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Shape of every tensor in the model's state, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def spec_of(model: nn.Module, base: Spec) -> Spec:
+    """The spec of a model that grew out of `base`, read from its tensor shapes alone.
+
+    Raises:
+        ScenarioError: the shapes are not those of any version of the base's family.
+    """
+    shapes = shapes_of(model)
+    if isinstance(base, FactorySpec):
+        return validate_spec({"factory": base.factory, "shapes": {name: list(shape) for name, shape in shapes.items()}})
+    try:
+        widths = _family_code(base).widths_of(base.family, shapes)
+    except (KeyError, IndexError) as error:
+        raise ScenarioError(f"model: has no {error}, which every {base.family} has; is it of another family?") from None
+    spec = FamilySpec(base.family, tuple(widths), base.input, base.classes)
+    difference = _difference(shapes, shapes_of(skeleton(spec)))
+    if difference:
+        raise ScenarioError(f"model: not a {base.family} of widths {list(widths)}: {difference}")
+    return spec
+
+
+def of_module(model: nn.Module, reference: str = IN_MEMORY) -> tuple[FactorySpec, Resolve]:
+    """The spec of a module at hand and a `resolve` that knows only it: a version that lives in this process."""
+    original = copy.deepcopy(model)
+    spec = FactorySpec(check_reference(reference), tuple(sorted(shapes_of(model).items())))
+    return spec, only(reference, lambda: copy.deepcopy(original))
+
+
+def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
+    """A `resolve` that knows one reference and refuses all others, such as those in a stranger's checkpoint."""
+
+    def resolve(asked: str) -> Callable[[], nn.Module]:
+        if asked != reference:
+            raise ScenarioError(f"factory: the version asks for {asked!r}, but only {reference!r} is allowed here")
+        return factory
+
+    return resolve
+
+
+def resize(model: nn.Module, shapes: Shapes) -> None:
+    """Give every convolution, linear, norm and embedding layer of `model` the stored shapes; values become undefined.
+
+    A depthwise convolution (groups = inputs = outputs) stays depthwise; other grouped ones keep their groups.
+    Whatever cannot be resized is left, and the strict load that follows names it.
+    """
+    for name, module in model.named_modules():
+        prefix = f"{name}." if name else ""
+        own = {key: shapes[prefix + key] for key in _own_tensors(module) if prefix + key in shapes}
+        if own:
+            _resize_layer(module, own)
+
+
+def check_state(model: nn.Module, shapes: Shapes, where: str) -> None:
+    """Raise unless the model's state has exactly these tensors and shapes."""
+    difference = _difference(shapes, shapes_of(model))
+    if difference:
+        raise ScenarioError(f"{where}: {difference}; run `relaytrain doctor` on the model")
+
+
+def _family_code(spec: FamilySpec) -> Any:
+    return importlib.import_module(f".{family_named(spec.family).module}", __package__)
+
+
+def _family_module(spec: FamilySpec) -> nn.Module:
+    module: nn.Module = _family_code(spec).build(spec.family, spec.widths, spec.input, spec.classes)
+    return module
+
+
+def _factory_module(spec: FactorySpec, resolve: Resolve | None) -> nn.Module:
+    if resolve is None:
+        raise ScenarioError(
+            f"factory: this version is built by {spec.factory}; it is only called when you pass resolve= "
+            "(or name it in your scenario)"
+        )
+    model = resolve(spec.factory)()
+    if not isinstance(model, nn.Module):
+        raise ScenarioError(f"factory: {spec.factory}() returned {type(model).__name__}, expected a torch.nn.Module")
+    shapes = dict(spec.shapes)
+    resize(model, shapes)
+    check_state(model, shapes, f"factory {spec.factory}")
+    return model
+
+
+def _own_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    parameters = {name: tensor for name, tensor in module._parameters.items() if tensor is not None}
+    buffers = {name: tensor for name, tensor in module._buffers.items() if tensor is not None}
+    return parameters | buffers
+
+
+def _resize_layer(module: nn.Module, own: Shapes) -> None:
+    weight = own.get("weight")
+    if isinstance(module, nn.modules.conv._ConvNd) and weight is not None:
+        depthwise = module.groups == module.in_channels == module.out_channels > 1
+        outer, inner = weight[0], weight[1]
+        if depthwise:
+            module.groups = module.in_channels = module.out_channels = outer
+        elif module.transposed:
+            module.in_channels, module.out_channels = outer, inner * module.groups
+        else:
+            module.out_channels, module.in_channels = outer, inner * module.groups
+    elif isinstance(module, nn.Linear) and weight is not None:
+        module.out_features, module.in_features = weight
+    elif isinstance(module, nn.modules.batchnorm._BatchNorm):
+        known = weight or own.get("running_mean")
+        module.num_features = known[0] if known else module.num_features
+    elif isinstance(module, nn.LayerNorm) and weight is not None:
+        module.normalized_shape = weight
+    elif isinstance(module, nn.GroupNorm) and weight is not None:
+        module.num_channels = weight[0]
+    elif isinstance(module, nn.Embedding) and weight is not None:
+        module.num_embeddings, module.embedding_dim = weight
+    elif not isinstance(module, nn.PReLU):
+        return
+    for name, tensor in _own_tensors(module).items():
+        if name not in own or tuple(tensor.shape) == own[name]:
+            continue
+        empty = torch.empty(own[name], dtype=tensor.dtype, device=tensor.device)
+        if isinstance(tensor, nn.Parameter):
+            module._parameters[name] = nn.Parameter(empty, requires_grad=tensor.requires_grad)
+        else:
+            module._buffers[name] = empty
+
+
+def _difference(expected: Shapes, got: Shapes) -> str:
+    """The first way in which two states differ, in words; empty when they agree."""
+    for name in sorted(set(expected) | set(got)):
+        if name not in got:
+            return f"the spec has {name}, the module does not"
+        if name not in expected:
+            return f"the module has {name}, the spec does not"
+        if tuple(expected[name]) != tuple(got[name]):
+            return f"{name} should be {list(expected[name])}, the module makes it {list(got[name])}"
+    return ""

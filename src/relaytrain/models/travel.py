@@ -1,0 +1,94 @@
+"""A version on the wire or on disk: one safetensors blob, its spec in the header. Never a pickle.
+
+Nothing in a blob is believed before it is checked: size of the header, the spec, then names, shapes and kinds of the
+tensors against the spec, and only then is memory taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from ..core.errors import ScenarioError
+from .rebuild import Resolve, build, check_state, shapes_of, skeleton
+from .spec import FamilySpec, Spec, read_spec, spec_json, validate_spec
+
+METADATA_KEY = "relaytrain.version/1"
+"""The only metadata key, so that equal versions give equal bytes (safetensors does not fix the order of keys)."""
+MAX_HEADER_BYTES = 32 * 2**20
+
+Tensors = dict[str, torch.Tensor]
+
+
+def save_version(model: nn.Module, spec: Spec) -> bytes:
+    """The model's whole state and its spec as safetensors bytes; equal weights give equal bytes.
+
+    Raises:
+        ScenarioError: the model is not of this spec.
+    """
+    spec = validate_spec(spec)
+    if isinstance(spec, FamilySpec):
+        bare = skeleton(spec)
+        check_state(model, shapes_of(bare), "save_version")
+        _check_kinds(bare, model.state_dict(), "save_version")
+    else:
+        check_state(model, dict(spec.shapes), "save_version")
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    return bytes(save_tensors(state, metadata={METADATA_KEY: spec_json(spec)}))
+
+
+def load_version(data: bytes, *, resolve: Resolve | None = None, where: str = "checkpoint") -> tuple[Spec, nn.Module]:
+    """Spec and model of a blob that `save_version` wrote, weights bit-equal, on the CPU.
+
+    Args:
+        data: the blob, of any origin.
+        resolve: needed when the blob names a factory; without it no reference is followed.
+        where: what to call the blob in messages.
+    """
+    spec = read_version_spec(data, where=where)
+    try:
+        tensors: Tensors = load_tensors(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again from its source") from None
+    stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if isinstance(spec, FamilySpec):
+        model = skeleton(spec)
+        check_state(model, stored, where)
+        model.to_empty(device="cpu")
+    else:
+        if stored != dict(spec.shapes):
+            raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
+        model = build(spec, resolve=resolve)
+    _check_kinds(model, tensors, where)
+    model.load_state_dict(tensors, strict=True)
+    return spec, model
+
+
+def read_version_spec(data: bytes, *, where: str = "checkpoint") -> Spec:
+    """The spec in a blob's header, without touching its tensors."""
+    if len(data) < 8:
+        raise ScenarioError(f"{where}: {len(data)} bytes, expected a safetensors file with a relaytrain spec")
+    size = int.from_bytes(data[:8], "little")
+    if size > min(MAX_HEADER_BYTES, len(data) - 8):
+        raise ScenarioError(f"{where}: not a safetensors file (a header of {size} bytes); pickles are never read")
+    try:
+        header = json.loads(data[8 : 8 + size])
+    except (ValueError, RecursionError):
+        raise ScenarioError(f"{where}: its header is not JSON; expected a safetensors file") from None
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    text = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
+        raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a file that relaytrain saved")
+    return read_spec(text, f"{where}: spec")
+
+
+def _check_kinds(model: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    for name, tensor in model.state_dict().items():
+        if tensor.dtype != tensors[name].dtype:
+            raise ScenarioError(f"{where}: {name} is {tensors[name].dtype}, expected {tensor.dtype}")
