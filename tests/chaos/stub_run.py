@@ -1,4 +1,4 @@
-"""A whole orchestrator in small: plans, 'trains' a vector for a millisecond, records, and resumes, all through the store.
+"""A whole orchestrator in small: plans, 'trains' a vector for a millisecond, records and resumes through the store.
 
 Every epoch is a pure function of (weights, epoch, seed), so the weights after a resumed run can be compared bit for
 bit with those of an undisturbed one. `python stub_run.py STORE RUN EPOCHS` runs or resumes it and prints one line for
@@ -61,7 +61,7 @@ def run(
     told: Callable[[str, int], None] = lambda what, epoch: None,
     thin_every: int = 0,
 ) -> str:
-    """Start the run or go on with it; the verdict. `told` hears when an epoch begins (work) and when it is safe (done)."""
+    """Start the run or go on with it; the verdict. `told` hears when an epoch begins ("work") and is safe ("done")."""
     if store.events(name):
         writer = store.resume_run(name)  # first the lease, then the reading
         checkpoint = store.latest_checkpoint(name)

@@ -17,7 +17,7 @@ from .events import Event
 from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
 
 RESERVE_NAME = "reserve"
-RESERVE_BYTES = 1 << 20
+RESERVE_BYTES = 1 << 18
 """Kept aside while a run is written, freed when the disk is full, so that the verdict still finds room."""
 
 
