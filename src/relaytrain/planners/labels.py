@@ -50,6 +50,7 @@ def _search(
     energy_to_go: Any,
     time_to_go: Any,
     mixed_to_go: Any,
+    epochs_to_go: Any,
     price: float,
     most: int,
     dominate: bool,
@@ -107,6 +108,8 @@ def _search(
                 continue
             if late + lookup(time_to_go, epoch + 1, now, landed) > deadline:
                 continue
+            if epoch + 1 + lookup(epochs_to_go, epoch + 1, now, landed) > epochs:
+                continue
             if spent + lookup(energy_to_go, epoch + 1, now, landed) > ceiling:
                 continue
             if price > 0.0 and spent + lookup(mixed_to_go, epoch + 1, now, landed) - price * (deadline - late) > ceiling:
@@ -142,15 +145,15 @@ def search(
     by_epoch: bool,
     with_time: bool,
     ceiling: float,
-    bounds: tuple[ToGo, ToGo, ToGo],
+    bounds: tuple[ToGo, ToGo, ToGo, ToGo],
     price: float,
     most: int,
     dominate: bool = True,
 ) -> Found:
     """The least energy from `start` = (epochs done, pair, loss, seconds) to a loss at or below `goal` by `deadline`.
 
-    `costs` are seconds and joules (P, P); `first` masks the first action. `bounds` are energy-, time- and mixed-to-go,
-    the last one for energy + `price` * time. Nothing above `ceiling` joules is kept, nor more than `most` labels.
+    `costs` are seconds and joules (P, P); `first` masks the first action. `bounds` are energy-, time-, mixed- and
+    epochs-to-go, the third for energy + `price` * time. Nothing above `ceiling` joules is kept, nor more than `most` labels.
     Without `dominate` every path within the bounds is followed: exact under any law, for small problems only.
     """
     status, actions, count = _search(

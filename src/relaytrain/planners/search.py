@@ -32,6 +32,7 @@ from .togo import STEPS, ToGo, nothing, place
 from .walk import first_weights, follow_layers, follow_steps
 
 Array = NDArray[np.float64]
+Within = tuple[tuple[ToGo, float], ...]
 MOST_EPOCHS = 20_000
 """Epochs looked ahead when neither the deadline nor the scenario limits them."""
 MOST_LABELS = 4_000_000
@@ -122,17 +123,26 @@ class Instance:
         room = start.epoch + self.epochs
         return room if self.last_epoch is None else min(room, self.last_epoch)
 
+    def epochs_to_go(self) -> ToGo:
+        """Epochs still needed, whatever they cost; knows nothing when no cap on epochs is set."""
+        if self.last_epoch is None:
+            return nothing(self.goal)
+        if "epochs" not in self.tables:
+            self.tables["epochs"] = self._steps(np.ones_like(self.seconds), limit=self.last_epoch + 0.5)
+        return self.tables["epochs"]  # type: ignore[no-any-return]
+
     def time_to_go(self) -> ToGo:
         """Seconds still needed, whatever the energy."""
         if "time" not in self.tables:
-            self.tables["time"] = self._steps(self.seconds, limit=self.deadline + 1e-6)
+            within = () if self.last_epoch is None else ((self.epochs_to_go(), float(self.last_epoch)),)
+            self.tables["time"] = self._steps(self.seconds, within, limit=self.deadline + 1e-6)
         return self.tables["time"]  # type: ignore[no-any-return]
 
     def energy_to_go(self, start: Start) -> ToGo:
         """Joules still needed, whatever the time; made once, and again only when a state lies beyond the table."""
         known = self.tables.get("energy")
         if known is None or (math.isfinite(known.limit) and place(known, start.pair, start.loss) < 0):
-            known = self._steps(self.joules, watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
+            known = self._steps(self.joules, self._in_time(), watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
             self.tables["energy"] = known
         return known
 
@@ -141,15 +151,20 @@ class Instance:
         key = ("mixed", price)
         if key not in self.tables:
             weight = self.joules + price * self.seconds
-            self.tables[key] = self._steps(weight, watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
+            watch = (start.pair, start.loss)
+            self.tables[key] = self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN)
         return self.tables[key]  # type: ignore[no-any-return]
 
-    def _steps(self, weight: Array, **options: Any) -> ToGo:
+    def _in_time(self) -> Within:
+        return ((self.time_to_go(), self.deadline),)
+
+    def _steps(self, weight: Array, within: Within = (), **options: Any) -> ToGo:
+        """Thresholds for `weight`, up to the losses from which the tables in `within` still reach the goal."""
         tops = np.full(len(weight), self.loss_top)
-        if "limit" not in options:
-            time = self.time_to_go()
-            last = time.offsets[1:] - 1
-            tops = np.minimum(tops, np.where(last >= time.offsets[:-1], time.theta[last], -np.inf))
+        for table, most in within:
+            if table.limit > most:  # else it was cut short and does not know how far up the goal is in reach
+                last = table.offsets[1:] - 1
+                tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
         return thresholds(self.relaxed, np.where(self.allowed, weight, np.inf), self.goal, tops=tops, **options)
 
 
@@ -225,6 +240,8 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
         steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
     blank = np.zeros((pairs, pairs))
     monotone = whole.monotone or TableLaw(table, 1.0).monotone
+    # With every epoch at least a step long the deadline implies the cap on epochs.
+    autonomous = rows <= 1 and problem.max_epochs is None and float(steps.min(initial=1.0)) >= 1.0
     rounded = LawForm(TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True)
     return Instance(
         rounded,
@@ -235,7 +252,7 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
         epochs,
         float(cells - 1),
         monotone,
-        last_epoch=epochs,
+        last_epoch=None if autonomous else epochs,
     )
 
 
@@ -289,10 +306,13 @@ def _infeasible(bound: float = math.inf) -> Solution:
 def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
     time = instance.time_to_go()
     quickest = first_steps(instance, start, time, instance.seconds, mask)
-    if start.elapsed_s + quickest.min(initial=math.inf) > instance.deadline:
+    least = float(quickest.min(initial=math.inf))
+    if not math.isfinite(least) or start.elapsed_s + least > instance.deadline:
+        return _infeasible()
+    room = instance.cap(start) - start.epoch
+    if first_steps(instance, start, instance.epochs_to_go(), np.ones_like(instance.seconds), mask).min() > room:
         return _infeasible()
     energy = instance.energy_to_go(start)
-    room = instance.cap(start) - start.epoch
     best = _by_table(instance, start, energy, instance.joules, mask)
     if best is not None and best.feasible and len(best.actions) <= room:
         return best
@@ -383,7 +403,7 @@ def _solve_labels(
         by_epoch=by_epoch,
         with_time=with_time,
         ceiling=ceiling,
-        bounds=bounds,
+        bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,
         most=instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED),
         dominate=dominate,
@@ -440,7 +460,8 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
         if best is not None and best.feasible:
             return best
     time = to_go("time", instance.seconds)
-    if start.elapsed_s + first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf) > instance.deadline:
+    least = float(first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf))
+    if not math.isfinite(least) or start.elapsed_s + least > instance.deadline:
         return _infeasible()
     # Guess how far above the bound the optimum lies; a search that finds something below its ceiling is exact.
     bounds = (energy, time, nothing(goal))
