@@ -48,7 +48,7 @@ def _explore(
     start_epoch, start_pair, start_loss, start_time = start
     pairs = joules.shape[0]
     across, along = cells
-    seen = np.zeros((2, pairs, across, along), np.bool_)
+    cheapest = np.full((2, pairs, across, along), np.inf)  # energy of the best label made for a cell so far
     room = 1024
     pair_of, epoch_of, first_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     flag_of = np.empty(room, np.int64)
@@ -59,6 +59,9 @@ def _explore(
     pair_of[0], epoch_of[0], first_of[0] = start_pair, start_epoch, -1
     flag_of[0] = 1 if via[start_pair] else 0
     loss_of[0], time_of[0], energy_of[0], hope_of[0] = start_loss, start_time, 0.0, 0.0
+    row = min(int(start_loss / loss_cell + 1e-9), across - 1)
+    column = min(int(start_time / time_cell + 1e-9), along - 1)
+    cheapest[flag_of[0], start_pair, row, column] = 0.0
     count = 1
     size = push(heap_key, heap_item, 0, 0.0, 0)
     while size > 0:
@@ -68,9 +71,8 @@ def _explore(
         flag = flag_of[item]
         row = min(int(loss / loss_cell + 1e-9), across - 1)
         column = min(int(time / time_cell + 1e-9), along - 1)
-        if seen[flag, before, row, column]:
-            continue
-        seen[flag, before, row, column] = True
+        if energy_of[item] > cheapest[flag, before, row, column]:
+            continue  # a cheaper label came after this one was made
         if loss <= goal and flag == 1:
             if founds == found.shape[0]:
                 found = grown(found)
@@ -88,6 +90,13 @@ def _explore(
             landed = next_loss(form, epoch + 1, loss, before, now)
             if not np.isfinite(landed) or landed > loss_cell * across:
                 continue
+            late, spent = time + step_s, energy_of[item] + step_j
+            passed = 1 if flag == 1 or via[now] else 0
+            row = min(int(landed / loss_cell + 1e-9), across - 1)
+            column = min(int(late / time_cell + 1e-9), along - 1)
+            if spent >= cheapest[passed, now, row, column]:
+                continue
+            cheapest[passed, now, row, column] = spent
             if count == pair_of.shape[0]:
                 pair_of, epoch_of, first_of, flag_of = grown(pair_of), grown(epoch_of), grown(first_of), grown(flag_of)
                 loss_of, time_of, energy_of, hope_of = grown(loss_of), grown(time_of), grown(energy_of), grown(hope_of)
@@ -95,10 +104,10 @@ def _explore(
                 heap_key, heap_item = grown(heap_key), grown(heap_item)
             pair_of[count], epoch_of[count] = now, epoch + 1
             first_of[count] = now if item == 0 else first_of[item]
-            flag_of[count] = 1 if flag == 1 or via[now] else 0
-            loss_of[count], time_of[count], energy_of[count] = landed, time + step_s, energy_of[item] + step_j
+            flag_of[count] = passed
+            loss_of[count], time_of[count], energy_of[count] = landed, late, spent
             hope_of[count] = hope_of[item] + next_loss(expected, epoch + 1, loss, before, now) - loss
-            size = push(heap_key, heap_item, size, energy_of[count], count)
+            size = push(heap_key, heap_item, size, spent, count)
             count += 1
     first, energy = np.empty(founds, np.int64), np.empty(founds)
     hope, sure = np.empty(founds), np.empty(founds)
@@ -109,7 +118,9 @@ def _explore(
     return first, energy, hope, sure
 
 
-def arrivals(instance: Instance, expected: Any, start: Start, *, via: NDArray[np.bool_] | None = None, only_first: bool = False) -> Arrivals:
+def arrivals(
+    instance: Instance, expected: Any, start: Start, *, via: NDArray[np.bool_] | None = None, only_first: bool = False
+) -> Arrivals:
     """Shortest paths from `start` to every feasible vertex, under the instance's (robust) law.
 
     With `via` only paths that visit one of the marked pairs count; `only_first` stops at the cheapest one.
@@ -117,13 +128,14 @@ def arrivals(instance: Instance, expected: Any, start: Start, *, via: NDArray[np
     top = instance.loss_top if instance.form.integer else max(start.loss * 1.5, instance.goal * 2.0)
     deadline = instance.deadline
     if not np.isfinite(deadline):
-        deadline = start.elapsed_s + float(np.nanmax(np.where(np.isfinite(instance.seconds), instance.seconds, np.nan))) * 500
+        slowest = instance.seconds[np.isfinite(instance.seconds)].max(initial=0.0)
+        deadline = start.elapsed_s + float(slowest) * 500
     if instance.form.integer:
         cells, loss_cell, time_cell = (int(top) + 1, int(deadline) + 1), 1.0, 1.0
     else:
         cells, loss_cell, time_cell = (CELLS, CELLS), top / CELLS, max(deadline, 1e-12) / CELLS
     every = np.ones(len(instance.joules), np.bool_)
-    epochs = instance.epochs if instance.by_epoch else start.epoch + instance.epochs
+    epochs = instance.cap(start)
     found = _explore(
         instance.form, expected, instance.seconds, instance.joules,
         (start.epoch, start.pair, start.loss, start.elapsed_s), instance.goal, deadline, epochs,
