@@ -1,0 +1,169 @@
+"""Seconds and joules from FLOPs, bytes, devices and links.
+
+Federated epoch of version m on nodes N, each passing once over its data, then one average:
+
+    compute_i = samples_i * flops(m) / flops_per_s_i          exchange_i = 2 * 8 * bytes(m) / bits_per_s_i
+    seconds   = max_i (compute_i + exchange_i)                joules = sum_i busy_i * compute_i
+                                                                      + idle_i * (seconds - compute_i) + 16 bytes(m) j_per_bit_i
+
+Pipeline epoch: the nodes share one copy in proportion to their speed, so compute = all samples * flops / sum of
+speeds; activations cross every inner boundary forth and back meanwhile, so the epoch takes the longer of the two.
+
+Handover into (m', N'): the bytes of m' go to every node of N' (the slowest link decides, every bit is paid for);
+a change of version adds the compression's own seconds and joules. What does not fit a memory costs infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..core.cost import Array, CostTable
+from ..core.problem import Node, NodeSet, Pair, Version
+from .devices import DeviceProfile
+
+BYTES_PER_PARAMETER = 4
+
+
+@dataclass(frozen=True)
+class AnalyticSettings:
+    """What the model cannot read off versions and devices; a scenario's `[costs]` table.
+
+    `weight_copies`: copies of the weights held while training (weights, gradients, momentum). `batch`: samples whose
+    activations are held at once. `spread`: relative standard deviation of an epoch's seconds.
+    """
+
+    spread: float
+    batch: int
+    weight_copies: float
+    compress_s: float
+    compress_j: float
+    grow_back: bool
+
+
+@dataclass(frozen=True)
+class _Member:
+    node: Node
+    device: DeviceProfile
+
+
+@dataclass
+class _Model:
+    versions: Mapping[str, Version]
+    sets: Mapping[str, NodeSet]
+    members: Mapping[str, list[_Member]]
+    settings: AnalyticSettings
+    reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+
+def missing_for(version: Version, group: NodeSet, nodes: Mapping[str, Node]) -> str | None:
+    """What an analytic cost of this pair lacks, or None when it can be modelled."""
+    if version.flops_per_sample is None:
+        return f"versions.{version.name}.flops_per_sample"
+    if weight_bytes(version) is None:
+        return f"versions.{version.name}.parameters"
+    if not group.nodes:
+        return f"node_sets.{group.name}.nodes"
+    for name in group.nodes:
+        node = nodes[name]
+        if node.device is None:
+            return f"nodes.{name}.device"
+        if node.samples is None:
+            return f"nodes.{name}.samples"
+    return None
+
+
+def weight_bytes(version: Version) -> int | None:
+    """Bytes of the weights: as given, else four for each parameter."""
+    if version.weight_bytes is not None:
+        return version.weight_bytes
+    return None if version.parameters is None else BYTES_PER_PARAMETER * version.parameters
+
+
+def analytic_costs(
+    pairs: Sequence[Pair],
+    versions: Mapping[str, Version],
+    sets: Mapping[str, NodeSet],
+    members: Mapping[str, Sequence[tuple[Node, DeviceProfile]]],
+    settings: AnalyticSettings,
+) -> CostTable:
+    """The cost table of `pairs`. `members` holds each set's nodes with their profiles; pairs it lacks cost infinity."""
+    model = _Model(versions, sets, {s: [_Member(*m) for m in rows] for s, rows in members.items()}, settings)
+    count = len(pairs)
+    run_s, run_j = np.full(count, math.inf), np.full(count, math.inf)
+    change_s, change_j = np.zeros((count, count)), np.zeros((count, count))
+    for now, pair in enumerate(pairs):
+        if pair.nodes in members:
+            run_s[now], run_j[now] = _epoch(model, now, pair)
+        for before, old in enumerate(pairs):
+            if before != now and pair.nodes in members:
+                change_s[before, now], change_j[before, now] = _handover(model, (before, now), old, pair)
+    spread: Array = np.full(count, settings.spread)
+    return CostTable(run_s, change_s, run_j, change_j, spread, model.reasons, "modelled")
+
+
+def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
+    version, members = model.versions[pair.version], model.members[pair.nodes]
+    size, flops = weight_bytes(version), version.flops_per_sample
+    if size is None or flops is None or not members:
+        return math.inf, math.inf
+    pipeline = model.sets[pair.nodes].mode == "pipeline"
+    speed = sum(m.device.flops_per_s for m in members)
+    shares = [m.device.flops_per_s / speed if pipeline else 1.0 for m in members]
+    held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
+    for member, share in zip(members, shares, strict=True):
+        if held * share > member.device.memory_bytes:
+            model.reasons[index,] = (
+                f"{version.name} needs {_gb(held * share)}, {member.node.name} of {pair.nodes} has {_gb(member.device.memory_bytes)}"
+            )
+            return math.inf, math.inf
+    if pipeline:
+        return _pipeline_epoch(version, members, flops)
+    compute = [(m.node.samples or 0) * flops / m.device.flops_per_s for m in members]
+    exchange = [2 * 8 * size / m.device.bits_per_s for m in members]
+    seconds = max(c + x for c, x in zip(compute, exchange, strict=True))
+    joules = sum(
+        m.device.busy_w * c + m.device.idle_w * (seconds - c) + 2 * 8 * size * m.device.j_per_bit
+        for m, c in zip(members, compute, strict=True)
+    )
+    return seconds, joules
+
+
+def _pipeline_epoch(version: Version, members: list[_Member], flops: float) -> tuple[float, float]:
+    samples = sum(m.node.samples or 0 for m in members)
+    compute = samples * flops / sum(m.device.flops_per_s for m in members)
+    boundaries = len(members) - 1
+    # The bytes at a cut are not known here; an even share of all activations is the estimate, forth and back.
+    bits = 2 * 8 * samples * (version.activation_bytes_per_sample or 0) / len(members) if boundaries else 0.0
+    seconds = max([compute, *(bits / m.device.bits_per_s for m in members)])
+    joules = sum(m.device.busy_w * compute + m.device.idle_w * (seconds - compute) for m in members)
+    return seconds, joules + bits * sum(m.device.j_per_bit for m in members[:boundaries])
+
+
+def _handover(model: _Model, key: tuple[int, int], old: Pair, new: Pair) -> tuple[float, float]:
+    version = model.versions[new.version]
+    size = weight_bytes(version)
+    if size is None:
+        return math.inf, math.inf
+    before = weight_bytes(model.versions[old.version])
+    if before is not None and size > before and not model.settings.grow_back:
+        model.reasons[key] = f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true or a [[changes]] entry with seconds and energy"
+        return math.inf, math.inf
+    members = model.members[new.nodes]
+    share = 1.0 / len(members) if model.sets[new.nodes].mode == "pipeline" else 1.0
+    transfer = [8 * size * share / m.device.bits_per_s for m in members]
+    seconds = max(transfer)
+    joules = sum(8 * size * share * m.device.j_per_bit + m.device.idle_w * seconds for m in members)
+    if old.version != new.version:
+        seconds, joules = seconds + model.settings.compress_s, joules + model.settings.compress_j
+    return seconds, joules
+
+
+def _gb(count: float) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} B"

@@ -1,0 +1,207 @@
+"""A validated file -> problem, costs, law and settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.cost import CostTable, Provenance
+from ..core.problem import DataSource, Node, NodeSet, Pair, Problem, Target, Units, Version
+from ..core.state import Grid
+from ..core.world import JumpRange, RandomWorld, WorldSettings
+from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
+from ..costs.devices import DeviceProfile
+from .checks import admissible
+from .faults import Fault
+from .model import PlannerSettings
+from .schema import ScenarioFile
+
+Mask = NDArray[np.bool_]
+
+
+def build_problem(file: ScenarioFile) -> Problem:
+    """The problem; `start` is the first admissible pair that fits `[start]`."""
+    pairs = tuple(Pair(*pair) for pair in admissible(file))
+    start = next(
+        i for i, p in enumerate(pairs) if file.start.version in (None, p.version) and file.start.nodes in (None, p.nodes)
+    )
+    t = file.target
+    return Problem(
+        name=file.name or "scenario",
+        pairs=pairs,
+        start=start,
+        initial_loss=file.start.loss,
+        target=Target(t.loss, t.deadline, t.probability, t.metric, t.on),
+        versions=tuple(
+            Version(v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample)
+            for v in file.versions
+        ),
+        nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
+        node_sets=tuple(NodeSet(s.name, tuple(s.nodes), s.mode) for s in file.node_sets),
+        data=tuple(DataSource(d.name, d.samples) for d in file.datasets),
+        max_epochs=t.max_epochs,
+        units=Units(file.units.time, file.units.energy),
+    )
+
+
+def change_mask(pairs: tuple[Pair, ...], before: str, now: str, kind: str = "any") -> Mask:
+    """Which changes (row to column) a rule means; the diagonal, no change at all, is never meant."""
+
+    def side(text: str) -> Mask:
+        version, _, nodes = text.partition(" on ")
+        return np.array([version in ("*", p.version) and nodes in ("", "*", p.nodes) for p in pairs])
+
+    version_moves = np.array([[p.version != q.version for q in pairs] for p in pairs])
+    nodes_move = np.array([[p.nodes != q.nodes for q in pairs] for p in pairs])
+    kinds = {
+        "any": version_moves | nodes_move,
+        "version": version_moves & ~nodes_move,
+        "nodes": nodes_move & ~version_moves,
+        "both": version_moves & nodes_move,
+    }
+    return np.asarray(side(before)[:, None] & side(now)[None, :] & kinds[kind])
+
+
+def build_costs(
+    file: ScenarioFile, problem: Problem, devices: Mapping[str, DeviceProfile]
+) -> tuple[CostTable, list[Fault], list[str]]:
+    """Explicit figures where they are given, modelled ones elsewhere; what can be neither is a fault."""
+    pairs = problem.pairs
+    modelled, lacking = _modelled(file, problem, devices)
+    run_s, run_j = modelled.run_s.copy(), modelled.run_j.copy()
+    change_s, change_j = modelled.change_s.copy(), modelled.change_j.copy()
+    spread = np.full(len(pairs), file.costs.spread)
+    reasons = dict(modelled.reasons)
+    faults: list[Fault] = []
+    given = {(p.version, p.nodes): (i, p) for i, p in enumerate(file.pairs)}
+    any_modelled = False
+    for index, pair in enumerate(pairs):
+        position, row = given.get(tuple(pair), (None, None))
+        if row is not None:
+            run_s[index] = run_s[index] if row.seconds is None else row.seconds
+            run_j[index] = run_j[index] if row.energy is None else row.energy
+            spread[index] = spread[index] if row.spread is None else row.spread
+            if row.reason is not None:
+                reasons[index,] = row.reason
+        if row is None or row.seconds is None or row.energy is None:
+            any_modelled = True
+            if row is None or row.spread is None:
+                spread[index] = file.costs.modelled_spread
+            if pair in lacking:
+                key = "energy" if row is not None and row.seconds is not None else "seconds"
+                path = ("pairs",) if position is None else ("pairs", position, key)
+                faults.append(
+                    Fault(path, f"no {key} for {pair} and no {lacking[pair]} to model it from", "one of the two to be given")
+                )
+    told = np.eye(len(pairs), dtype=bool)
+    for rule in file.changes:
+        mask = change_mask(pairs, rule.from_, rule.to, rule.kind)
+        if rule.seconds is not None:
+            change_s[mask] = rule.seconds
+        if rule.energy is not None:
+            change_j[mask] = rule.energy
+        told |= mask
+        for key in [(int(i), int(j)) for i, j in np.argwhere(mask)]:
+            reasons.pop(key, None)
+            if rule.reason is not None:
+                reasons[key] = rule.reason
+    warnings = []
+    free = ~told & np.array([[q in lacking for q in pairs] for _ in pairs])
+    if free.any() and len(pairs) > 1:
+        i, j = np.argwhere(free)[0]
+        warnings.append(f"changes: nothing given for {pairs[i]} -> {pairs[j]} (and {int(free.sum()) - 1} more): taken as free")
+    provenance: Provenance = "modelled" if any_modelled else "assumed"
+    return CostTable(run_s, change_s, run_j, change_j, spread, reasons, provenance), faults, warnings
+
+
+def _modelled(
+    file: ScenarioFile, problem: Problem, devices: Mapping[str, DeviceProfile]
+) -> tuple[CostTable, dict[Pair, str]]:
+    versions = {v.name: v for v in problem.versions}
+    nodes = {n.name: n for n in problem.nodes}
+    sets = {s.name: s for s in problem.node_sets}
+    lacking: dict[Pair, str] = {}
+    for pair in problem.pairs:
+        lack = missing_for(versions[pair.version], sets[pair.nodes], nodes)
+        if lack is not None:
+            lacking[pair] = lack
+    links = {n.name: (n.bits_per_s, n.j_per_bit) for n in file.nodes}
+    members: dict[str, list[tuple[Node, DeviceProfile]]] = {}
+    for group in problem.node_sets:
+        if any(p.nodes == group.name and p not in lacking for p in problem.pairs):
+            members[group.name] = [(nodes[n], _linked(devices[nodes[n].device or ""], *links[n])) for n in group.nodes]
+    c = file.costs
+    settings = AnalyticSettings(c.modelled_spread, c.batch, c.weight_copies, c.compress_seconds, c.compress_energy, c.grow_back)
+    able = [p if p not in lacking else Pair(p.version, "") for p in problem.pairs]
+    return analytic_costs(able, versions, sets, members, settings), lacking
+
+
+def _linked(device: DeviceProfile, bits_per_s: float | None, j_per_bit: float | None) -> DeviceProfile:
+    return replace(
+        device,
+        bits_per_s=device.bits_per_s if bits_per_s is None else bits_per_s,
+        j_per_bit=device.j_per_bit if j_per_bit is None else j_per_bit,
+    )
+
+
+def build_planner(file: ScenarioFile) -> PlannerSettings:
+    """Who plans."""
+    grid = file.planner.grid
+    steps = None if grid is None else Grid(grid.loss_step, grid.time_step, grid.loss_top)
+    return PlannerSettings(file.planner.name, file.planner.rule, steps, file.planner.seed)
+
+
+def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
+    """Noise, estimator errors and, if asked for, how random worlds are drawn."""
+    world = file.world
+
+    def span(values: list[float] | None) -> tuple[float, float] | None:
+        return None if values is None else (values[0], values[1])
+
+    drawn = None
+    if world.random is not None:
+        r = world.random
+        jumps: dict[tuple[int, int], JumpRange] = {}
+        for rule in r.jumps:
+            for i, j in np.argwhere(change_mask(problem.pairs, rule.from_, rule.to)):
+                jumps[int(i), int(j)] = JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss)
+        drawn = RandomWorld(
+            span(r.floor), span(r.scale), span(r.power), r.curve_top, tuple(jumps.values()), r.back_jump, span(r.target_loss),
+            tuple(r.change_cost), tuple(r.reversible), tuple(r.deadlines), r.slack_factor, r.slack_extra, r.tight_factor,
+            (r.tight_share[0], r.tight_share[1]),
+        )  # fmt: skip
+    return WorldSettings(
+        world.progress_noise, world.loss_noise, world.compute_spread, world.transfer_spread, world.bias,
+        world.bias_range[0], world.bias_range[1], world.jump_bias, span(world.robust_shading), world.robust_jump_factor, drawn,
+    )  # fmt: skip
+
+
+def dump(file: ScenarioFile, devices: Mapping[str, DeviceProfile]) -> dict[str, Any]:
+    """The file with every default written out and the shipped profiles it uses copied in; infinity is None."""
+    data = file.model_dump(by_alias=True, exclude_none=True)
+    used = {n.device for n in file.nodes if n.device is not None}
+    for name in sorted(used - set(file.devices)):
+        profile = devices[name]
+        data["devices"][name] = {
+            "flops_per_s": profile.flops_per_s, "busy_w": profile.busy_w, "idle_w": profile.idle_w,
+            "memory_bytes": profile.memory_bytes, "bits_per_s": profile.bits_per_s, "j_per_bit": profile.j_per_bit,
+            "source": profile.source[:2000],
+        }  # fmt: skip
+    plain = _jsonable(data)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return None
+    return value

@@ -1,0 +1,171 @@
+"""What no single field can know: names that must be unique, references that must exist, sizes that must stay sane."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+
+from .faults import Fault, Path
+from .fields import shown
+from .schema import MAX_PAIRS, SCHEMA_VERSION, ChangeTable, JumpRangeTable, JumpTable, ScenarioFile
+
+MAX_STATES = 1e10
+"""Most states of PACT's grid, pairs x time steps x loss steps, that a scenario may ask for."""
+
+MAX_CELLS = 20_000_000
+"""Most figures in tables by epoch, over all pairs (or pairs of pairs for jumps)."""
+
+_DEVICES_HINT = "; declare it as [devices.NAME] or use a shipped profile"
+
+
+def check(file: ScenarioFile, shipped_devices: Iterable[str]) -> list[Fault]:
+    """Everything wrong with a file whose fields are each all right."""
+    faults: list[Fault] = []
+    if file.schema_ > SCHEMA_VERSION:
+        faults.append(Fault(("schema",), str(file.schema_), f"{SCHEMA_VERSION}: this file is made for a newer relaytrain"))
+    for key, names in {
+        "versions": [v.name for v in file.versions],
+        "nodes": [n.name for n in file.nodes],
+        "node_sets": [s.name for s in file.node_sets],
+        "datasets": [d.name for d in file.datasets],
+        "pairs": [f"{p.version} on {p.nodes}" for p in file.pairs],
+    }.items():
+        faults += _unique(key, names)
+    faults += _references(file, [*shipped_devices, *file.devices])
+    faults += _pairs(file)
+    faults += _law(file)
+    faults += _planner(file)
+    faults += _world(file)
+    return faults
+
+
+def _unique(key: str, names: Sequence[str]) -> list[Fault]:
+    seen: set[str] = set()
+    faults = []
+    for index, name in enumerate(names):
+        if name in seen:
+            path: Path = (key, index) if key == "pairs" else (key, index, "name")
+            faults.append(Fault(path, f"{shown(name)} a second time", "each to be declared once"))
+        seen.add(name)
+    return faults
+
+
+def _missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Fault]:
+    if name in known or name == "*":
+        return []
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return [Fault(path, shown(name), f"a declared {what}: {listed or 'none is declared'}{hint}")]
+
+
+def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
+    versions = [v.name for v in file.versions]
+    sets = [s.name for s in file.node_sets]
+    nodes = {n.name for n in file.nodes}
+    faults: list[Fault] = []
+    for index, node in enumerate(file.nodes):
+        if node.device is not None and node.device not in devices:
+            (fault,) = _missing(("nodes", index, "device"), node.device, devices, "device")
+            faults.append(Fault(fault.path, fault.got, fault.expected + _DEVICES_HINT))
+    for index, group in enumerate(file.node_sets):
+        for position, name in enumerate(group.nodes):
+            if name not in nodes:
+                faults += _missing(("node_sets", index, "nodes"), name, sorted(nodes), "node")
+            elif name in group.nodes[:position]:
+                faults.append(Fault(("node_sets", index, "nodes"), f"{shown(name)} twice", "each node once in a set"))
+    for index, pair in enumerate(file.pairs):
+        faults += _missing(("pairs", index, "version"), pair.version, versions, "version")
+        faults += _missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
+    for key, rows in {"curves": file.law.curves, "steps": file.law.steps}.items():
+        for index, row in enumerate(rows):
+            faults += _missing(("law", key, index, "version"), row.version, versions, "version")
+            faults += _missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
+    rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable]] = [
+        *((("changes", i), rule) for i, rule in enumerate(file.changes)),
+        *((("law", "jumps", i), rule) for i, rule in enumerate(file.law.jumps)),
+        *((("world", "random", "jumps", i), r) for i, r in enumerate(file.world.random.jumps if file.world.random else [])),
+    ]
+    for path, rule in rules:
+        for key, side in {"from": rule.from_, "to": rule.to}.items():
+            version, _, group_name = side.partition(" on ")
+            faults += _missing((*path, key), version, versions, "version")
+            faults += _missing((*path, key), group_name or "*", sets, "node set")
+    return faults
+
+
+def admissible(file: ScenarioFile) -> list[tuple[str, str]]:
+    """The pairs in order: those listed, or every version on every node set."""
+    if file.pairs:
+        return [(p.version, p.nodes) for p in file.pairs]
+    return [(v.name, s.name) for v in file.versions for s in file.node_sets]
+
+
+def _pairs(file: ScenarioFile) -> list[Fault]:
+    pairs = admissible(file)
+    faults: list[Fault] = []
+    if len(pairs) > MAX_PAIRS:
+        faults.append(Fault(("pairs",), f"{len(pairs)} pairs", f"at most {MAX_PAIRS}; list the ones to consider as [[pairs]]"))
+    start = file.start
+    match = [p for p in pairs if start.version in (None, p[0]) and start.nodes in (None, p[1])]
+    if not match:
+        asked = f"{start.version or '*'} on {start.nodes or '*'}"
+        known = ", ".join(f"{v} on {n}" for v, n in pairs[:12])
+        faults.append(Fault(("start",), asked, f"one of the admissible pairs: {known}"))
+    return faults
+
+
+def _law(file: ScenarioFile) -> list[Fault]:
+    law = file.law
+    faults: list[Fault] = []
+    other = "steps" if law.kind == "level" else "curves"
+    if getattr(law, other):
+        faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", f"none; {other} belong to the other kind of law"))
+    if law.kind == "level":
+        for index, jump in enumerate(law.jumps):
+            for key in ("jump", "robust_jump"):
+                if isinstance(getattr(jump, key), list):
+                    faults.append(Fault(("law", "jumps", index, key), "a list", "one figure: a level law knows no epochs"))
+    pairs = len(admissible(file))
+    longest = max([1, *(len(s.change) for s in law.steps if isinstance(s.change, list)),
+                   *(len(c.progress) for c in law.curves if isinstance(c.progress, list))])  # fmt: skip
+    longest_jump = max([1, *(len(j.jump) for j in law.jumps if isinstance(j.jump, list))])
+    if longest * pairs > MAX_CELLS or longest_jump * pairs**2 > MAX_CELLS:
+        faults.append(Fault(("law",), "tables by epoch too large for so many pairs", f"at most {MAX_CELLS} figures"))
+    return faults
+
+
+def _planner(file: ScenarioFile) -> list[Fault]:
+    grid = file.planner.grid
+    if grid is None:
+        return []
+    if not math.isfinite(file.target.deadline):
+        return [Fault(("planner", "grid"), "a grid without a deadline", "target.deadline to be finite: the grid has steps of time")]
+    top = grid.loss_top or file.start.loss
+    states = len(admissible(file)) * (file.target.deadline / grid.time_step) * (top / grid.loss_step)
+    if states > MAX_STATES:
+        return [Fault(("planner", "grid"), f"about {states:.1e} states",
+                      f"at most {MAX_STATES:.0e}; take larger steps or leave the grid out")]  # fmt: skip
+    return []
+
+
+def _world(file: ScenarioFile) -> list[Fault]:
+    faults: list[Fault] = []
+    world = file.world
+    ranges: dict[Path, list[float] | None] = {
+        ("world", "bias_range"): world.bias_range,
+        ("world", "robust_shading"): world.robust_shading,
+    }
+    if world.random is not None:
+        drawn = world.random
+        for key in ("floor", "scale", "power", "target_loss", "tight_share"):
+            ranges["world", "random", key] = getattr(drawn, key)
+        for index, jump in enumerate(drawn.jumps):
+            ranges["world", "random", "jumps", index, "jump"] = jump.jump
+        if file.law.kind != "level":
+            faults.append(Fault(("world", "random"), "random worlds with an epoch law", "law.kind = 'level'"))
+    for path, values in ranges.items():
+        if values is not None and values[0] > values[1]:
+            faults.append(Fault(path, f"[{values[0]:g}, {values[1]:g}]", "the lower figure first"))
+    return faults

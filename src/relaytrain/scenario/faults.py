@@ -1,0 +1,143 @@
+"""What is wrong with a scenario, in one message: `file:line: key: got X, expected Y`, up to five of them."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ..core.errors import ScenarioError
+from .fields import shown
+from .lines import find_line
+from .read import Document
+from .schema import ScenarioFile
+
+MAX_SHOWN = 5
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong, at one key."""
+
+    path: Path
+    got: str
+    expected: str
+
+
+def raise_faults(document: Document, faults: list[Fault]) -> None:
+    """Raise one `ScenarioError` for all of `faults`; nothing happens when there are none."""
+    if not faults:
+        return
+    lines = [_line(document, fault) for fault in faults[:MAX_SHOWN]]
+    if len(faults) > MAX_SHOWN:
+        lines.append(f"... and {len(faults) - MAX_SHOWN} more of the kind")
+    raise ScenarioError("\n".join(lines))
+
+
+def _line(document: Document, fault: Fault) -> str:
+    return f"{_where(document, fault.path)}: {key_text(fault.path)}: got {fault.got}, expected {fault.expected}"
+
+
+def _where(document: Document, path: Path) -> str:
+    for override, text in document.overrides.items():
+        if path[: len(override)] == override or override[: len(path)] == path:
+            return f"{document.label} with --set {shown(text)[1:-1]}"
+    line = find_line(document.text, path, json=document.is_json) if document.text else None
+    return document.label if line is None else f"{document.label}:{line}"
+
+
+def key_text(path: Path) -> str:
+    """`("pairs", 2, "seconds")` -> `pairs[2].seconds`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = part if part.replace("_", "").replace("-", "").isalnum() and part.isascii() else shown(part)
+            text += f".{plain}" if text else plain
+    return text or "scenario"
+
+
+def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
+    """pydantic's findings as faults, with a suggestion for unknown keys."""
+    faults: list[Fault] = []
+    for item in error.errors(include_url=False):
+        path = tuple(part for part in item["loc"] if part not in {"function-plain", "[key]"})
+        kind, context = item["type"], item.get("ctx", {})
+        value = item.get("input")
+        if kind == "refused":
+            faults.append(Fault(path, str(context["got"]), str(context["expected"])))
+        elif kind == "extra_forbidden":
+            faults.append(Fault(path, "an unknown key", _known_keys(path)))
+        elif kind == "missing":
+            faults.append(Fault(path, "nothing", _field_words(path)))
+        elif kind == "literal_error":
+            words = str(context.get("expected", "another value"))
+            faults.append(Fault(path, shown(value), f"{words}{_meant(value, words)}"))
+        elif kind in {"too_long", "too_short"}:
+            bound = context.get("max_length", context.get("min_length"))
+            side = "at most" if kind == "too_long" else "at least"
+            faults.append(Fault(path, f"{context.get('actual_length', 'a number of')} entries", f"{side} {bound}"))
+        else:
+            words = {"list_type": "a list", "bool_type": "true or false", "model_type": "a table", "dict_type": "a table",
+                     "model_attributes_type": "a table", "string_type": "a text"}  # fmt: skip
+            faults.append(Fault(path, shown(value), words.get(kind, item["msg"].lower())))
+    return faults
+
+
+def _meant(value: Any, words: str) -> str:
+    known = [word for word in words.replace(" or ", ", ").split(", ") if word]
+    close = difflib.get_close_matches(str(value)[:80], [w.strip("'") for w in known], n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _known_keys(path: Path) -> str:
+    model = _model_at(path[:-1])
+    if model is None:
+        return "one of the known keys"
+    names = [info.alias or name for name, info in model.model_fields.items()]
+    close = difflib.get_close_matches(str(path[-1])[:80], names, n=1)
+    if close:
+        return f"a known key; did you mean '{close[0]}'?"
+    return f"one of {', '.join(names)}"
+
+
+def _field_words(path: Path) -> str:
+    model = _model_at(path[:-1])
+    for name, info in (model.model_fields if model else {}).items():
+        if path[-1] == (info.alias or name):
+            for mark in info.metadata:
+                if hasattr(mark, "expected"):
+                    return str(mark.expected)
+            inner = _model_of(info.annotation)
+            if inner is not None:
+                return f"[[{key_text(path)}]] entries" if typing.get_origin(info.annotation) is list else f"a table [{key_text(path)}]"
+            return str(typing.get_args(info.annotation) or "a value")
+    return "a value"
+
+
+def _model_at(path: Path) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = ScenarioFile
+    for part in path:
+        if model is None:
+            return None
+        if isinstance(part, int):
+            continue
+        match = next((i for n, i in model.model_fields.items() if (i.alias or n) == part), None)
+        if match is not None:
+            model = _model_of(match.annotation)
+    return model
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in typing.get_args(annotation):
+        found = _model_of(inner)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,158 @@
+"""One way in: a path, a preset or a mapping -> `Scenario`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..core.errors import ScenarioError
+from ..costs.devices import DeviceProfile, load_devices
+from .build import build_costs, build_planner, build_problem, build_world, dump
+from .checks import admissible, check
+from .faults import Fault, from_pydantic, raise_faults
+from .fields import shown
+from .laws import build_law
+from .model import Scenario
+from .overrides import apply_overrides
+from .read import Document, read_source
+from .schema import ScenarioFile
+
+
+def load_scenario(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), without: Iterable[str] = ()
+) -> Scenario:
+    """Read, check and understand a scenario.
+
+    Args:
+        source: A path (TOML or JSON), the name of a preset, or the tables themselves.
+        overrides: `key=value` texts as of `--set`.
+        without: Node sets to leave out, or nodes: then every set that holds one is left out.
+
+    Raises:
+        ScenarioError: With file, line, key, what was got and what is expected, for up to five faults at once.
+    """
+    document = read_source(source)
+    data, places = apply_overrides(document.data, overrides)
+    document = replace(document, data=data, overrides=places)
+    file = _validated(document)
+    devices = _devices(file)
+    raise_faults(document, check(file, load_devices()))
+    file, notes = _leave_out(file, without)
+    file = file.model_copy(update={"name": file.name or _name_from(document)})
+    return _built(document, file, devices, notes)
+
+
+def _validated(document: Document) -> ScenarioFile:
+    units = document.data.get("units")
+    plain = set()
+    if isinstance(units, dict):
+        plain = {axis for axis, own in (("time", "s"), ("energy", "J")) if units.get(axis, own) != own}
+    schema = document.data.get("schema", 1)
+    if isinstance(schema, int) and not isinstance(schema, bool) and schema > 1:
+        # Said first and alone: the other faults of a newer file would only mislead.
+        raise_faults(document, [Fault(("schema",), shown(schema), "1: this file is made for a newer relaytrain")])
+    try:
+        return ScenarioFile.model_validate(document.data, context={"plain": plain})
+    except ValidationError as error:
+        raise_faults(document, from_pydantic(error, document.data))
+        raise AssertionError("unreachable") from None
+
+
+def _devices(file: ScenarioFile) -> dict[str, DeviceProfile]:
+    own = {
+        name: DeviceProfile(
+            name, d.flops_per_s, d.busy_w, d.idle_w, d.memory_bytes, d.bits_per_s, d.j_per_bit, source=d.source
+        )
+        for name, d in file.devices.items()
+    }
+    return {**load_devices(), **own}
+
+
+def _name_from(document: Document) -> str:
+    stem = document.preset or (document.path.stem if document.path else "scenario")
+    cleaned = re.sub(r"[^A-Za-z0-9_.+-]+|\.\.+", "-", stem).strip("-._+")[:64]
+    return cleaned or "scenario"
+
+
+def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile, list[str]]:
+    names = [without] if isinstance(without, str) else list(without)
+    if not names:
+        return file, []
+    sets = {s.name: s for s in file.node_sets}
+    nodes = {n.name for n in file.nodes}
+    gone: set[str] = set()
+    for name in names:
+        known = [*sets, *sorted(nodes)]
+        if name in sets:
+            gone.add(name)
+        elif name in nodes:
+            gone |= {s.name for s in file.node_sets if name in s.nodes}
+        else:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise ScenarioError(f"--without: got {shown(name)}, expected a node set or node: {', '.join(known[:20])}{hint}")
+    explicit = file.pairs or None
+    left = [s for s in file.node_sets if s.name not in gone]
+    pairs = [p for p in file.pairs if p.nodes not in gone]
+    if not left or (explicit is not None and not pairs):
+        raise ScenarioError(f"--without: got {', '.join(names)}, expected at least one pair of version and node set to be left")
+
+    def kept(side: str) -> bool:
+        return side.partition(" on ")[2] not in gone
+
+    law = file.law
+    law = law.model_copy(update={
+        "curves": [c for c in law.curves if c.nodes not in gone],
+        "steps": [s for s in law.steps if s.nodes not in gone],
+        "jumps": [j for j in law.jumps if kept(j.from_) and kept(j.to)],
+    })  # fmt: skip
+    world = file.world
+    if world.random is not None:
+        jumps = [j for j in world.random.jumps if kept(j.from_) and kept(j.to)]
+        world = world.model_copy(update={"random": world.random.model_copy(update={"jumps": jumps})})
+    changes = [c for c in file.changes if kept(c.from_) and kept(c.to)]
+    slim = file.model_copy(update={"node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world})
+    return _restart(file, slim)
+
+
+def _restart(file: ScenarioFile, slim: ScenarioFile) -> tuple[ScenarioFile, list[str]]:
+    """Where the network starts when the set that held it is gone: the first pair left, of the same version if there is one."""
+    old = build_problem(file)
+    version, nodes = old.pairs[old.start]
+    pairs = admissible(slim)
+    if (version, nodes) in pairs:
+        return slim.model_copy(update={"start": slim.start.model_copy(update={"version": version, "nodes": nodes})}), []
+    new = next((p for p in pairs if p[0] == version), pairs[0])
+    start = slim.start.model_copy(update={"version": new[0], "nodes": new[1]})
+    note = f"start: {version} on {nodes} is left out; the relay starts with {new[0]} on {new[1]}"
+    return slim.model_copy(update={"start": start}), [note]
+
+
+def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProfile], notes: list[str]) -> Scenario:
+    problem = build_problem(file)
+    costs, cost_faults, cost_notes = build_costs(file, problem, devices)
+    law, law_faults, law_notes = build_law(file.law, problem)
+    raise_faults(document, [*cost_faults, *law_faults])
+    if all(costs.why_not(problem.start, now) is not None for now in range(len(problem.pairs))):
+        reason = costs.why_not(problem.start, problem.start)
+        raise_faults(document, [Fault(("pairs",), f"no pair that can run from the start ({reason})", "a finite cost for one")])
+    return Scenario(
+        problem=problem,
+        costs=costs,
+        law=law,
+        planner=build_planner(file),
+        world=build_world(file, problem),
+        resolved=dump(file, devices),
+        source=document.path,
+        preset=document.preset,
+        training=file.training.model_dump() if file.training else {},
+        data=file.data.model_dump() if file.data else {},
+        prior=file.prior.model_dump() if file.prior else {},
+        warnings=tuple([*notes, *cost_notes, *law_notes]),
+    )

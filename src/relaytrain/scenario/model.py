@@ -1,0 +1,69 @@
+"""A scenario once understood: the problem, its costs, its loss law, and the settings of those who work on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.cost import CostTable
+from ..core.law import EpochLaw, LevelLaw
+from ..core.problem import Problem
+from ..core.state import Grid
+from ..core.world import WorldSettings
+
+
+@dataclass(frozen=True)
+class PlannerSettings:
+    """Who plans: a planner's name, PACT's rule, the paper's grid if asked for, and the seed of sampled figures."""
+
+    name: str = "pact"
+    rule: str = "adaptive"
+    grid: Grid | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """A file become a problem. `resolved` is the same scenario with every default written out, ready for JSON.
+
+    Loading `resolved` again gives an equal scenario. `training`, `data` and `prior` are passed through, or empty.
+    """
+
+    problem: Problem
+    costs: CostTable
+    law: EpochLaw | LevelLaw
+    planner: PlannerSettings
+    world: WorldSettings
+    resolved: Mapping[str, Any]
+    source: Path | None = None
+    preset: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The problem's name."""
+        return self.problem.name
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file: where `module:function` references look first."""
+        return None if self.source is None else self.source.parent
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the resolved scenario."""
+        text = json.dumps(self.resolved, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self.resolved == other.resolved
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
