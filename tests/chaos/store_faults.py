@@ -25,6 +25,7 @@ from relaytrain.store.check import errors
 from relaytrain.store.files import TEMP_PREFIX, FileOps
 
 RUN = "stub-run-1"
+LIMIT_S = 60  # no child outlives this, whatever hangs
 STEPS = ("create", "write", "sync", "rename", "sync_dir", "remove", "make_dir", "commit")
 
 
@@ -182,6 +183,7 @@ class Child:
             self.pid = os.fork()
         if self.pid == 0:
             code = 99
+            signal.alarm(LIMIT_S)
             try:
                 os.close(self.read_fd)
                 code = work(lambda what, number: void(os.write(write_fd, f"{what} {number}\n".encode())))
