@@ -1,0 +1,67 @@
+"""Figures of the papers, redrawn with RelayTrain, each with the findings it bears out and those it does not.
+
+    available() -> {"pact-fig5": "...", ...}
+    run("pact-fig6", "figures") -> Reproduction
+    run_all("figures", print) -> AllReproductions
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UsageError
+from ..store.files import write_atomic
+from .result import AllReproductions, Finding, Reproduction, findings_markdown
+
+__all__ = ["AllReproductions", "Finding", "Reproduction", "available", "run", "run_all"]
+
+_EXPERIMENTS = {
+    "pact-fig5": ("pact.fig5", "the expanded graph of a toy, with Omega and its edges by kind"),
+    "pact-fig6": ("pact.fig6", "PACT against the optimum, OneSwitch and StaticLearn: cost by target, then over time"),
+    "pact-fig7": ("pact.fig7", "energy spent on each version, for a low, a moderate and a high target loss"),
+    "pact-fig8": ("pact.fig8", "what the loss resolution gamma_l does to PACT"),
+    "pact-fig9": ("pact.fig9", "what a bias on the prediction for L does to PACT"),
+}
+
+
+def available() -> dict[str, str]:
+    """Names of the experiments, each with one line on what it shows."""
+    return {name: line for name, (_, line) in _EXPERIMENTS.items()}
+
+
+def run(name: str, out_dir: str | Path, **options: Any) -> Reproduction:
+    """Redraw one figure into `out_dir`.
+
+    Args:
+        name: one of `available()`; underscores are taken for hyphens.
+        out_dir: the folder for figure and table; made if missing.
+        options: `formats` (some of png, svg, pdf) for all; others as the figure's own `reproduce` takes them.
+    """
+    key = name.replace("_", "-")
+    if key not in _EXPERIMENTS:
+        near = difflib.get_close_matches(key, _EXPERIMENTS, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UsageError(f"reproduce: got '{name}', expected one of {', '.join(_EXPERIMENTS)}, all{hint}")
+    reproduce: Callable[..., Reproduction] = importlib.import_module(f".{_EXPERIMENTS[key][0]}", __name__).reproduce
+    known = [p.name for p in inspect.signature(reproduce).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise UsageError(f"reproduce {key}: no option '{option}', expected one of {', '.join(known)}")
+    return reproduce(Path(out_dir), **options)
+
+
+def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> AllReproductions:
+    """Redraw every figure and write `findings.md`, the closing table; `progress` gets a line before each figure."""
+    made = []
+    for position, (name, line) in enumerate(available().items(), start=1):
+        if progress is not None:
+            progress(f"[{position}/{len(_EXPERIMENTS)}] {name}: {line}")
+        made.append(run(name, out_dir, **options))
+    summary = Path(out_dir) / "findings.md"
+    write_atomic(summary, findings_markdown(tuple(found for one in made for found in one.findings)))
+    return AllReproductions(tuple(made), summary)

@@ -1,0 +1,55 @@
+"""The findings that ship with a figure: the paper's words, the limits that decide, the verdict known so far.
+
+Each figure has a TOML file beside its module::
+
+    [[finding]]
+    id = "near-optimum"
+    finding = "PACT closely matches the optimum"
+    holds = true
+    limits = { ratio = 1.05 }   # read by the check
+    why = "..."                 # the reason, put behind the figures that the check saw
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .result import Finding, Source
+
+Seen = tuple[bool, str]
+"""A check's verdict and the figures it rests on."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One finding as it ships."""
+
+    id: str
+    finding: str
+    holds: bool
+    why: str = ""
+    source: Source = "paper"
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+def expected_of(module_file: str) -> dict[str, Expected]:
+    """The findings of the TOML file beside a figure's module, by id."""
+    entries: list[dict[str, Any]] = tomllib.loads(Path(module_file).with_suffix(".toml").read_text("utf-8"))["finding"]
+    return {entry["id"]: Expected(**entry) for entry in entries}
+
+
+def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, Seen]) -> tuple[Finding, ...]:
+    """Every expected finding with the verdict of its check; a check without a finding, or the reverse, is our bug."""
+    if expected.keys() != seen.keys():
+        raise AssertionError(f"{figure}: checks {sorted(seen)} do not match the expected findings {sorted(expected)}")
+    made = []
+    for key, entry in expected.items():
+        holds, figures = seen[key]
+        # The shipped reason explains the shipped verdict; with another verdict it would mislead.
+        why = f"{figures}. {entry.why}" if entry.why and holds == entry.holds else f"{figures}."
+        made.append(Finding(figure, entry.finding, holds, why, entry.holds, entry.source))
+    return tuple(made)

@@ -1,0 +1,138 @@
+"""PACT figure 8: what the resolution of the loss, gamma_l, does to PACT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...store.files import write_atomic
+from ..expected import Expected, Seen, expected_of, judged
+from ..result import Reproduction, Row, table_csv
+from ..style import (
+    DEFAULT_FORMATS,
+    SEQUENCE_MARKS,
+    STRATEGIES,
+    house_style,
+    legend_below,
+    new_figure,
+    save,
+    sequence,
+)
+from .loop import HARD, TARGETS, Trace, benchmark, closed_loop, factory, paper_grid
+from .panels import cost_by_target, extra_by_target, over_time, zoom
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "pact-fig8"
+TITLE = "PACT Fig. 8: impact of the loss resolution"
+LOSS_STEPS = (1e-5, 5e-5, 1e-4, 2e-4, 3e-4)
+"""gamma_l. The paper's own values are not printed."""
+Runs = dict[float, dict[float, Trace]]
+
+
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+    """Run PACT with every resolution and target, draw and judge."""
+    places = {target: factory(target) for target in TARGETS}
+    runs: Runs = {
+        step: {t: closed_loop(label(step), where, grid=paper_grid(step)) for t, where in places.items()}
+        for step in LOSS_STEPS
+    }
+    others = {
+        name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")
+    }
+    with house_style():
+        files = save(_draw(runs, others), out_dir, NAME, formats)
+    rows: tuple[Row, ...] = tuple(
+        {
+            "gamma_l": step,
+            "l_max": target,
+            "reached": trace.reached,
+            "cost": trace.cost,
+            "over_optimum": trace.cost / others["Optimum"][target].cost,
+            "time": trace.elapsed,
+            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+        }
+        for step, by_target in runs.items()
+        for target, trace in by_target.items()
+    )
+    path = out_dir / f"{NAME}.csv"
+    write_atomic(path, table_csv(rows))
+    expected = expected_of(__file__)
+    findings = judged("Fig. 8", expected, _checks(runs, others, expected))
+    lost = [f"gamma_l = {step:g} at l_max = {t:g}" for step in LOSS_STEPS for t in TARGETS if not runs[step][t].reached]
+    notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
+    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+
+
+def label(loss_step: float) -> str:
+    """How a resolution is called in the legend."""
+    digits, power = f"{loss_step:.0e}".split("e")
+    return rf"PACT, $\gamma_\ell$ = {digits}·$10^{{{int(power)}}}$"
+
+
+def _draw(runs: Runs, others: Mapping[str, Mapping[float, Trace]]) -> Figure:
+    marks = zip(LOSS_STEPS, sequence(len(LOSS_STEPS)), SEQUENCE_MARKS, strict=False)
+    styles = {label(s): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5} for s, c, m in marks} | STRATEGIES
+    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in others.items()}
+    mine = {label(step): {t: trace.cost for t, trace in by_target.items()} for step, by_target in runs.items()}
+    at_hard = [others["Optimum"][HARD], *(runs[step][HARD] for step in LOSS_STEPS if runs[step][HARD].reached)]
+    figure = new_figure(10.5, 7.6)
+    (cost, extra), (loss, spent) = figure.subplots(2, 2)
+    cost_by_target(cost, costs | mine, styles)
+    cost.set_title("Cost by target")
+    extra_by_target(extra, mine, styles, costs["Optimum"])
+    extra.set_title("The same for PACT, above the optimum")
+    over_time(loss, at_hard, styles, what="loss", target=HARD)
+    loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    second, end = {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)}
+    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **second)
+    over_time(spent, at_hard, styles, what="cost", target=HARD)
+    spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **end)
+    legend_below(figure, cost, columns=4)
+    return figure
+
+
+def _checks(
+    runs: Runs, others: Mapping[str, Mapping[float, Trace]], expected: Mapping[str, Expected]
+) -> dict[str, Seen]:
+    static, optimum = others["StaticLearn"], others["Optimum"]
+    span = [step for step in LOSS_STEPS if all(trace.reached for trace in runs[step].values())]
+    hard = [runs[step][HARD] for step in span]
+    worst = max(runs[step][t].cost / optimum[t].cost for step in span for t in TARGETS)
+    nearest = max(runs[step][t].cost / static[t].cost for step in span for t in TARGETS)
+    leaves = {v: [found.left(v) for found in hard] for v in "LM"}
+    later = all(
+        a is not None and b is not None and b.epoch >= a.epoch for moves in leaves.values() for a, b in pairwise(moves)
+    )
+    moved = "; ".join(
+        f"{name}: " + ", ".join("-" if move is None else str(move.epoch) for move in leaves[v])
+        for v, name in (("L", "L to M after epoch"), ("M", "M to S after epoch"))
+    )
+    cost = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard)
+    time = ", ".join(f"{found.elapsed:.1f}" for found in hard)
+    steps = f"gamma_l from {span[0]:g} to {span[-1]:g}"
+    cliff = [step for step in LOSS_STEPS if not runs[step][HARD].reached]
+    return {
+        "limited": (
+            span[-1] / span[0] >= 10 and worst <= expected["limited"].limits["ratio"],
+            f"{steps}: at most {worst:.3f} times the optimum over all targets",
+        ),
+        "beats-static": (
+            span[-1] / span[0] >= 10 and nearest < 1,
+            f"{steps}: at most {nearest:.2f} of StaticLearn's cost over all targets",
+        ),
+        "later-switches": (later, f"{steps} at {HARD:g}, {moved}"),
+        "higher-cost": (
+            all(b.cost >= a.cost - 1e-9 for a, b in pairwise(hard)) and hard[-1].cost > hard[0].cost,
+            f"{steps} at {HARD:g}, cost over the optimum: {cost}",
+        ),
+        "not-longer": (hard[-1].elapsed <= hard[0].elapsed, f"{steps} at {HARD:g}, time to the target: {time}"),
+        "cliff": (
+            bool(cliff),
+            f"no feasible path at {HARD:g} with gamma_l = {', '.join(f'{step:g}' for step in cliff) or '(none tried)'}",
+        ),
+    }

@@ -1,0 +1,162 @@
+"""PACT figure 9: what a bias on the prediction of L's progress does to PACT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...store.files import write_atomic
+from ..expected import Expected, Seen, expected_of, judged
+from ..result import Reproduction, Row, table_csv
+from ..style import (
+    DEFAULT_FORMATS,
+    SEQUENCE_MARKS,
+    STRATEGIES,
+    diverging,
+    house_style,
+    legend_below,
+    new_figure,
+    save,
+)
+from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, benchmark, biased_on, closed_loop, factory, paper_grid
+from .panels import cost_by_target, extra_by_target, over_time, zoom
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "pact-fig9"
+TITLE = "PACT Fig. 9: impact of biased predictions for L"
+BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
+"""The estimator sees (1 + bias) times L's true progress. The paper's own values are not printed."""
+Runs = dict[float, dict[float, Trace]]
+
+
+def reproduce(
+    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, loss_step: float = LOSS_STEP
+) -> Reproduction:
+    """Run PACT with every bias and target, draw and judge."""
+    places = {target: factory(target) for target in TARGETS}
+    grid = paper_grid(loss_step)
+
+    def pact(bias: float, target: float) -> Trace:
+        where = places[target]
+        return closed_loop(label(bias), where, grid=grid, law=biased_on(where, "L", bias))
+
+    runs: Runs = {bias: {target: pact(bias, target) for target in TARGETS} for bias in BIASES}
+    others = {
+        name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")
+    }
+    with house_style():
+        files = save(_draw(runs, others), out_dir, NAME, formats)
+    rows: tuple[Row, ...] = tuple(
+        {
+            "bias": bias,
+            "l_max": target,
+            "cost": trace.cost,
+            "over_optimum": trace.cost / others["Optimum"][target].cost,
+            "time": trace.elapsed,
+            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+        }
+        for bias, by_target in runs.items()
+        for target, trace in by_target.items()
+    )
+    path = out_dir / f"{NAME}.csv"
+    write_atomic(path, table_csv(rows))
+    expected = expected_of(__file__)
+    findings = judged("Fig. 9", expected, _checks(runs, others, expected))
+    notes = (f"PACT: rule `robust`, gamma_l = {loss_step:g}; the predictions for M and S are unbiased",)
+    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+
+
+def label(bias: float) -> str:
+    """How a bias is called in the legend."""
+    return "PACT, no bias" if bias == 0 else f"PACT, L's gains {bias:+.0%}".replace("-", "−")
+
+
+def _draw(runs: Runs, others: Mapping[str, Mapping[float, Trace]]) -> Figure:
+    marks = zip(BIASES, diverging(BIASES), SEQUENCE_MARKS, strict=True)
+    styles = {
+        label(b): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5, "linestyle": "--" if b < 0 else "-"}
+        for b, c, m in marks
+    } | STRATEGIES
+    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in others.items()}
+    mine = {label(bias): {t: trace.cost for t, trace in by_target.items()} for bias, by_target in runs.items()}
+    at_hard = [runs[bias][HARD] for bias in BIASES]
+    figure = new_figure(10.5, 7.8)
+    (cost, extra), (loss, spent) = figure.subplots(2, 2)
+    cost_by_target(cost, costs | mine, styles)
+    cost.set_title("Cost by target")
+    extra_by_target(extra, mine, styles, costs["Optimum"])
+    extra.set_title("The same for PACT, above the optimum")
+    over_time(loss, at_hard, styles, what="loss", target=HARD)
+    loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    second, end = {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)}
+    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **second)
+    over_time(spent, at_hard, styles, what="cost", target=HARD)
+    spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **end)
+    legend_below(figure, cost, columns=3)
+    return figure
+
+
+def _checks(
+    runs: Runs, others: Mapping[str, Mapping[float, Trace]], expected: Mapping[str, Expected]
+) -> dict[str, Seen]:
+    optimum, static = others["Optimum"], others["StaticLearn"]
+    low, high = BIASES[0], BIASES[-1]
+
+    def extra(bias: float, target: float) -> float:
+        return runs[bias][target].cost / runs[0.0][target].cost - 1
+
+    def both(target: float) -> str:
+        return f"{extra(low, target):+.1%} / {extra(high, target):+.1%} at {target:g}"
+
+    apart = expected["similar"].limits["difference"]
+    hard = {bias: runs[bias][HARD] for bias in BIASES}
+    costs = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard.values())
+    on_l = [found.epochs("L") for found in hard.values()]
+    second = [found.left("M") for found in hard.values()]
+    losses = [move.loss for move in second if move is not None]
+    spread = max(losses) - min(losses)
+    early = [(b, t) for t in TARGETS for b in BIASES if _sooner_same_cost(runs[b][t], runs[0.0][t])]
+    listed = ", ".join(f"{b:+.0%} at {t:g}" for b, t in early) or "none"
+    beaten = max(runs[b][t].cost / static[t].cost for b in BIASES for t in TARGETS)
+    return {
+        "small-harm": (
+            all(hard[b].cost / optimum[HARD].cost <= expected["small-harm"].limits["ratio"] for b in BIASES),
+            f"at {HARD:g}, cost over the optimum: {costs}",
+        ),
+        "similar": (
+            all(abs(extra(low, t) - extra(high, t)) <= apart for t in TARGETS if t < EASY),
+            f"cost of {low:+.0%} / {high:+.0%}: " + ", ".join(both(t) for t in TARGETS if t < EASY),
+        ),
+        "similar-when-easy": (
+            abs(extra(low, EASY) - extra(high, EASY)) <= apart,
+            f"cost of {low:+.0%} / {high:+.0%}: {both(EASY)}",
+        ),
+        "beats-static": (beaten < 1, f"at most {beaten:.2f} of StaticLearn's cost over all biases and targets"),
+        "sign": (
+            all(b <= a for a, b in pairwise(on_l)) and on_l[-1] < on_l[0],
+            f"epochs on L at {HARD:g} for biases {low:+.0%} to {high:+.0%}: " + ", ".join(map(str, on_l)),
+        ),
+        "opposite-sign": (
+            all(b >= a for a, b in pairwise(on_l)) and on_l[-1] > on_l[0],
+            f"epochs on L at {HARD:g} for biases {low:+.0%} to {high:+.0%}: " + ", ".join(map(str, on_l)),
+        ),
+        "second-switch": (
+            len(losses) == len(BIASES) and spread <= expected["second-switch"].limits["loss"],
+            f"at {HARD:g} M is left at a loss of {min(losses):.3f} to {max(losses):.3f}, whatever the bias",
+        ),
+        "earlier-longer": (
+            hard[low].epochs("L") < hard[0.0].epochs("L") and hard[low].elapsed > hard[0.0].elapsed,
+            f"at {HARD:g} with {low:+.0%}: time {hard[low].elapsed:.1f}, without bias {hard[0.0].elapsed:.1f}",
+        ),
+        "not-dearer": (bool(early), f"left L earlier, finished later, at the same cost: {listed}"),
+    }
+
+
+def _sooner_same_cost(biased: Trace, plain: Trace) -> bool:
+    left_sooner = biased.epochs("L") < plain.epochs("L") and biased.elapsed > plain.elapsed
+    return left_sooner and biased.cost <= plain.cost + 1e-9

@@ -1,0 +1,119 @@
+"""What a reproduction gives back: files, a table, and the paper's findings with a verdict each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Row = dict[str, Any]
+Source = Literal["paper", "here"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement about a figure, and whether the run just made bears it out.
+
+    `expected` is the verdict that ships with the experiment: where it differs from `holds`, something has changed.
+    `source` is "paper" for what the paper states and "here" for what only shows in this reproduction.
+    """
+
+    figure: str
+    finding: str
+    holds: bool
+    why: str
+    expected: bool = True
+    source: Source = "paper"
+
+    def to_dict(self) -> Row:
+        """Plain JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One figure, redrawn: the files written, the numbers behind them and the findings.
+
+    `rows` share their keys, in the order of the table's columns. `notes` say what the figure leaves out or assumes.
+    """
+
+    name: str
+    title: str
+    files: tuple[Path, ...]
+    rows: tuple[Row, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def as_expected(self) -> bool:
+        """Every verdict is the one that ships with the experiment."""
+        return all(found.holds == found.expected for found in self.findings)
+
+    def to_dict(self) -> Row:
+        """Plain JSON values."""
+        return {
+            "schema": "relaytrain.reproduction/1",
+            "name": self.name,
+            "title": self.title,
+            "files": [str(path) for path in self.files],
+            "rows": [dict(row) for row in self.rows],
+            "findings": [found.to_dict() for found in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class AllReproductions:
+    """Every figure in turn, closed by one table of findings."""
+
+    reproductions: tuple[Reproduction, ...]
+    summary: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files written, the closing table last."""
+        return (*(path for made in self.reproductions for path in made.files), self.summary)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings in the order of the figures."""
+        return tuple(found for made in self.reproductions for found in made.findings)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The closing table: figure, finding, holds or not, why."""
+        return tuple(
+            {"figure": f.figure, "finding": f.finding, "holds": "yes" if f.holds else "no", "why": f.why}
+            for f in self.findings
+        )
+
+    def to_dict(self) -> Row:
+        """Plain JSON values."""
+        return {
+            "schema": "relaytrain.reproductions/1",
+            "reproductions": [made.to_dict() for made in self.reproductions],
+            "findings": [found.to_dict() for found in self.findings],
+            "files": [str(path) for path in self.files],
+        }
+
+
+def table_csv(rows: tuple[Row, ...]) -> str:
+    """The rows as CSV; floats to six significant digits."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
+    return text.getvalue()
+
+
+def findings_markdown(findings: tuple[Finding, ...]) -> str:
+    """The closing table as Markdown."""
+    lines = ["| figure | finding | holds | why |", "|---|---|---|---|"]
+    for found in findings:
+        origin = "" if found.source == "paper" else " *(seen here, not stated in the paper)*"
+        verdict = "yes" if found.holds else "**no**"
+        lines.append(f"| {found.figure} | {found.finding}{origin} | {verdict} | {found.why} |")
+    return "\n".join(lines) + "\n"
