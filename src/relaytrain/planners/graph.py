@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .kernels import grown, jit, next_loss, pop, push
 from .search import Instance, Start
+from .togo import lookup, nothing
 
 CELLS = 96
 """Cells along each axis when the instance itself is not gridded."""
@@ -44,6 +45,8 @@ def _explore(
     cells: tuple[int, int],
     via: Any,
     only_first: bool,
+    energy_to_go: Any,
+    time_to_go: Any,
 ) -> Any:
     start_epoch, start_pair, start_loss, start_time = start
     pairs = joules.shape[0]
@@ -91,6 +94,8 @@ def _explore(
             if not np.isfinite(landed) or landed > loss_cell * across:
                 continue
             late, spent = time + step_s, energy_of[item] + step_j
+            if late + lookup(time_to_go, epoch + 1, now, landed) > deadline:
+                continue
             passed = 1 if flag == 1 or via[now] else 0
             row = min(int(landed / loss_cell + 1e-9), across - 1)
             column = min(int(late / time_cell + 1e-9), along - 1)
@@ -107,7 +112,7 @@ def _explore(
             flag_of[count] = passed
             loss_of[count], time_of[count], energy_of[count] = landed, late, spent
             hope_of[count] = hope_of[item] + next_loss(expected, epoch + 1, loss, before, now) - loss
-            size = push(heap_key, heap_item, size, spent, count)
+            size = push(heap_key, heap_item, size, spent + lookup(energy_to_go, epoch + 1, now, landed), count)
             count += 1
     first, energy = np.empty(founds, np.int64), np.empty(founds)
     hope, sure = np.empty(founds), np.empty(founds)
@@ -136,9 +141,26 @@ def arrivals(
         cells, loss_cell, time_cell = (CELLS, CELLS), top / CELLS, max(deadline, 1e-12) / CELLS
     every = np.ones(len(instance.joules), np.bool_)
     epochs = instance.cap(start)
+    # Bounds leave the answer as it is: no way to the goal is cut, and the first one found is still the cheapest.
+    aim, last = nothing(instance.goal), nothing(instance.goal)
+    if not instance.by_epoch:
+        last = instance.time_to_go()
+        aim = instance.energy_to_go(start) if only_first else aim
     found = _explore(
-        instance.form, expected, instance.seconds, instance.joules,
-        (start.epoch, start.pair, start.loss, start.elapsed_s), instance.goal, deadline, epochs,
-        loss_cell, time_cell, cells, every if via is None else via, only_first,
+        instance.form,
+        expected,
+        instance.seconds,
+        instance.joules,
+        (start.epoch, start.pair, start.loss, start.elapsed_s),
+        instance.goal,
+        deadline,
+        epochs,
+        loss_cell,
+        time_cell,
+        cells,
+        every if via is None else via,
+        only_first,
+        aim,
+        last,
     )
     return Arrivals(*found)

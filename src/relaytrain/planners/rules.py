@@ -54,9 +54,8 @@ def choose(tables: Tables, start: Start, rule: Rule) -> Choice:
 
 
 def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Choice:
-    deadline = tables.at("expected").deadline
     for level in levels:
-        mask = tables.quickest(level, start) <= deadline
+        mask = tables.in_time(level, start)
         if mask.any():
             found = solve(tables.at("expected"), start, mask)
             if found.actions:
@@ -120,6 +119,8 @@ def _restore(tables: Tables, robust: Instance, start: Start, now: int) -> float:
     if not math.isfinite(landed) or not _can_reach(robust, now, via):
         return math.inf
     there = Start(start.epoch + 1, now, landed, start.elapsed_s + float(robust.seconds[start.pair, now]))
+    if via[now]:  # already there: any way to the goal will do
+        return solve(robust, there).energy_j
     found = arrivals(robust, robust.form, there, via=via, only_first=True)
     return float(found.energy[0]) if len(found.energy) else math.inf
 

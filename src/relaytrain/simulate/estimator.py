@@ -35,7 +35,9 @@ def believed(
     return EpochLaw(run, change, robust, _raised(settings, change, stated.change, stated.change_robust))
 
 
-def _level(settings: WorldSettings, truth: LevelLaw, stated: LevelLaw, errors: tuple[Array, Array, Array | None]) -> LevelLaw:
+def _level(
+    settings: WorldSettings, truth: LevelLaw, stated: LevelLaw, errors: tuple[Array, Array, Array | None]
+) -> LevelLaw:
     bias, jump_bias, shade = errors
     mult = truth.mult * bias
     jump0, jump1 = truth.jump0 * jump_bias, truth.jump1 * jump_bias

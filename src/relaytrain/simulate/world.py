@@ -1,4 +1,4 @@
-"""A world to train in: the true law, the noise of every epoch drawn beforehand, and an estimator that is wrong about it.
+"""A world to train in: the true law, the noise of every epoch drawn beforehand, and a law believed in its place.
 
 Noise is a table over (epoch, pair), so every rule meets the same luck in the same epoch (common random numbers) and an
 optimum that knows the luck can be computed.

@@ -49,7 +49,7 @@ class Mode:
         deadlines = [word for word in words if word in ("given", "slack", "tight")]
         ways = [word for word in words if word.endswith("reversible")]
         if wrong or len(deadlines) > 1 or len(ways) > 1 or len(set(words)) != len(words):
-            raise UsageError(f"mode: got '{name}', expected words joined by hyphens, one of each kind, out of: {', '.join(known)}")
+            raise UsageError(f"mode: got '{name}', expected words joined by hyphens, each kind once: {', '.join(known)}")
         deadline = deadlines[0] if deadlines else "given"
         return cls(name, deadline, ways[0] == "reversible" if ways else None, "perfect" in words)  # type: ignore[arg-type]
 
@@ -107,7 +107,7 @@ def _parameters(
     law = topped(law, problem)
     cheapest, quickest_s = _anchors(problem, costs, law)
     if not cheapest.feasible:
-        raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} whatever the deadline")
+        raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} by any deadline")
     if mode.deadline != "given":
         deadline = ranges.slack_factor * cheapest.elapsed_s + ranges.slack_extra_s
         if mode.deadline == "tight":
@@ -163,7 +163,8 @@ def _one_way(law: Law, costs: CostTable, ranges: RandomWorld, *, reversible: boo
         named[jump.before, jump.now] = True
     back &= ~named
     if isinstance(law, LevelLaw):
-        return replace(law, jump0=np.where(back, ranges.back_jump, law.jump0), jump1=np.where(back, 0.0, law.jump1)), costs
+        jump0, jump1 = np.where(back, ranges.back_jump, law.jump0), np.where(back, 0.0, law.jump1)
+        return replace(law, jump0=jump0, jump1=jump1), costs
     return replace(law, change=np.where(back, ranges.back_jump, law.change)), costs
 
 

@@ -1,0 +1,21 @@
+"""Closed loops in worlds with true curves, noise, delays and biased estimators: all rules, the same luck."""
+
+from .closed_loop import KNOWN_RULES, Outcome, run_rule
+from .simulation import simulate
+from .summary import Interval, Row, SimulationResult, WorldResult
+from .world import Luck, World
+from .worlds import draw_world
+
+__all__ = [
+    "KNOWN_RULES",
+    "Interval",
+    "Luck",
+    "Outcome",
+    "Row",
+    "SimulationResult",
+    "World",
+    "WorldResult",
+    "draw_world",
+    "run_rule",
+    "simulate",
+]

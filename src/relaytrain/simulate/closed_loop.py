@@ -1,0 +1,85 @@
+"""One rule in one world: decide, live through the epoch, decide again.
+
+    state -> rule's choice under the believed law -> the world's epoch -> state ...
+
+until the target is met or the deadline has passed. `true` plans on the true curves, without knowing the noise; the
+baselines plan once and follow their plan, the last pair training on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from ..core.errors import UsageError
+from ..core.protocols import Planner
+from ..core.state import State
+from ..planners.baselines import OneSwitch, Single, StaticLearn
+from ..planners.rules import RULES, Rule, choose
+from ..planners.tables import Tables
+from .world import World
+
+TRUE = "true"
+BASELINES: dict[str, Planner] = {"one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single()}
+CLOSED_RULES: tuple[str, ...] = (TRUE, *RULES)
+KNOWN_RULES: tuple[str, ...] = (*CLOSED_RULES, *BASELINES)
+
+Decide = Callable[[State], int | None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rule fared in one world; `decision_ms` is processor time of all its decisions together."""
+
+    rule: str
+    met: bool
+    energy_j: float
+    elapsed_s: float
+    loss: float
+    actions: tuple[int, ...]
+    switches: int
+    decision_ms: float = 0.0
+
+
+def run_rule(world: World, rule: str) -> Outcome:
+    """The closed loop of `rule` in `world`."""
+    return drive(world, rule, decider(world, rule))
+
+
+def decider(world: World, rule: str) -> Decide:
+    """What `rule` does at a state: the next pair, or None when nothing is left to do."""
+    if rule in BASELINES:
+        made = BASELINES[rule].plan(world.problem, world.costs, world.believed, world.start)
+        path = [world.problem.index(decision.pair) for decision in made.decisions]
+        return lambda state: path[min(state.epoch, len(path) - 1)] if path else None
+    if rule not in CLOSED_RULES:
+        raise UsageError(f"rule: got '{rule}', expected one of: {', '.join(KNOWN_RULES)}")
+    tables = Tables(world.problem, world.costs, world.law if rule == TRUE else world.believed)
+    # With the true curves there is no doubt to be robust against.
+    named = cast(Rule, "expected" if rule == TRUE else rule)
+
+    def decide(state: State) -> int | None:
+        actions = choose(tables, tables.start(state), named).solution.actions
+        return actions[0] if actions else None
+
+    return decide
+
+
+def drive(world: World, rule: str, decide: Decide) -> Outcome:
+    """Lets `decide` act in `world` until the target is met, the deadline has passed or nothing is left to do."""
+    state = world.start
+    actions: list[int] = []
+    switches, spent_ns = 0, 0
+    while not world.met(state) and not world.late(state):
+        before_ns = time.thread_time_ns()
+        now = decide(state)
+        spent_ns += time.thread_time_ns() - before_ns
+        if now is None:
+            break
+        switches += now != state.pair
+        actions.append(now)
+        state = world.step(state, now)
+    met = world.met(state)
+    return Outcome(rule, met, state.energy_j, state.elapsed_s, state.loss, tuple(actions), switches, spent_ns / 1e6)
