@@ -114,13 +114,15 @@ def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> A
     loss = np.asarray(loss, dtype=np.float64)
     if form.kind == TABLE:
         row = form.table[min(epoch, len(form.table)) - 1, before, now]
-        position = np.clip(loss / form.step, 0, len(row) - 1)
-        left = np.minimum(position.astype(np.int64), len(row) - 2) if len(row) > 1 else np.zeros_like(position, np.int64)
-        share = position - left
-        right = np.minimum(left + 1, len(row) - 1)
+        last = len(row) - 1
+        position = np.clip(loss / form.step, 0.0, last)
+        left = np.minimum((position + 1e-9).astype(np.int64), last)
+        share = np.where(left < last, position - left, 0.0)
+        low, high = row[left], row[np.minimum(left + 1, last)]
         with np.errstate(invalid="ignore"):
-            values = np.where(share == 0, row[left], np.where(share == 1, row[right], row[left] + share * (row[right] - row[left])))
-        return np.asarray(np.where(loss / form.step > len(row) - 1 + 1e-9, np.inf, values))
+            inside = np.where(np.isfinite(low) & np.isfinite(high), low + share * (high - low), np.inf)
+        values = np.where(share <= 1e-9, low, inside)
+        return np.asarray(np.where(loss / form.step > last + 1e-9, np.inf, values))
     mid = loss
     if before != now:
         mid = loss + form.c0[min(epoch, len(form.c0)) - 1, before, now] + form.c1[before, now] * loss
@@ -166,7 +168,9 @@ class EpochLaw:
         run = between(self.run, self.run if self.run_robust is None else self.run_robust, level)
         change = between(self.change, self.change if self.change_robust is None else self.change_robust, level)
         pairs = run.shape[1]
-        return LawForm(ADDITIVE, run, _empty(0, 4), _empty(1, 0), change, _empty(pairs, pairs), _empty(0, 0, 0, 0), 1.0, False)
+        return LawForm(
+            ADDITIVE, run, _empty(0, 4), _empty(1, 0), change, _empty(pairs, pairs), _empty(0, 0, 0, 0), 1.0, False
+        )
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """Equation (3) with the tables' rows for `epoch`."""
@@ -224,7 +228,9 @@ class LevelLaw:
         mult = np.maximum(at(self.mult, self.mult_robust), 0.0)
         c0 = at(self.jump0, self.jump0_robust)[None]
         c1 = at(self.jump1, self.jump1_robust)
-        return LawForm(CURVE, _empty(1, pairs), at(self.curves, self.curves_robust), mult, c0, c1, _empty(0, 0, 0, 0), 1.0, False)
+        return LawForm(
+            CURVE, _empty(1, pairs), at(self.curves, self.curves_robust), mult, c0, c1, _empty(0, 0, 0, 0), 1.0, False
+        )
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """One epoch along the curve of `now`, after the jump from `before`."""
@@ -273,7 +279,9 @@ class TableLaw:
         """The table, whatever the level."""
         pairs = self.table.shape[1]
         blank = _empty(pairs, pairs)
-        return LawForm(TABLE, _empty(1, pairs), _empty(0, 4), _empty(1, 0), blank[None], blank, self.table, self.step, self.integer)
+        return LawForm(
+            TABLE, _empty(1, pairs), _empty(0, 4), _empty(1, 0), blank[None], blank, self.table, self.step, self.integer
+        )
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """Linear between the grid's losses; infinite above the last one."""

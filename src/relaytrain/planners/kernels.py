@@ -33,7 +33,7 @@ def table_step(row: Any, step: float, loss: float) -> float:
     share = position - left
     if share <= 1e-9:
         return float(row[left])
-    if not np.isfinite(row[left + 1]):
+    if not (np.isfinite(row[left]) and np.isfinite(row[left + 1])):
         return np.inf
     return float(row[left] + share * (row[left + 1] - row[left]))
 
@@ -167,7 +167,8 @@ def pop(heap_key: Any, heap_item: Any, size: int) -> int:
             break
         other = child + 1
         if other < size and (
-            heap_key[other] < heap_key[child] or (heap_key[other] == heap_key[child] and heap_item[other] < heap_item[child])
+            heap_key[other] < heap_key[child]
+            or (heap_key[other] == heap_key[child] and heap_item[other] < heap_item[child])
         ):
             child = other
         if heap_key[child] > key or (heap_key[child] == key and heap_item[child] >= item):
