@@ -1,4 +1,4 @@
-"""tau and epsilon, of running and of changing a pair: written out, modelled from devices, or learned from what was measured."""
+"""tau and epsilon, of running and of changing a pair: written out, modelled, or learned from what was measured."""
 
 from .analytic import AnalyticSettings, analytic_costs
 from .devices import DeviceProfile, load_devices

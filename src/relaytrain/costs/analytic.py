@@ -3,8 +3,8 @@
 Federated epoch of version m on nodes N, each passing once over its data, then one average:
 
     compute_i = samples_i * flops(m) / flops_per_s_i          exchange_i = 2 * 8 * bytes(m) / bits_per_s_i
-    seconds   = max_i (compute_i + exchange_i)                joules = sum_i busy_i * compute_i
-                                                                      + idle_i * (seconds - compute_i) + 16 bytes(m) j_per_bit_i
+    seconds   = max_i (compute_i + exchange_i)
+    joules    = sum_i busy_i * compute_i + idle_i * (seconds - compute_i) + 2 * 8 * bytes(m) * j_per_bit_i
 
 Pipeline epoch: the nodes share one copy in proportion to their speed, so compute = all samples * flops / sum of
 speeds; activations cross every inner boundary forth and back meanwhile, so the epoch takes the longer of the two.
@@ -116,8 +116,9 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
     for member, share in zip(members, shares, strict=True):
         if held * share > member.device.memory_bytes:
+            has = _gb(member.device.memory_bytes)
             model.reasons[index,] = (
-                f"{version.name} needs {_gb(held * share)}, {member.node.name} of {pair.nodes} has {_gb(member.device.memory_bytes)}"
+                f"{version.name} needs {_gb(held * share)}, {member.node.name} of {pair.nodes} has {has}"
             )
             return math.inf, math.inf
     if pipeline:
@@ -150,7 +151,10 @@ def _handover(model: _Model, key: tuple[int, int], old: Pair, new: Pair) -> tupl
         return math.inf, math.inf
     before = weight_bytes(model.versions[old.version])
     if before is not None and size > before and not model.settings.grow_back:
-        model.reasons[key] = f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true or a [[changes]] entry with seconds and energy"
+        model.reasons[key] = (
+            f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true, "
+            "or a [[changes]] entry with seconds and energy"
+        )
         return math.inf, math.inf
     members = model.members[new.nodes]
     share = 1.0 / len(members) if model.sets[new.nodes].mode == "pipeline" else 1.0

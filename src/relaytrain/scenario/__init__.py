@@ -2,15 +2,20 @@
 
 from .load import load_scenario
 from .model import PlannerSettings, Scenario
+from .new import new_scenario_text
 from .overrides import apply_overrides
 from .read import preset_names
+from .resolve import Resolved, resolve
 from .schema import json_schema
 
 __all__ = [
     "PlannerSettings",
+    "Resolved",
     "Scenario",
     "apply_overrides",
     "json_schema",
     "load_scenario",
+    "new_scenario_text",
     "preset_names",
+    "resolve",
 ]

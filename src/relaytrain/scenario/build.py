@@ -27,10 +27,8 @@ Mask = NDArray[np.bool_]
 def build_problem(file: ScenarioFile) -> Problem:
     """The problem; `start` is the first admissible pair that fits `[start]`."""
     pairs = tuple(Pair(*pair) for pair in admissible(file))
-    start = next(
-        i for i, p in enumerate(pairs) if file.start.version in (None, p.version) and file.start.nodes in (None, p.nodes)
-    )
-    t = file.target
+    s, t = file.start, file.target
+    start = next(i for i, p in enumerate(pairs) if s.version in (None, p.version) and s.nodes in (None, p.nodes))
     return Problem(
         name=file.name or "scenario",
         pairs=pairs,
@@ -81,7 +79,7 @@ def build_costs(
     given = {(p.version, p.nodes): (i, p) for i, p in enumerate(file.pairs)}
     any_modelled = False
     for index, pair in enumerate(pairs):
-        position, row = given.get(tuple(pair), (None, None))
+        position, row = given.get((pair.version, pair.nodes), (-1, None))
         if row is not None:
             run_s[index] = run_s[index] if row.seconds is None else row.seconds
             run_j[index] = run_j[index] if row.energy is None else row.energy
@@ -94,10 +92,9 @@ def build_costs(
                 spread[index] = file.costs.modelled_spread
             if pair in lacking:
                 key = "energy" if row is not None and row.seconds is not None else "seconds"
-                path = ("pairs",) if position is None else ("pairs", position, key)
-                faults.append(
-                    Fault(path, f"no {key} for {pair} and no {lacking[pair]} to model it from", "one of the two to be given")
-                )
+                path = ("pairs",) if row is None else ("pairs", position, key)
+                got = f"no {key} for {pair} and no {lacking[pair]} to model it from"
+                faults.append(Fault(path, got, "one of the two to be given"))
     told = np.eye(len(pairs), dtype=bool)
     for rule in file.changes:
         mask = change_mask(pairs, rule.from_, rule.to, rule.kind)
@@ -106,15 +103,17 @@ def build_costs(
         if rule.energy is not None:
             change_j[mask] = rule.energy
         told |= mask
-        for key in [(int(i), int(j)) for i, j in np.argwhere(mask)]:
-            reasons.pop(key, None)
+        for i, j in np.argwhere(mask):
             if rule.reason is not None:
-                reasons[key] = rule.reason
+                reasons[int(i), int(j)] = rule.reason
+            elif rule.seconds is not None or rule.energy is not None:
+                reasons.pop((int(i), int(j)), None)
     warnings = []
     free = ~told & np.array([[q in lacking for q in pairs] for _ in pairs])
     if free.any() and len(pairs) > 1:
         i, j = np.argwhere(free)[0]
-        warnings.append(f"changes: nothing given for {pairs[i]} -> {pairs[j]} (and {int(free.sum()) - 1} more): taken as free")
+        more = f" and {int(free.sum()) - 1} more" if free.sum() > 1 else ""
+        warnings.append(f"changes: nothing given for {pairs[i]} -> {pairs[j]}{more}: taken as free")
     provenance: Provenance = "modelled" if any_modelled else "assumed"
     return CostTable(run_s, change_s, run_j, change_j, spread, reasons, provenance), faults, warnings
 
@@ -136,7 +135,14 @@ def _modelled(
         if any(p.nodes == group.name and p not in lacking for p in problem.pairs):
             members[group.name] = [(nodes[n], _linked(devices[nodes[n].device or ""], *links[n])) for n in group.nodes]
     c = file.costs
-    settings = AnalyticSettings(c.modelled_spread, c.batch, c.weight_copies, c.compress_seconds, c.compress_energy, c.grow_back)
+    settings = AnalyticSettings(
+        spread=c.modelled_spread,
+        batch=c.batch,
+        weight_copies=c.weight_copies,
+        compress_s=c.compress_seconds,
+        compress_j=c.compress_energy,
+        grow_back=c.grow_back,
+    )
     able = [p if p not in lacking else Pair(p.version, "") for p in problem.pairs]
     return analytic_costs(able, versions, sets, members, settings), lacking
 
@@ -171,14 +177,34 @@ def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
             for i, j in np.argwhere(change_mask(problem.pairs, rule.from_, rule.to)):
                 jumps[int(i), int(j)] = JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss)
         drawn = RandomWorld(
-            span(r.floor), span(r.scale), span(r.power), r.curve_top, tuple(jumps.values()), r.back_jump, span(r.target_loss),
-            tuple(r.change_cost), tuple(r.reversible), tuple(r.deadlines), r.slack_factor, r.slack_extra, r.tight_factor,
-            (r.tight_share[0], r.tight_share[1]),
-        )  # fmt: skip
+            floor=span(r.floor),
+            scale=span(r.scale),
+            power=span(r.power),
+            curve_top=r.curve_top,
+            jumps=tuple(jumps.values()),
+            back_jump=r.back_jump,
+            target_loss=span(r.target_loss),
+            change_cost=tuple(r.change_cost),
+            reversible=tuple(r.reversible),
+            deadlines=tuple(r.deadlines),
+            slack_factor=r.slack_factor,
+            slack_extra_s=r.slack_extra,
+            tight_factor=r.tight_factor,
+            tight_share=(r.tight_share[0], r.tight_share[1]),
+        )
     return WorldSettings(
-        world.progress_noise, world.loss_noise, world.compute_spread, world.transfer_spread, world.bias,
-        world.bias_range[0], world.bias_range[1], world.jump_bias, span(world.robust_shading), world.robust_jump_factor, drawn,
-    )  # fmt: skip
+        progress_noise_sd=world.progress_noise,
+        loss_noise_sd=world.loss_noise,
+        compute_spread=world.compute_spread,
+        transfer_spread=world.transfer_spread,
+        bias_sd=world.bias,
+        bias_low=world.bias_range[0],
+        bias_high=world.bias_range[1],
+        jump_bias_sd=world.jump_bias,
+        robust_shading=span(world.robust_shading),
+        robust_jump_factor=world.robust_jump_factor,
+        random=drawn,
+    )
 
 
 def dump(file: ScenarioFile, devices: Mapping[str, DeviceProfile]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from .faults import Fault, Path
 from .fields import shown
-from .schema import MAX_PAIRS, SCHEMA_VERSION, ChangeTable, JumpRangeTable, JumpTable, ScenarioFile
+from .schema import MAX_PAIRS, ChangeTable, CurveTable, JumpRangeTable, JumpTable, ScenarioFile, StepsTable
 
 MAX_STATES = 1e10
 """Most states of PACT's grid, pairs x time steps x loss steps, that a scenario may ask for."""
@@ -22,8 +22,6 @@ _DEVICES_HINT = "; declare it as [devices.NAME] or use a shipped profile"
 def check(file: ScenarioFile, shipped_devices: Iterable[str]) -> list[Fault]:
     """Everything wrong with a file whose fields are each all right."""
     faults: list[Fault] = []
-    if file.schema_ > SCHEMA_VERSION:
-        faults.append(Fault(("schema",), str(file.schema_), f"{SCHEMA_VERSION}: this file is made for a newer relaytrain"))
     for key, names in {
         "versions": [v.name for v in file.versions],
         "nodes": [n.name for n in file.nodes],
@@ -78,14 +76,16 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
     for index, pair in enumerate(file.pairs):
         faults += _missing(("pairs", index, "version"), pair.version, versions, "version")
         faults += _missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
-    for key, rows in {"curves": file.law.curves, "steps": file.law.steps}.items():
+    tables: dict[str, Sequence[CurveTable | StepsTable]] = {"curves": file.law.curves, "steps": file.law.steps}
+    for key, rows in tables.items():
         for index, row in enumerate(rows):
             faults += _missing(("law", key, index, "version"), row.version, versions, "version")
             faults += _missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
+    drawn = file.world.random
     rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable]] = [
         *((("changes", i), rule) for i, rule in enumerate(file.changes)),
         *((("law", "jumps", i), rule) for i, rule in enumerate(file.law.jumps)),
-        *((("world", "random", "jumps", i), r) for i, r in enumerate(file.world.random.jumps if file.world.random else [])),
+        *((("world", "random", "jumps", i), rule) for i, rule in enumerate(drawn.jumps if drawn else [])),
     ]
     for path, rule in rules:
         for key, side in {"from": rule.from_, "to": rule.to}.items():
@@ -106,7 +106,8 @@ def _pairs(file: ScenarioFile) -> list[Fault]:
     pairs = admissible(file)
     faults: list[Fault] = []
     if len(pairs) > MAX_PAIRS:
-        faults.append(Fault(("pairs",), f"{len(pairs)} pairs", f"at most {MAX_PAIRS}; list the ones to consider as [[pairs]]"))
+        wanted = f"at most {MAX_PAIRS}; list the ones to consider as [[pairs]]"
+        faults.append(Fault(("pairs",), f"{len(pairs)} pairs", wanted))
     start = file.start
     match = [p for p in pairs if start.version in (None, p[0]) and start.nodes in (None, p[1])]
     if not match:
@@ -121,12 +122,14 @@ def _law(file: ScenarioFile) -> list[Fault]:
     faults: list[Fault] = []
     other = "steps" if law.kind == "level" else "curves"
     if getattr(law, other):
-        faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", f"none; {other} belong to the other kind of law"))
+        wanted = f"none; {other} belong to the other kind of law"
+        faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
     if law.kind == "level":
         for index, jump in enumerate(law.jumps):
             for key in ("jump", "robust_jump"):
                 if isinstance(getattr(jump, key), list):
-                    faults.append(Fault(("law", "jumps", index, key), "a list", "one figure: a level law knows no epochs"))
+                    wanted = "one figure: a level law knows no epochs"
+                    faults.append(Fault(("law", "jumps", index, key), "a list", wanted))
     pairs = len(admissible(file))
     longest = max([1, *(len(s.change) for s in law.steps if isinstance(s.change, list)),
                    *(len(c.progress) for c in law.curves if isinstance(c.progress, list))])  # fmt: skip
@@ -141,7 +144,8 @@ def _planner(file: ScenarioFile) -> list[Fault]:
     if grid is None:
         return []
     if not math.isfinite(file.target.deadline):
-        return [Fault(("planner", "grid"), "a grid without a deadline", "target.deadline to be finite: the grid has steps of time")]
+        wanted = "target.deadline to be finite: the grid has steps of time"
+        return [Fault(("planner", "grid"), "a grid without a deadline", wanted)]
     top = grid.loss_top or file.start.loss
     states = len(admissible(file)) * (file.target.deadline / grid.time_step) * (top / grid.loss_step)
     if states > MAX_STATES:

@@ -16,6 +16,14 @@ from .read import Document
 from .schema import ScenarioFile
 
 MAX_SHOWN = 5
+_WORDS = {
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dict_type": "a table",
+    "string_type": "a text",
+}
 Path = tuple[str | int, ...]
 
 
@@ -83,9 +91,7 @@ def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
             side = "at most" if kind == "too_long" else "at least"
             faults.append(Fault(path, f"{context.get('actual_length', 'a number of')} entries", f"{side} {bound}"))
         else:
-            words = {"list_type": "a list", "bool_type": "true or false", "model_type": "a table", "dict_type": "a table",
-                     "model_attributes_type": "a table", "string_type": "a text"}  # fmt: skip
-            faults.append(Fault(path, shown(value), words.get(kind, item["msg"].lower())))
+            faults.append(Fault(path, shown(value), _WORDS.get(kind, item["msg"].lower())))
     return faults
 
 
@@ -115,7 +121,8 @@ def _field_words(path: Path) -> str:
                     return str(mark.expected)
             inner = _model_of(info.annotation)
             if inner is not None:
-                return f"[[{key_text(path)}]] entries" if typing.get_origin(info.annotation) is list else f"a table [{key_text(path)}]"
+                key = key_text(path)
+                return f"[[{key}]] entries" if typing.get_origin(info.annotation) is list else f"a table [{key}]"
             return str(typing.get_args(info.annotation) or "a value")
     return "a value"
 

@@ -165,12 +165,17 @@ class Text:
         return core_schema.with_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        return {"type": "string", "pattern": f"^{self.pattern}$", "maxLength": self.longest, "description": self.expected}
+        return {
+            "type": "string",
+            "pattern": f"^{self.pattern}$",
+            "maxLength": self.longest,
+            "description": self.expected,
+        }
 
 
 NAME = Text("a name of 1 to 64 letters, digits, or _ . + - (not first, no '..')", _NAME.pattern, 64)
 _WORD = r"(?:\*|[A-Za-z0-9][A-Za-z0-9_.+-]{0,63})"
-SIDE = Text('a version "L", a pair "L on gold", "* on gold" for any version there, or "*"', rf"{_WORD}(?: on {_WORD})?", 140)
+SIDE = Text('a version "L", a pair "L on gold", "* on gold" for all there, or "*"', rf"{_WORD}(?: on {_WORD})?", 140)
 ANY_NAME = Text('a name, or "*" for all', _WORD, 64)
 LABEL = Text("a short text of one line", r"[^\x00-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]*", 200)
 UNIT = Text("a unit of at most 16 letters, or an empty string", r"[A-Za-z0-9 /%€$µ_-]*", 16)

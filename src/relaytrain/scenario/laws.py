@@ -21,7 +21,7 @@ def build_law(law: LawTable, problem: Problem) -> tuple[EpochLaw | LevelLaw, lis
     warnings = []
     if not faults:
         if not made.monotone:
-            warnings.append("law: an epoch may take a higher loss below a lower one (progress > 1?): plans are then not exact")
+            warnings.append("law: not monotone, a higher loss may end lower (progress > 1?); plans may miss the best")
         if _robust_is_better(made):
             warnings.append("law: a robust figure promises more than the expected one; robust means the worse side")
     return made, faults, warnings
@@ -48,7 +48,8 @@ def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
                 row.update(entry.model_dump(exclude_none=True, exclude={"version", "nodes"}))
         lacking = [key for key in _CURVE if key not in row]
         if lacking:
-            faults.append(Fault(("law", "curves"), f"no {lacking[0]} for {pair}", "floor, drop, scale and power for every pair"))
+            wanted = "floor, drop, scale and power for every pair"
+            faults.append(Fault(("law", "curves"), f"no {lacking[0]} for {pair}", wanted))
             row = {**dict.fromkeys(_CURVE, 1.0), **row}
         curves.append([row[key] for key in _CURVE])
         robust_curves.append([row.get(f"robust_{key}", row[key]) for key in _CURVE])
@@ -109,7 +110,8 @@ def _epoch(law: LawTable, problem: Problem) -> tuple[EpochLaw, list[Fault]]:
     plain_run, robust_run = _matched(_stack(run), _stack(robust))
     jump, jump_robust, slope, _ = _jumps(law, problem, epochs=True)
     if slope.any():
-        faults.append(Fault(("law", "jumps"), "jump_per_loss with kind = 'epoch'", "jump alone: an epoch law ignores the loss"))
+        wanted = "jump alone: an epoch law ignores the loss"
+        faults.append(Fault(("law", "jumps"), "jump_per_loss with kind = 'epoch'", wanted))
     return EpochLaw(plain_run, jump, plain_run if law_equal(plain_run, robust_run) else robust_run, jump_robust), faults
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,7 +25,7 @@ from .schema import ScenarioFile
 
 
 def load_scenario(
-    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), without: Iterable[str] = ()
+    source: str | PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), without: Iterable[str] = ()
 ) -> Scenario:
     """Read, check and understand a scenario.
 
@@ -96,12 +96,13 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
         else:
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise ScenarioError(f"--without: got {shown(name)}, expected a node set or node: {', '.join(known[:20])}{hint}")
+            listed = ", ".join(known[:20])
+            raise ScenarioError(f"--without: got {shown(name)}, expected a node set or node: {listed}{hint}")
     explicit = file.pairs or None
     left = [s for s in file.node_sets if s.name not in gone]
     pairs = [p for p in file.pairs if p.nodes not in gone]
     if not left or (explicit is not None and not pairs):
-        raise ScenarioError(f"--without: got {', '.join(names)}, expected at least one pair of version and node set to be left")
+        raise ScenarioError(f"--without: got {', '.join(names)}, expected at least one pair to be left")
 
     def kept(side: str) -> bool:
         return side.partition(" on ")[2] not in gone
@@ -122,7 +123,7 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
 
 
 def _restart(file: ScenarioFile, slim: ScenarioFile) -> tuple[ScenarioFile, list[str]]:
-    """Where the network starts when the set that held it is gone: the first pair left, of the same version if there is one."""
+    """Where the network starts when its set is gone: the first pair left, of the same version if there is one."""
     old = build_problem(file)
     version, nodes = old.pairs[old.start]
     pairs = admissible(slim)
@@ -141,7 +142,8 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
     raise_faults(document, [*cost_faults, *law_faults])
     if all(costs.why_not(problem.start, now) is not None for now in range(len(problem.pairs))):
         reason = costs.why_not(problem.start, problem.start)
-        raise_faults(document, [Fault(("pairs",), f"no pair that can run from the start ({reason})", "a finite cost for one")])
+        got = f"no pair that can run from the start ({reason})"
+        raise_faults(document, [Fault(("pairs",), got, "a finite cost for one")])
     return Scenario(
         problem=problem,
         costs=costs,
@@ -154,5 +156,5 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         training=file.training.model_dump() if file.training else {},
         data=file.data.model_dump() if file.data else {},
         prior=file.prior.model_dump() if file.prior else {},
-        warnings=tuple([*notes, *cost_notes, *law_notes]),
+        warnings=(*notes, *cost_notes, *law_notes),
     )

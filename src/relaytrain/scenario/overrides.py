@@ -64,7 +64,7 @@ def _put(data: dict[str, Any], parts: list[str], value: Any, text: str) -> Path:
             step = _item(place, part, text)
         elif not isinstance(place, dict):
             raise ScenarioError(
-                f"--set {shown(text)[1:-1]}: got {shown(part)} under a plain value, expected the name of a table or list"
+                f"--set {shown(text)[1:-1]}: got {shown(part)} under a plain value, expected the name of a table"
             )
         path.append(step)
         if last:

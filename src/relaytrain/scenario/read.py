@@ -8,6 +8,7 @@ import re
 import stat
 import tomllib
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,17 @@ def read_source(source: Any) -> Document:
     if isinstance(source, str) and source in preset_names():
         path = PRESETS / f"{source}.toml"
         return Document(read_toml(_text(path, source), source), source, _text(path, source), path=path, preset=source)
-    if isinstance(source, str | Path):
+    if isinstance(source, str | PathLike):
         return _read_path(source)
     if isinstance(source, dict) or (hasattr(source, "keys") and hasattr(source, "__getitem__")):
         data = _plain(dict(source), 0)
         _check_depth(data, "mapping")
         return Document(data, "mapping")
-    raise ScenarioError(f"scenario: got {shown(type(source).__name__)}, expected a path, the name of a preset or a mapping")
+    raise ScenarioError(f"scenario: got {type(source).__name__}, expected a path, the name of a preset or a mapping")
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Mappings and sequences of any make as dict and list, numpy's scalars as Python's; the rest is left to validation."""
+    """Mappings and sequences of any make as dict and list, numpy's scalars as Python's; validation sees the rest."""
     if depth > MAX_DEPTH:
         return value
     if hasattr(value, "keys") and hasattr(value, "__getitem__"):
@@ -64,8 +65,8 @@ def _plain(value: Any, depth: int) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
 
 
-def _read_path(source: str | Path) -> Document:
-    label = str(source)
+def _read_path(source: str | PathLike[str]) -> Document:
+    label = fspath(source)
     if "\0" in label or len(label) > 4096:
         raise ScenarioError(f"scenario: got {shown(label)}, expected a path or the name of a preset")
     path = Path(source)
@@ -166,7 +167,7 @@ def _check_depth(data: Any, label: str) -> None:
     layer, depth = [data], 0
     while layer:
         if depth > MAX_DEPTH:
-            raise ScenarioError(f"{label}: got values nested more than {MAX_DEPTH} deep, expected at most {MAX_DEPTH} levels")
+            raise ScenarioError(f"{label}: got values nested too deep, expected at most {MAX_DEPTH} levels")
         below: list[Any] = []
         for item in layer:
             if isinstance(item, dict):

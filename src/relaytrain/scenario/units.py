@@ -1,4 +1,4 @@
-"""Quantities as people write them: "7m40", "40 kJ", "8 GiB", "100 Mbit/s". Everything becomes SI: s, J, W, bytes, bit/s."""
+"""Quantities as people write them ("7m40", "40 kJ", "8 GiB", "100 Mbit/s") become s, J, W, bytes, bit/s."""
 
 from __future__ import annotations
 

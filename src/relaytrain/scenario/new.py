@@ -1,0 +1,116 @@
+"""The skeleton that `relaytrain new` writes: a commented scenario that validates as it stands."""
+
+from __future__ import annotations
+
+from .resolve import split_reference
+
+_TEXT = '''\
+#:schema ./scenario.schema.json
+# A RelayTrain scenario. For completion in your editor: relaytrain schema > scenario.schema.json
+# Check it:  relaytrain validate {file}      Plan it:  relaytrain plan {file}
+# Try a value without editing:  relaytrain plan {file} --set target.loss=0.3 --set target.deadline=20m
+schema = 1
+name = "{name}"
+
+[target]
+loss = 0.40                # the loss to reach ...
+deadline = "1h"            # ... by when ("10m", "7m40", "1h30m"; inf: no deadline) ...
+probability = 0.95         # ... and how surely
+
+[start]
+loss = 2.3                 # before the first epoch; ln(classes) for an untrained classifier
+version = "full"
+nodes = "cloud"
+
+# The versions of your network, largest first. FLOPs: one forward and backward pass of one sample.
+[[versions]]
+name = "full"
+parameters = 1_000_000
+flops_per_sample = "60 MFLOP"
+activation_bytes_per_sample = "400 kB"
+[[versions]]
+name = "small"
+parameters = 250_000
+flops_per_sample = "15 MFLOP"
+activation_bytes_per_sample = "200 kB"
+
+# The devices. Shipped profiles: {devices}; or write your own as [devices.NAME].
+[[nodes]]
+name = "server"
+device = "rtx-a4000"
+samples = 20_000
+[[nodes]]
+name = "box-1"
+device = "jetson-nano"
+samples = 2_000
+[[nodes]]
+name = "box-2"
+device = "jetson-nano"
+samples = 2_000
+
+# Nodes that train together.
+[[node_sets]]
+name = "cloud"
+nodes = ["server"]
+[[node_sets]]
+name = "edge"
+nodes = ["box-1", "box-2"]
+
+# Every version on every node set is considered, with modelled seconds and energy. To fix some of them, or to write
+# measured figures, list the pairs; inf forbids. Changes of pair likewise.
+# [[pairs]]
+# version = "full"
+# nodes = "cloud"
+# seconds = "12s"
+# energy = "1.5 kJ"
+# [[changes]]
+# from = "full on cloud"
+# to = "small"
+# seconds = "3s"
+# energy = "40 J"
+
+# How the loss falls: floor + drop (1 + x / scale)^-power after x epochs, and the jump of a handover. These figures are
+# placeholders, not measurements of your network.
+[law]
+kind = "level"
+robust_progress = 0.85     # progress in the bad case (level 0.95), as a share of the expected
+robust_jump_factor = 1.2
+[[law.curves]]
+nodes = "cloud"
+floor = 0.45
+drop = 1.85
+scale = 2
+power = 1.3
+[[law.curves]]
+nodes = "edge"
+floor = 0.20
+drop = 2.10
+scale = 8
+power = 1.3
+[[law.jumps]]
+jump = 0.02
+jump_per_loss = 0.02
+{training}'''
+
+_TRAINING = '''
+[training]
+model = "{model}"          # a function that returns your torch.nn.Module
+
+[data]
+train = "{data}"           # a function that returns your training data
+'''
+
+
+def new_scenario_text(
+    name: str = "my", *, model: str | None = None, data: str | None = None, file: str | None = None
+) -> str:
+    """A commented scenario. `model` and `data` are `module:function` references, checked for form only."""
+    from ..costs.devices import load_devices
+
+    training = ""
+    if model is not None or data is not None:
+        for reference in (model, data):
+            if reference is not None:
+                split_reference(reference)
+        training = _TRAINING.format(model=model or "my_package:model", data=data or "my_package:train")
+    return _TEXT.format(name=name, file=file or f"{name}.toml", devices=", ".join(load_devices()), training=training)

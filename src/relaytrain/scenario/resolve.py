@@ -1,0 +1,103 @@
+"""`module:function` references: code of the user's own, named in a scenario.
+
+Resolving one runs the user's code, by design. It is done for scenarios of the local command line or of Python, and for
+nothing that came over a network or out of a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..core.errors import ScenarioError
+from .fields import shown
+
+_WORD = r"[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(rf"({_WORD}(?:\.{_WORD})*):({_WORD}(?:\.{_WORD})*)", re.ASCII)
+_LONGEST = 200
+_FORM = "dotted.module:name, found in the scenario's folder or installed"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a reference names, and the file it came from, so that a later run can tell whether the code has changed."""
+
+    reference: str
+    value: Any
+    file: Path
+    sha256: str
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Module and name of `module:name`; nothing is imported."""
+    match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) and len(reference) <= _LONGEST else None
+    if match is None or "__" in reference:
+        raise ScenarioError(f"reference: got {shown(reference)}, expected {_FORM}")
+    if match[1].partition(".")[0] in sys.stdlib_module_names:
+        raise ScenarioError(f"reference: got {shown(reference)}, a module of Python itself, expected your own {_FORM}")
+    return match[1], match[2]
+
+
+def resolve(reference: str, folder: Path | None = None) -> Resolved:
+    """Import what `reference` names, looking in `folder` first."""
+    module_name, name = split_reference(reference)
+    with _first_on_path(folder):
+        module = _import(reference, module_name)
+    _check_shadow(reference, module, module_name, folder)
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            names = [n for n in dir(module) if not n.startswith("_")][:12]
+            raise ScenarioError(f"reference: got {shown(reference)}, expected a name in the module: {', '.join(names)}")
+        value = getattr(value, part)
+    file = Path(str(module.__file__)) if getattr(module, "__file__", None) else None
+    if file is None:
+        raise ScenarioError(f"reference: got {shown(reference)}, a module without a file, expected a Python file")
+    return Resolved(reference, value, file, hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def _import(reference: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ScenarioError(f"reference: got {shown(reference)} ({error}), expected {_FORM}") from None
+    except Exception as error:  # the user's module may fail in any way while it is imported
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise ScenarioError(
+            f"reference: got {shown(reference)}, which fails on import with {what}; expected a module that imports"
+        ) from error
+
+
+def _check_shadow(reference: str, module: ModuleType, module_name: str, folder: Path | None) -> None:
+    """A module of that name loaded earlier from elsewhere must not stand in for the scenario's own."""
+    if folder is None or not getattr(module, "__file__", None):
+        return
+    own = folder.resolve().joinpath(*module_name.split("."))
+    for candidate in (own.with_suffix(".py"), own / "__init__.py"):
+        if candidate.is_file() and candidate.resolve() != Path(str(module.__file__)).resolve():
+            raise ScenarioError(
+                f"reference: got {shown(reference)}, already loaded from {module.__file__}, expected {candidate}; "
+                "rename one of the two"
+            )
+
+
+@contextmanager
+def _first_on_path(folder: Path | None) -> Iterator[None]:
+    if folder is None:
+        yield
+        return
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
+    try:
+        importlib.invalidate_caches()
+        yield
+    finally:
+        sys.path.remove(entry)
