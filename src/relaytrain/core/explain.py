@@ -56,7 +56,9 @@ def explain(plan: Plan) -> str:
     """The whole explanation as plain text."""
     lines = [answer(plan)]
     if plan.decisions and not plan.feasible:
-        lines.append(f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}.")
+        lines.append(
+            f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}."
+        )
     if plan.feasible and not plan.met:
         lines.append(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort.")
     if plan.decisions:
@@ -76,8 +78,12 @@ def explain(plan: Plan) -> str:
             f"{plan.probability:.0%} of sampled curves reach the target following this plan without re-planning"
         )
         if math.isfinite(plan.bound_j):
-            proof = "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
-            lines.append(f"  no plan under the expected law needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})")
+            proof = (
+                "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
+            )
+            lines.append(
+                f"  no plan under the expected law needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"
+            )
         if math.isfinite(plan.deadline_s):
             side = "ahead of" if plan.ahead >= 0 else "behind"
             lines.append(f"  now {abs(plan.ahead):.3g} {side} the ideal curve (value {plan.value:.2f})")

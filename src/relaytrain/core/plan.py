@@ -145,9 +145,7 @@ class Plan:
             "units": {"energy": self.energy_unit, "time": self.time_unit},
             "decisions": [_plain(d) for d in self.decisions],
             "legs": [{**_plain(leg), "epochs": leg.epochs} for leg in self.legs],
-            "handovers": [
-                {**_plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers
-            ],
+            "handovers": [{**_plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers],
             "expected_loss": [finite(v) for v in self.losses],
             "guaranteed_loss": [finite(v) for v in self.guaranteed],
             "energy_by_epoch_j": [finite(v) for v in self.energies_j],

@@ -30,8 +30,18 @@ MOST_CHAINS = 64
 
 
 @jit
-def _chain(form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, float], chain: Any, goal: float, deadline: float,
-           epochs: int, margin: float, most: int) -> Any:
+def _chain(
+    form: Any,
+    seconds: Any,
+    joules: Any,
+    start: tuple[int, int, float, float],
+    chain: Any,
+    goal: float,
+    deadline: float,
+    epochs: int,
+    margin: float,
+    most: int,
+) -> Any:
     """The cheapest numbers of epochs on each pair of `chain`, in order, that end at the goal in time.
 
     With a finite `margin` every pair must be used and the gains of their epochs (jumps left out) may differ by at most
@@ -47,7 +57,14 @@ def _chain(form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, f
     best = np.zeros(length, np.int64)
     count, visited = 0, 0
     level_of[0] = 0
-    values[0, 0], values[0, 1], values[0, 2], values[0, 3], values[0, 4], values[0, 5] = start_loss, start_time, 0.0, 0.0, np.inf, -np.inf
+    values[0, 0], values[0, 1], values[0, 2], values[0, 3], values[0, 4], values[0, 5] = (
+        start_loss,
+        start_time,
+        0.0,
+        0.0,
+        np.inf,
+        -np.inf,
+    )
     count = 1
     while count > 0 and visited < most:
         count -= 1
@@ -106,15 +123,25 @@ def _chain(form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, f
     return best_energy, best_spread, best, visited < most
 
 
-def _best_chain(tables: Tables, state: State, chains: list[tuple[int, ...]], margin: float) -> tuple[Actions | None, bool]:
+def _best_chain(
+    tables: Tables, state: State, chains: list[tuple[int, ...]], margin: float
+) -> tuple[Actions | None, bool]:
     instance, start = tables.at("expected"), tables.start(state)
     epochs = instance.epochs if instance.by_epoch else start.epoch + instance.epochs
     best: tuple[float, Actions | None] = (math.inf, None)
     complete = len(chains) <= MOST_CHAINS
     for chain in chains[:MOST_CHAINS]:
         energy, _, counts, whole = _chain(
-            instance.form, instance.seconds, instance.joules, (start.epoch, start.pair, start.loss, start.elapsed_s),
-            np.array(chain, np.int64), instance.goal, instance.deadline, epochs, margin, MOST_NODES,
+            instance.form,
+            instance.seconds,
+            instance.joules,
+            (start.epoch, start.pair, start.loss, start.elapsed_s),
+            np.array(chain, np.int64),
+            instance.goal,
+            instance.deadline,
+            epochs,
+            margin,
+            MOST_NODES,
         )
         complete = complete and bool(whole)
         if energy < best[0]:
@@ -177,7 +204,11 @@ class StaticLearn:
             if actions is not None:
                 break
             margin *= 1.5
-        notes = () if margin == self.margin or actions is None else (f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}",)
+        notes = (
+            ()
+            if margin == self.margin or actions is None
+            else (f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}",)
+        )
         return _plan(tables, state, actions, self.name, notes)
 
 

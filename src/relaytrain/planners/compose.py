@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from ..core.law import Level, evaluate
 from ..core.plan import Alternative, Plan, build_legs
 from ..core.state import TOLERANCE, State
+from .instance import contiguous
 from .kernels import jit, next_loss, roll
 from .nearest import nearest_targets
 from .rules import Choice
-from .search import Solution, contiguous, solve
+from .search import Solution, solve
 from .tables import Tables
 from .value import ahead_of_schedule, state_value
 
@@ -25,7 +26,16 @@ EXPLAINED = 6
 
 @jit
 def _reaches(
-    form: Any, loss: float, pair: int, epoch: int, elapsed: float, actions: Any, seconds: Any, goal: float, deadline: float, epochs: int
+    form: Any,
+    loss: float,
+    pair: int,
+    epoch: int,
+    elapsed: float,
+    actions: Any,
+    seconds: Any,
+    goal: float,
+    deadline: float,
+    epochs: int,
 ) -> bool:
     before = pair
     done = epoch
@@ -57,7 +67,9 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
 
     def success(level: float) -> bool:
         form = contiguous(tables.law.form(float(min(max(level, 1e-6), 1 - 1e-6))))
-        return bool(_reaches(form, state.loss, state.pair, state.epoch, state.elapsed_s, actions, seconds, goal, deadline, cap))
+        return bool(
+            _reaches(form, state.loss, state.pair, state.epoch, state.elapsed_s, actions, seconds, goal, deadline, cap)
+        )
 
     low, high = 0, SAMPLES  # the first failing sample
     while low < high:
@@ -76,7 +88,15 @@ def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], level: L
     return losses
 
 
-def compose(tables: Tables, state: State, choice: Choice, planner: str, *, explained: bool = True, warnings: tuple[str, ...] = ()) -> Plan:
+def compose(
+    tables: Tables,
+    state: State,
+    choice: Choice,
+    planner: str,
+    *,
+    explained: bool = True,
+    warnings: tuple[str, ...] = (),
+) -> Plan:
     """The plan that states everything about a chosen path."""
     problem, costs, target = tables.problem, tables.costs, tables.problem.target
     found = choice.solution
@@ -85,7 +105,11 @@ def compose(tables: Tables, state: State, choice: Choice, planner: str, *, expla
     rung = choice.rung if found.feasible else 0.0
     expected = losses_at(tables, state, actions, "expected")
     level = min(max(rung or target.probability, 1e-6), 1 - 1e-6)
-    guaranteed = np.maximum(losses_at(tables, state, actions, level), expected) if level >= 0.5 else losses_at(tables, state, actions, level)
+    guaranteed = (
+        np.maximum(losses_at(tables, state, actions, level), expected)
+        if level >= 0.5
+        else losses_at(tables, state, actions, level)
+    )
     seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
     elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
     total_j = float(energy[-1]) if len(actions) else 0.0
@@ -99,12 +123,18 @@ def compose(tables: Tables, state: State, choice: Choice, planner: str, *, expla
         "change_j": costs.change_j[before, actions].tolist(),
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
-    decisions, legs, handovers = build_legs(problem, state.pair, state.epoch + 1, found.actions and list(found.actions) or [], table)
+    decisions, legs, handovers = build_legs(
+        problem, state.pair, state.epoch + 1, (found.actions and list(found.actions)) or [], table
+    )
     feasible = found.feasible and choice.rung > 0.0
     bound = found.bound_j if feasible else math.inf
     gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
     first = found.actions[0] if found.actions else -1
-    nearest = nearest_targets(tables, state, target.probability) if explained and choice.rung < target.probability - 1e-12 else ()
+    nearest = (
+        nearest_targets(tables, state, target.probability)
+        if explained and choice.rung < target.probability - 1e-12
+        else ()
+    )
     return Plan(
         problem=problem.name,
         planner=planner,
@@ -162,17 +192,17 @@ def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative
     possible: list[Alternative] = []
     barred: list[Alternative] = []
     hopeful: list[int] = []
-    quickest = tables.quickest("expected", start)
+    earliest = tables.earliest("expected", start)
     for now in range(len(pairs)):
         if now == chosen:
             continue
         why = tables.costs.why_not(state.pair, now)
         if why is not None:
             barred.append(Alternative(str(pairs[now]), None, None, why))
-        elif not math.isfinite(quickest[now]):
+        elif not math.isfinite(earliest[now]):
             barred.append(Alternative(str(pairs[now]), None, None, "the target is out of reach from there in time"))
-        elif quickest[now] > instance.deadline:
-            barred.append(Alternative(str(pairs[now]), None, float(quickest[now]) * scale, "too late"))
+        elif earliest[now] > instance.deadline:
+            barred.append(Alternative(str(pairs[now]), None, float(earliest[now]) * scale, "too late"))
         else:
             hopeful.append(now)
     for now in hopeful[:EXPLAINED]:

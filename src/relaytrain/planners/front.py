@@ -21,8 +21,17 @@ MOST_LABELS = 1_500_000
 
 
 @jit
-def _sweep(form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, float], floor: float, deadline: float, epochs: int,
-           by_epoch: bool, most: int) -> Any:
+def _sweep(
+    form: Any,
+    seconds: Any,
+    joules: Any,
+    start: tuple[int, int, float, float],
+    floor: float,
+    deadline: float,
+    epochs: int,
+    by_epoch: bool,
+    most: int,
+) -> Any:
     start_epoch, start_pair, start_loss, start_time = start
     pairs = joules.shape[0]
     room = 1024
@@ -126,6 +135,14 @@ def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, lev
     start = (state.epoch, state.pair, state.loss, state.elapsed_s)
     epochs = instance.epochs if instance.by_epoch else state.epoch + instance.epochs
     kept, parent, pair_of, loss, time, energy, complete = _sweep(
-        instance.form, instance.seconds, instance.joules, start, instance.goal, instance.deadline, epochs, instance.by_epoch, MOST_LABELS
+        instance.form,
+        instance.seconds,
+        instance.joules,
+        start,
+        instance.goal,
+        instance.deadline,
+        epochs,
+        instance.by_epoch,
+        MOST_LABELS,
     )
     return Front(problem, loss[kept], time[kept], energy[kept], bool(complete), (kept, parent, pair_of))

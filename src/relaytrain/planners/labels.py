@@ -112,7 +112,10 @@ def _search(
                 continue
             if spent + lookup(energy_to_go, epoch + 1, now, landed) > ceiling:
                 continue
-            if price > 0.0 and spent + lookup(mixed_to_go, epoch + 1, now, landed) - price * (deadline - late) > ceiling:
+            if (
+                price > 0.0
+                and spent + lookup(mixed_to_go, epoch + 1, now, landed) - price * (deadline - late) > ceiling
+            ):
                 continue
             if not with_time:
                 late = 0.0
@@ -157,6 +160,20 @@ def search(
     Without `dominate` every path within the bounds is followed: exact under any law, for small problems only.
     """
     status, actions, count = _search(
-        form, costs[0], costs[1], start, first, goal, deadline, epochs, by_epoch, with_time, ceiling, *bounds, price, most, dominate
+        form,
+        costs[0],
+        costs[1],
+        start,
+        first,
+        goal,
+        deadline,
+        epochs,
+        by_epoch,
+        with_time,
+        ceiling,
+        *bounds,
+        price,
+        most,
+        dominate,
     )
     return Found(status, actions, count)

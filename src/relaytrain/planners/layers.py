@@ -37,8 +37,7 @@ def _layers(table: Any, weight: Any, goal: int, first: int, epochs: int, out: An
                     landed = moves[index]
                     if landed < cells:
                         value = step + ahead[int(landed)]
-                        if value < target[index]:
-                            target[index] = value
+                        target[index] = min(target[index], value)
 
 
 def layers(form: LawForm, weight: NDArray[np.float64], goal: int, *, first: int, epochs: int) -> ToGo:

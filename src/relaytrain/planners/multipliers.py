@@ -16,6 +16,9 @@ from ..core.law import LawForm
 from .kernels import jit
 from .togo import LINES, ToGo
 
+GOLDEN = 0.38196601125
+ROUNDS = 22
+
 
 @jit
 def _lines(run: Any, c0: Any, weight: Any, first: int, epochs: int, slope: float, out: Any) -> None:
@@ -31,8 +34,7 @@ def _lines(run: Any, c0: Any, weight: Any, first: int, epochs: int, slope: float
             for now in range(pairs):
                 change = 0.0 if now == before else c0[c0_row, before, now]
                 value = weight[before, now] + slope * (change + run[run_row, now]) + out[epoch, now, 0]
-                if value < best:
-                    best = value
+                best = min(best, value)
             out[done, before, 0] = best
 
 
@@ -54,23 +56,23 @@ def multipliers(
         _lines(form.run, form.c0, barred, done, epochs, slope, lines)
         return float(lines[done, pair, 0]) + slope * (loss - goal)
 
-    # The bound is concave in the multiplier: double it past the peak, then close in on it.
-    high = 1.0
+    # The bound is concave in the multiplier: double it past the peak, then close in on it by golden sections.
     scale = float(np.min(barred[np.isfinite(barred)], initial=1.0)) or 1.0
-    high = scale
-    best = bound(high)
-    while high < 1e9 * scale:
-        value = bound(2.0 * high)
-        if value <= best:
-            break
+    high, best = scale, bound(scale)
+    while high < 1e9 * scale and (value := bound(2.0 * high)) > best:
         best, high = value, 2.0 * high
     low, high = 0.0, 2.0 * high
-    for _ in range(48):
-        left, right = low + (high - low) * 0.381966, low + (high - low) * 0.618034
-        if bound(left) < bound(right):
-            low = left
+    left, right = low + GOLDEN * (high - low), high - GOLDEN * (high - low)
+    at_left, at_right = bound(left), bound(right)
+    for _ in range(ROUNDS):
+        if at_left < at_right:
+            low, left, at_left = left, right, at_right
+            right = high - GOLDEN * (high - low)
+            at_right = bound(right)
         else:
-            high = right
+            high, right, at_right = right, left, at_left
+            left = low + GOLDEN * (high - low)
+            at_left = bound(left)
     slope = 0.5 * (low + high)
     bound(slope)
     none_f, none_i = np.zeros(0), np.zeros(0, np.int64)

@@ -15,7 +15,9 @@ from .tables import Tables
 
 
 @jit
-def _least_loss(form: Any, seconds: Any, start: tuple[int, int, float, float], deadline: float, epochs: int, most: int) -> Any:
+def _least_loss(
+    form: Any, seconds: Any, start: tuple[int, int, float, float], deadline: float, epochs: int, most: int
+) -> Any:
     """Labels in order of time; each pair keeps those that lower its loss. Returns the path to the least loss seen."""
     start_epoch, start_pair, start_loss, start_time = start
     pairs = seconds.shape[0]
@@ -71,7 +73,7 @@ def least_loss(instance: Instance, start: Start) -> Solution:
     """The path to the least loss by the deadline (for laws with epoch tables: a good one, not surely the least)."""
     allowed = np.isfinite(instance.joules) & np.isfinite(instance.seconds)
     deadline = instance.deadline if math.isfinite(instance.deadline) else 1e300
-    epochs = instance.epochs if instance.by_epoch else start.epoch + instance.epochs
+    epochs = instance.cap(start)
     seconds = np.where(allowed, instance.seconds, np.inf)
     actions = _least_loss(
         instance.form, seconds, (start.epoch, start.pair, start.loss, start.elapsed_s), deadline, epochs, 400_000

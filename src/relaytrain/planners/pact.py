@@ -88,7 +88,9 @@ def replanned(tables: Tables, start: Start) -> Solution:
             spent = tables.at("expected")
             path = (old.pair, *found.actions[:done])
             on_time = old.elapsed_s + float(sum(spent.seconds[path[i], path[i + 1]] for i in range(done)))
-            if abs(found.losses[done - 1] - start.loss) <= 1e-12 and abs(on_time - start.elapsed_s) <= 1e-12 * (1 + on_time):
+            if abs(found.losses[done - 1] - start.loss) <= 1e-12 and abs(on_time - start.elapsed_s) <= 1e-12 * (
+                1 + on_time
+            ):
                 joules = float(sum(spent.joules[path[i], path[i + 1]] for i in range(done)))
                 return replace(
                     found,
@@ -121,5 +123,7 @@ def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]
     if best.feasible and not found.feasible:
         notes.append(f"the grid makes the problem infeasible; without it the optimum is {best.energy_j:.6g}")
     elif best.feasible and math.isfinite(found.energy_j) and best.energy_j > 0:
-        notes.append(f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum {best.energy_j:.6g}")
+        notes.append(
+            f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum {best.energy_j:.6g}"
+        )
     return tuple(notes)

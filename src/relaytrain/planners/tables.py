@@ -13,7 +13,8 @@ from ..core.cost import CostTable
 from ..core.law import TABLE, Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import Grid, State
-from .search import Instance, Solution, Start, first_steps, instance_of, solve
+from .instance import MOST_EPOCHS, Instance, Start, instance_of
+from .search import Solution, by_table, first_steps, solve
 
 Array = NDArray[np.float64]
 
@@ -50,27 +51,37 @@ class Tables:
         loss, time = self.grid.loss_index(state.loss), self.grid.time_index(state.elapsed_s)
         return Start(state.epoch, state.pair, float(loss), float(time))
 
-    def quickest(self, level: Level, start: Start) -> Array:
-        """The least final time by first action (P,), whatever the energy; infinity where the target is out of reach."""
+    def earliest(self, level: Level, start: Start) -> Array:
+        """The least final time by first action (P,), whatever the energy; a lower bound if the law has epoch tables."""
         instance = self.at(level)
-        everything = np.ones(len(instance.seconds), np.bool_)
-        if not instance.by_epoch:
-            return start.elapsed_s + first_steps(instance, start, instance.time_to_go(), instance.seconds, everything)
-        timed = self.timed(level)
-        times = np.full(len(everything), math.inf)
-        for now in range(len(times)):
-            found = solve(timed, start, np.arange(len(times)) == now)
-            if found.feasible:
-                times[now] = found.elapsed_s
-        return times
+        every = np.ones(len(instance.seconds), np.bool_)
+        time = instance.weight_to_go("time", start) if instance.by_epoch else instance.time_to_go()
+        return start.elapsed_s + first_steps(instance, start, time, instance.seconds, every)
+
+    def in_time(self, level: Level, start: Start) -> NDArray[np.bool_]:
+        """Which first actions (P,) can still reach the target by the deadline at `level`."""
+        instance = self.at(level)
+        mask = self.earliest(level, start) <= instance.deadline
+        if not instance.by_epoch and not instance.capped:
+            return mask
+        time = instance.weight_to_go("time", start) if instance.by_epoch else instance.time_to_go()
+        room = instance.cap(start) - start.epoch
+        for now in np.flatnonzero(mask):  # the bound says yes: find a path, a ready one or the quickest of all
+            only = np.arange(len(mask)) == now
+            ready = by_table(instance, start, time, instance.seconds, only)
+            if ready is None or not ready.feasible or len(ready.actions) > room:
+                found = solve(self.timed(level), start, only)
+                mask[now] = found.feasible and found.elapsed_s <= instance.deadline
+        return mask
 
     def timed(self, level: Level) -> Instance:
         """The instance at `level` with seconds to minimise and no deadline: `solve` gives the quickest way."""
         key = ("timed", level)
         if key not in self.instances:
             base = self.at(level)
-            allowed = np.isfinite(base.joules)
-            seconds = np.where(allowed, base.seconds, np.inf)
-            epochs = base.epochs if base.form.kind == TABLE or base.by_epoch else 20_000
-            self.instances[key] = replace(base, seconds=seconds, joules=seconds, deadline=math.inf, epochs=epochs, tables={})
+            seconds = np.where(np.isfinite(base.joules), base.seconds, np.inf)
+            epochs = base.epochs if base.form.kind == TABLE or base.by_epoch else MOST_EPOCHS
+            self.instances[key] = replace(
+                base, seconds=seconds, joules=seconds, deadline=math.inf, epochs=epochs, tables={}
+            )
         return self.instances[key]

@@ -24,7 +24,15 @@ STEP_UP = 1e-12
 
 @jit
 def _sweep(
-    form: Any, weight: Any, goal: float, tops: Any, limit: float, watch: int, watch_loss: float, margin: float, most: int
+    form: Any,
+    weight: Any,
+    goal: float,
+    tops: Any,
+    limit: float,
+    watch: int,
+    watch_loss: float,
+    margin: float,
+    most: int,
 ) -> Any:
     pairs = weight.shape[0]
     room = 1024
@@ -75,7 +83,11 @@ def _sweep(
                 continue
             top = min(highest_before(form, 1, theta[item], mid, before, now), tops[before])
             # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
-            if form.kind == CURVE and form.mult[0, now] > 1.0 and next_loss(form, 1, tops[before], before, now) <= theta[item]:
+            if (
+                form.kind == CURVE
+                and form.mult[0, now] > 1.0
+                and next_loss(form, 1, tops[before], before, now) <= theta[item]
+            ):
                 top = tops[before]
             if top <= best[before] + STEP_UP:
                 continue

@@ -25,11 +25,15 @@ def first_weights(form: Any, togo: Any, weight: Any, start: tuple[int, int, floa
 
 
 @jit
-def follow_steps(form: Any, togo: Any, start: tuple[int, int, float], goal: float, now: int) -> Any:
-    """STEPS: the path that begins with `now` and then follows the thresholds' own actions to the goal."""
+def follow_steps(form: Any, togo: Any, weight: Any, start: tuple[int, int, float], goal: float, mask: Any) -> Any:
+    """STEPS: the best first action, then the thresholds' own actions to the goal; and the path's weight."""
     epoch, pair, loss = start
-    landed = next_loss(form, epoch + 1, loss, pair, now)
     actions = np.empty(64, np.int64)
+    values = first_weights(form, togo, weight, start, mask)
+    now = np.argmin(values)
+    if not np.isfinite(values[now]):
+        return actions[:0], np.inf
+    landed = next_loss(form, epoch + 1, loss, pair, now)
     actions[0] = now
     count = 1
     label = -1 if landed <= goal else place(togo, now, landed)
@@ -39,15 +43,20 @@ def follow_steps(form: Any, togo: Any, start: tuple[int, int, float], goal: floa
         actions[count] = togo.action[label]
         count += 1
         label = togo.successor[label]
-    return actions[:count]
+    return actions[:count], values[now]
 
 
 @jit
-def follow_layers(form: Any, togo: Any, weight: Any, seconds: Any, start: tuple[int, int, float], goal: float, mask: Any) -> Any:
-    """LAYERS: the best path by lookups, ties going to the quicker action; empty when the goal is out of reach."""
+def follow_lookups(
+    form: Any, togo: Any, weight: Any, seconds: Any, start: tuple[int, int, float], goal: float, mask: Any
+) -> Any:
+    """LAYERS, LINES: step by step the action of least weight and bound, ties going to the quicker; and the first bound.
+
+    The path is optimal for LAYERS, a good one for LINES; empty when it does not reach the goal.
+    """
     epoch, pair, loss = start
     actions = np.empty(64, np.int64)
-    count = 0
+    count, total = 0, np.inf
     while loss > goal:
         best, value, late = -1, np.inf, np.inf
         for now in range(weight.shape[0]):
@@ -59,12 +68,34 @@ def follow_layers(form: Any, togo: Any, weight: Any, seconds: Any, start: tuple[
             here = weight[pair, now] + lookup(togo, epoch + 1, now, landed)
             if here < value - TOLERANCE or (here <= value + TOLERANCE and seconds[pair, now] < late):
                 best, value, late = now, min(here, value), seconds[pair, now]
-        if best < 0 or not np.isfinite(value):
-            return actions[:0]
+        if best < 0 or not np.isfinite(value) or epoch + 1 >= togo.layers.shape[0]:
+            return actions[:0], np.inf
+        if count == 0:
+            total = value
         if count == actions.shape[0]:
             actions = grown(actions)
         actions[count] = best
         count += 1
         loss = next_loss(form, epoch + 1, loss, pair, best)
         pair, epoch = best, epoch + 1
-    return actions[:count]
+    return actions[:count], total
+
+
+@jit
+def replay(
+    form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, float], actions: Any, goal: float
+) -> Any:
+    """Losses after each action up to the first at or below `goal`, joules, final time and how many actions that took."""
+    epoch, pair, loss, elapsed = start
+    energy = 0.0
+    losses = np.empty(actions.shape[0])
+    for position in range(actions.shape[0]):
+        now = actions[position]
+        energy += joules[pair, now]
+        elapsed += seconds[pair, now]
+        loss = next_loss(form, epoch + 1 + position, loss, pair, now)
+        losses[position] = loss
+        pair = now
+        if loss <= goal:
+            return losses[: position + 1], energy, elapsed, position + 1
+    return losses, energy, elapsed, actions.shape[0]
