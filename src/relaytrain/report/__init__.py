@@ -1,0 +1,1 @@
+"""Results become pictures and tables; reads results and the store, never executors."""

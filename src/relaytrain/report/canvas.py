@@ -1,0 +1,123 @@
+"""A very small SVG canvas: shapes and text on a light background, every string escaped, no outside resource."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+Point = tuple[float, float]
+
+INK, MUTED, FAINT, PAPER = "#1f2933", "#52606d", "#d9e2ec", "#ffffff"
+GOOD, BAD = "#1b7f4b", "#c0392b"
+# After Okabe and Ito, told apart also with colour-vision deficiency; darkened so that white text can stand on them.
+PALETTE = ("#0072b2", "#b8500a", "#00795a", "#8e4a86", "#7a6a00", "#2f4858", "#a11d50", "#4b6cb7")
+FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
+
+
+def clean(text: str) -> str:
+    """Text fit for XML: control characters dropped, the rest escaped."""
+    return escape("".join(c for c in text if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"))
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide `text` is; good enough to decide whether a label fits."""
+    return sum(0.95 if ord(c) > 0x2E7F else 0.34 if c in " .,:;'|ilI()" else 0.6 for c in text) * size
+
+
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Round values between `low` and `high`."""
+    span = high - low
+    if not (math.isfinite(span) and span > 0):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / about))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if span / (m * power) <= about + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def clock_ticks(low: float, high: float, about: int = 7) -> list[float]:
+    """Round times in seconds: halves and whole minutes, hours and days instead of powers of ten."""
+    span = high - low
+    steps = (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
+    step = next((step for step in steps if span / step <= about), 0)
+    if span < 120 or not step:
+        return ticks(low, high, about)
+    return [float(i * step) for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values from `low` to `high` laid out from `start` to `end`, kept within."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Where `value` lies."""
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+
+class Canvas:
+    """Collects elements and writes them as one SVG text."""
+
+    def __init__(self, width: float, height: float, title: str) -> None:
+        self.width, self.height, self.title = width, height, title
+        self._parts: list[str] = []
+
+    def _add(self, tag: str, inside: str = "", **attributes: str | float) -> None:
+        """An element; underscores in names stand for hyphens, numbers are rounded to hundredths."""
+        words = "".join(
+            f' {name.replace("_", "-")}="{value if isinstance(value, str) else format(round(value, 2), "g")}"'
+            for name, value in attributes.items()
+            if value != ""
+        )
+        self._parts.append(f"<{tag}{words}>{inside}</{tag}>" if inside else f"<{tag}{words}/>")
+
+    def rect(self, x: float, y: float, w: float, h: float, *, fill: str, opacity: float = 1.0, tip: str = "") -> None:
+        """A filled rectangle, with a tooltip where the viewer shows one."""
+        inside = f"<title>{clean(tip)}</title>" if tip else ""
+        self._add("rect", inside, x=x, y=y, width=max(w, 0.0), height=max(h, 0.0), fill=fill, fill_opacity=opacity)
+
+    def line(self, start: Point, end: Point, *, stroke: str = FAINT, width: float = 1, dash: str = "") -> None:
+        """A straight line."""
+        (x1, y1), (x2, y2) = start, end
+        self._add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=width, stroke_dasharray=dash)
+
+    def path(self, points: list[Point], *, stroke: str, width: float = 2) -> None:
+        """A polyline."""
+        corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
+        self._add("polyline", points=corners, fill="none", stroke=stroke, stroke_width=width, stroke_linejoin="round")
+
+    def area(self, points: list[Point], *, fill: str, opacity: float = 1.0) -> None:
+        """A filled polygon."""
+        self._add("polygon", points=" ".join(f"{x:.2f},{y:.2f}" for x, y in points), fill=fill, fill_opacity=opacity)
+
+    def text(
+        self,
+        at: Point,
+        words: str,
+        *,
+        size: float = 12,
+        fill: str = INK,
+        anchor: Literal["start", "middle", "end"] = "start",
+        bold: bool = False,
+        halo: bool = False,
+    ) -> None:
+        """One line of text; `halo` keeps it readable over lines."""
+        extra: dict[str, str | float] = {"text_anchor": anchor, "font_weight": "600" if bold else ""}
+        if halo:
+            extra |= {"stroke": PAPER, "stroke_width": 3, "paint_order": "stroke", "stroke_linejoin": "round"}
+        self._add("text", clean(words), x=at[0], y=at[1], font_size=size, fill=fill, **extra)
+
+    def svg(self) -> str:
+        """The whole picture."""
+        w, h = f"{self.width:g}", f"{self.height:g}"
+        size = f'viewBox="0 0 {w} {h}" width="{w}" height="{h}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">'
+        paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+        return "\n".join([head, f"<title>{clean(self.title)}</title>", paper, *self._parts, "</svg>", ""])

@@ -1,0 +1,205 @@
+"""One picture that explains a plan: who trains when, how the loss falls, what it costs.
+
+::
+
+    the answer in a sentence
+    [ L on gold ][   M on silver      ][        S on bronze        ]     legs over time
+    \\__ expected, band at the level, handover jumps ____ target         loss over time
+    ____/----------- energy so far                                       energy over time
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from ..core.explain import answer, say_energy, say_time
+from ..core.plan import Leg, Plan
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Scale, clock_ticks, text_width, ticks
+
+WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
+BAR_Y, BAR_H = 118.0, 34.0
+LOSS_Y, LOSS_H = 176.0, 250.0
+ENERGY_Y, ENERGY_H = 462.0, 76.0
+HEIGHT = 598.0
+BAND = "#f0a35e"
+FAR = 1.6
+"""A deadline further than this many times the plan's duration is named, not drawn: it would squeeze the rest."""
+
+
+def plan_svg(plan: Plan) -> str:
+    """The plan as a self-contained SVG text."""
+    if not plan.decisions:
+        return _empty(plan)
+    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain plan for {plan.problem}: {plan.summary()}")
+    _heading(canvas, plan)
+    first_s = plan.times_s[plan.legs[0].epochs - 1] - plan.legs[0].elapsed_s
+    near = math.isfinite(plan.deadline_s) and plan.deadline_s - first_s <= FAR * (plan.elapsed_s - first_s)
+    until = max(plan.elapsed_s, plan.deadline_s) if near else plan.elapsed_s
+    x = Scale(first_s, first_s + (until - first_s) * 1.04 or 1.0, LEFT, WIDTH - RIGHT)
+    starts = [first_s, *(plan.times_s[leg.last_epoch - plan.decisions[0].epoch] for leg in plan.legs)]
+    versions = list(dict.fromkeys(leg.version for leg in plan.legs))
+    colours = {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(versions)}
+    _legs(canvas, plan, x, starts, colours)
+    _handovers(canvas, plan, x, first_s)
+    _loss(canvas, plan, x, first_s)
+    _energy(canvas, plan, x, starts, colours)
+    _time_axis(canvas, plan, x)
+    if math.isfinite(plan.deadline_s):
+        _deadline(canvas, plan, x, near=near)
+    beside = near and x(plan.deadline_s) > (LEFT + WIDTH) * 0.6
+    _legend(canvas, plan, x(plan.deadline_s) - 8 if beside else WIDTH - RIGHT - 8)
+    return canvas.svg()
+
+
+def plan_html(plan: Plan) -> str:
+    """The plan for a notebook: the picture, and the plain explanation to unfold below it."""
+    words = f'<pre style="white-space:pre-wrap">{escape(plan.explain())}</pre>'
+    folded = f'<details><summary style="cursor:pointer">explanation</summary>{words}</details>'
+    return f'<div style="max-width:{WIDTH:g}px;background:#fff;color:{INK}">{plan_svg(plan)}{folded}</div>'
+
+
+def _empty(plan: Plan) -> str:
+    canvas = Canvas(WIDTH, 120, f"RelayTrain plan for {plan.problem}")
+    _heading(canvas, plan)
+    return canvas.svg()
+
+
+def _heading(canvas: Canvas, plan: Plan) -> None:
+    verdict, colour = ("target met", GOOD) if plan.met else ("best effort: target not met", BAD)
+    canvas.text((LEFT, 30), plan.problem, size=19, bold=True)
+    canvas.text((WIDTH - RIGHT, 30), verdict, size=14, fill=colour, anchor="end", bold=True)
+    if not plan.feasible and plan.nearest:
+        ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
+        words = [answer(plan), f"Nearest feasible: loss {ways}."]
+    else:
+        words = _wrapped(answer(plan).replace(" -> ", " → "), 13, WIDTH - LEFT - RIGHT)
+    for row, line in enumerate(words[:2]):
+        canvas.text((LEFT, 52 + 17 * row), line, size=13, fill=MUTED)
+
+
+def _wrapped(text: str, size: float, width: float) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    if len(lines) > 2:  # very long relays: the end of the sentence says more than its middle
+        lines = [lines[0] + " ...", "... " + lines[-1]]
+    return lines
+
+
+def _legs(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
+    middle = BAR_Y + BAR_H / 2 + 4
+    canvas.text((LEFT - 10, middle), "legs", fill=MUTED, anchor="end")
+    free_from = [0.0, 0.0]  # where the two rows of labels above the bars are still free
+    for leg, start, end in zip(plan.legs, starts, starts[1:], strict=False):
+        left, right = x(start), x(end)
+        colour = colours[leg.version]
+        canvas.rect(left, BAR_Y, max(right - left - 1, 1), BAR_H, fill=colour, tip=_tip(plan, leg))
+        label = f"{leg.version} on {leg.nodes} ×{leg.epochs}"
+        width = text_width(label, 12)
+        row = next((row for row in (0, 1) if left >= free_from[row]), None)
+        if width + 10 <= right - left:
+            canvas.text(((left + right) / 2, middle), label, fill=PAPER, anchor="middle", bold=True)
+        elif row is not None and left + width < WIDTH - RIGHT:
+            top = BAR_Y - 16 - 15 * row
+            canvas.line((left + 1, top), (left + 1, BAR_Y), stroke=colour)
+            canvas.text((left + 5, top + 9), label, fill=colour, bold=True)
+            free_from[row] = left + width + 16
+            free_from[1] = max(free_from[1], left + 3)  # the next leader must not cross this label
+
+
+def _tip(plan: Plan, leg: Leg) -> str:
+    energy, time = say_energy(leg.energy_j, plan.energy_unit), say_time(leg.elapsed_s, plan.time_unit)
+    epochs = f"epochs {leg.first_epoch}-{leg.last_epoch}"
+    return f"{leg.version} on {leg.nodes}: {epochs}, {energy}, {time}, loss {leg.loss:.4g}"
+
+
+def _handovers(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
+    top = BAR_Y + BAR_H
+    for hand in plan.handovers:
+        position = hand.epoch - plan.decisions[0].epoch
+        at = x(plan.times_s[position - 1] if position else first_s)
+        canvas.line((at, top), (at, ENERGY_Y + ENERGY_H), stroke="#9aa5b1", dash="2 3")
+        canvas.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
+
+
+def _loss(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
+    expected = [(first_s, plan.start_loss), *zip(plan.times_s, plan.losses, strict=True)]
+    robust = [(first_s, plan.start_loss), *zip(plan.times_s, plan.guaranteed, strict=True)]
+    seen = [v for _, v in (*expected, *robust) if math.isfinite(v)] + [plan.target_loss]
+    y = Scale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
+    for value in ticks(0.0, y.high, 5):
+        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
+        canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
+    canvas.text((LEFT - 8, LOSS_Y - 10), "loss", fill=MUTED, anchor="end")
+    drawn = [(x(t), y(v)) for t, v in expected if math.isfinite(v)]
+    upper = [(x(t), y(v)) for t, v in robust if math.isfinite(v)]
+    canvas.area([*drawn, *reversed(upper)], fill=BAND, opacity=0.45)
+    canvas.path(upper, stroke="#c76b15", width=1)
+    canvas.path(drawn, stroke=INK, width=2.2)
+    colour, at = (GOOD if plan.met else BAD), y(plan.target_loss)
+    canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=colour, width=1.6, dash="7 4")
+    canvas.text((LEFT + 6, at - 6), f"target {plan.target_loss:g}", fill=colour, bold=True, halo=True)
+
+
+def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
+    more = ", then trains on" if plan.met and plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
+    rows = [
+        f"expected, ends at {plan.losses[-1]:.4g}",
+        f"up to the {plan.rung or plan.asked:.0%} level: {plan.guaranteed[-1]:.4g}{more}",
+        f"handover ({len(plan.handovers)})",
+    ]
+    wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 16
+    left = right - wide - 44
+    canvas.rect(left - 6, top - 15, wide + 50, 64, fill=PAPER, opacity=0.85)
+    canvas.line((left, top - 4), (left + 26, top - 4), stroke=INK, width=2.2)
+    canvas.rect(left, top + 10, 26, 11, fill=BAND, opacity=0.45)
+    canvas.area([(left + 8, top + 40), (left + 18, top + 40), (left + 13, top + 32)], fill=INK)
+    for row, words in enumerate(rows):
+        canvas.text((left + 34, top + 20 * row), words)
+
+
+def _energy(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
+    before_j, plain = plan.energies_j[-1] - plan.energy_j, plan.energy_unit != "J"
+    y = Scale(min(before_j, 0.0), max(*plan.energies_j, 0.0) * 1.1 or 1.0, ENERGY_Y + ENERGY_H, ENERGY_Y)
+    for value in ticks(0.0, y.high, 3):
+        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
+        words = f"{value:g}" if plain else say_energy(value)
+        canvas.text((LEFT - 8, y(value) + 4), words, size=11, fill=MUTED, anchor="end")
+    unit = f", {plan.energy_unit}" if plain and plan.energy_unit else ""
+    canvas.text((LEFT, ENERGY_Y - 8), f"energy so far{unit}", fill=MUTED, halo=True)
+    base, previous, offset = y(y.low), before_j, plan.decisions[0].epoch
+    for leg, start in zip(plan.legs, starts, strict=False):
+        rows = range(leg.first_epoch - offset, leg.last_epoch - offset + 1)
+        points = [(x(start), y(previous)), *((x(plan.times_s[i]), y(plan.energies_j[i])) for i in rows)]
+        canvas.area([*points, (points[-1][0], base), (points[0][0], base)], fill=colours[leg.version], opacity=0.3)
+        canvas.path(points, stroke=colours[leg.version])
+        previous = plan.energies_j[rows[-1]]
+    end = (x(plan.elapsed_s) - 6, y(plan.energies_j[-1]) - 6)
+    canvas.text(end, say_energy(plan.energies_j[-1], plan.energy_unit), anchor="end", bold=True, halo=True)
+
+
+def _time_axis(canvas: Canvas, plan: Plan, x: Scale) -> None:
+    base, end = ENERGY_Y + ENERGY_H, WIDTH - RIGHT
+    canvas.line((LEFT, base), (end, base), stroke=MUTED)
+    canvas.line((LEFT, LOSS_Y + LOSS_H), (end, LOSS_Y + LOSS_H), stroke=MUTED)
+    for value in clock_ticks(x.low, x.high) if plan.time_unit == "s" else ticks(x.low, x.high, 8):
+        canvas.line((x(value), base), (x(value), base + 5), stroke=MUTED)
+        words = say_time(value) if plan.time_unit == "s" else f"{value:g}"
+        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    unit = "" if plan.time_unit in {"s", ""} else f", {plan.time_unit}"
+    canvas.text(((LEFT + end) / 2, base + 38), f"time{unit}", fill=MUTED, anchor="middle")
+
+
+def _deadline(canvas: Canvas, plan: Plan, x: Scale, *, near: bool) -> None:
+    words = f"deadline {say_time(plan.deadline_s, plan.time_unit)}"
+    if near:
+        at = x(plan.deadline_s)
+        canvas.line((at, LOSS_Y), (at, ENERGY_Y + ENERGY_H), stroke=BAD, width=1.6, dash="7 4")
+        canvas.text((at - 5, LOSS_Y + LOSS_H - 10), words, fill=BAD, anchor="end", bold=True, halo=True)
+    else:
+        canvas.text((WIDTH - RIGHT, ENERGY_Y + ENERGY_H + 38), f"{words} →", fill=MUTED, anchor="end")
