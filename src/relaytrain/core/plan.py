@@ -176,6 +176,15 @@ class Plan:
     def __str__(self) -> str:
         return self.explain()
 
+    def __repr__(self) -> str:
+        state = "met" if self.met else "not met"
+        return f"<Plan {self.problem} by {self.planner}: {self.summary()}; target {state}>"
+
+    def __rich__(self) -> Any:
+        from ..report.tables import plan_view
+
+        return plan_view(self)
+
     def _repr_html_(self) -> str:
         from ..report.svg import plan_html
 

@@ -94,22 +94,21 @@ def _wrapped(text: str, size: float, width: float) -> list[str]:
 def _legs(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
     middle = BAR_Y + BAR_H / 2 + 4
     canvas.text((LEFT - 10, middle), "legs", fill=MUTED, anchor="end")
-    free_from = [0.0, 0.0]  # where the two rows of labels above the bars are still free
-    for leg, start, end in zip(plan.legs, starts, starts[1:], strict=False):
+    taken_from = [WIDTH - RIGHT, WIDTH - RIGHT]  # by row of labels above the bars; right to left, so leaders never cross
+    for leg, start, end in reversed(list(zip(plan.legs, starts, starts[1:], strict=False))):
         left, right = x(start), x(end)
         colour = colours[leg.version]
         canvas.rect(left, BAR_Y, max(right - left - 1, 1), BAR_H, fill=colour, tip=_tip(plan, leg))
         label = f"{leg.version} on {leg.nodes} ×{leg.epochs}"
         width = text_width(label, 12)
-        row = next((row for row in (0, 1) if left >= free_from[row]), None)
+        row = next((row for row in (0, 1) if left + width + 16 <= taken_from[row]), None)
         if width + 10 <= right - left:
             canvas.text(((left + right) / 2, middle), label, fill=PAPER, anchor="middle", bold=True)
-        elif row is not None and left + width < WIDTH - RIGHT:
-            top = BAR_Y - 16 - 15 * row
+        elif row is not None:
+            top = BAR_Y - 16 - 16 * row
             canvas.line((left + 1, top), (left + 1, BAR_Y), stroke=colour)
             canvas.text((left + 5, top + 9), label, fill=colour, bold=True)
-            free_from[row] = left + width + 16
-            free_from[1] = max(free_from[1], left + 3)  # the next leader must not cross this label
+            taken_from[row] = left
 
 
 def _tip(plan: Plan, leg: Leg) -> str:
@@ -138,7 +137,7 @@ def _loss(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
     canvas.text((LEFT - 8, LOSS_Y - 10), "loss", fill=MUTED, anchor="end")
     drawn = [(x(t), y(v)) for t, v in expected if math.isfinite(v)]
     upper = [(x(t), y(v)) for t, v in robust if math.isfinite(v)]
-    canvas.area([*drawn, *reversed(upper)], fill=BAND, opacity=0.45)
+    canvas.area([*drawn[: len(upper)], *reversed(upper)], fill=BAND, opacity=0.45)
     canvas.path(upper, stroke="#c76b15", width=1)
     canvas.path(drawn, stroke=INK, width=2.2)
     colour, at = (GOOD if plan.met else BAD), y(plan.target_loss)

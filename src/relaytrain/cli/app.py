@@ -1,0 +1,109 @@
+"""`relaytrain`: the verbs in one app, and the one place where errors become exit statuses."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import click
+import typer
+
+from ..core.errors import RelayTrainError, StoppedByUser, UsageError
+from . import compare, front, new, plan, reproduce, schema, simulate, validate
+from .output import talk
+
+BUG = 1
+HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
+
+SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds); without one it is quickstart.
+Results go to stdout, progress to stderr; most verbs take --format json.
+"""
+EXAMPLES = """\b
+First steps:
+  relaytrain plan               the plan for the embedded quickstart, and why
+  relaytrain new my.toml        a commented scenario of your own, then:
+  relaytrain plan my.toml --set target.deadline=5m
+
+\b
+Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 1 our bug.
+"""
+
+app = typer.Typer(
+    name="relaytrain", help=HELP, epilog=EXAMPLES, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)  # fmt: skip
+
+
+def _add(module: ModuleType, verb: Callable[..., Any]) -> None:
+    app.command(name=verb.__name__, help=module.HELP, short_help=module.SHORT, epilog=module.EXAMPLES)(verb)
+
+
+for _module, _verb in (
+    (plan, plan.plan),
+    (compare, compare.compare),
+    (simulate, simulate.simulate),
+    (front, front.front),
+    (validate, validate.validate),
+    (new, new.new),
+    (schema, schema.schema),
+    (reproduce, reproduce.reproduce),
+):
+    _add(_module, _verb)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"relaytrain {version('relaytrain')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="The version.")) -> None:
+    """Options before the verb."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit status."""
+    talk.quiet = talk.verbose = False
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        status = app(args=arguments, prog_name="relaytrain", standalone_mode=False)
+    except RelayTrainError as error:
+        return _fail(str(error), error.exit_status)
+    except click.UsageError as error:
+        return _fail(_usage(error), UsageError.exit_status)
+    except click.ClickException as error:
+        return _fail(error.format_message(), UsageError.exit_status)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("stopped", StoppedByUser.exit_status)
+    except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
+        return _unexpected(error)
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: click.UsageError) -> str:
+    verb = error.ctx.command_path if error.ctx is not None else "relaytrain"
+    return f"{error.format_message()}\nhelp: {verb} --help"
+
+
+def _unexpected(error: Exception) -> int:
+    if talk.verbose or os.environ.get("RELAYTRAIN_TRACEBACK"):
+        traceback.print_exc()
+        return _fail(f"unexpected {type(error).__name__}: {error}", BUG)
+    words = str(error).splitlines()[0] if str(error) else "no further words"
+    return _fail(f"unexpected {type(error).__name__}: {words}\nthis is a bug of relaytrain; add -v for the traceback", BUG)
+
+
+def _fail(words: str, status: int) -> int:
+    with suppress(BrokenPipeError):
+        print(f"error: {words}", file=sys.stderr, flush=True)
+    return status

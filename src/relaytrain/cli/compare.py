@@ -1,0 +1,40 @@
+"""`relaytrain compare`: every planner on one scenario."""
+
+from __future__ import annotations
+
+from .compiled import compiled
+from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
+from .output import emit_json, emit_view
+
+SHORT = "All planners side by side on one scenario."
+HELP = """Compare all planners on one scenario: energy, time, and how far from the optimum.
+
+`sure` is the probability level the plan rests on. Exit status 0 once computed, whoever meets the target.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain compare smart_factory
+  relaytrain compare my.toml --set target.deadline=20m --format json
+"""
+
+
+def compare(
+    scenario: Scenario = SCENARIO,
+    sets: Sets = None,
+    without: Without = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Compare and show."""
+    from .. import api
+
+    with compiled():
+        found = api.compare(scenario, overrides=sets or (), without=without or ())
+    if output is Format.json:
+        emit_json(found.to_dict())
+    else:
+        from ..report.tables import comparison_table
+
+        emit_view(comparison_table(found))
+    return 0

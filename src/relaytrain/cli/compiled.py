@@ -1,0 +1,82 @@
+"""Compiled searches in a command: where their cache goes, what is said when it is built, what is not imported for it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import RelayTrainError
+from ..store.files import make_dir
+from .output import note
+
+FIRST_TIME = "compiling the searches, once: about 20 s"
+SLOW = "no folder for compiled code can be written: searching uncompiled, which is slow; set NUMBA_CACHE_DIR to one"
+
+
+@contextmanager
+def compiled() -> Iterator[None]:
+    """Plan inside this block: start-up stays short and compilation is announced."""
+    _choose_cache()
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
+        yield
+        return
+    # numba looks for BLAS when its array functions load, which imports all of scipy.linalg. No search needs BLAS, and
+    # the import would be a quarter of the time of a `plan`. Code that does need it still finds it afterwards.
+    blocked = "scipy.linalg.cython_blas"
+    block = blocked not in sys.modules
+    if block:
+        sys.modules[blocked] = None  # type: ignore[assignment]
+    events: Any = importlib.import_module("numba.core.event")
+    listener = _Announce()
+    events.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        events.unregister("numba:compile", listener)
+        if block:
+            sys.modules.pop(blocked, None)
+
+
+class _Announce:
+    """Says once that something is compiled; loading from the cache makes no such event."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def notify(self, event: Any) -> None:
+        if not self.said:
+            self.said = True
+            note(FIRST_TIME)
+
+
+def _choose_cache() -> None:
+    """Point numba at a private folder when neither the package's nor the user's can be written."""
+    if "numba" in sys.modules or os.environ.get("NUMBA_CACHE_DIR"):
+        return
+    package = Path(__file__).parent.parent / "planners"
+    home = Path.home() / ".cache" if not os.environ.get("XDG_CACHE_HOME") else Path(os.environ["XDG_CACHE_HOME"])
+    if _writable(package / "__pycache__") or _writable(home / "numba"):
+        return
+    private = Path(tempfile.gettempdir()) / f"relaytrain-compiled-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    with suppress(RelayTrainError, OSError):
+        make_dir(private, private=True)
+        facts = private.lstat()
+        # numba unpickles what lies there, so it has to be ours alone
+        if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077:
+            os.environ["NUMBA_CACHE_DIR"] = str(private)
+            return
+    note(SLOW)
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+
+def _writable(folder: Path) -> bool:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,80 @@
+"""`relaytrain front`: what a tighter deadline or a lower loss would cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .compiled import compiled
+from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose
+from .output import check_figure, emit_json, emit_view, write_figure
+
+SHORT = "What each deadline and loss costs at least."
+HELP = """Show the trade-off: the least energy for each deadline and loss, from one sweep.
+
+The sweep goes down to the target's loss and up to its deadline; widen them with --set.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain front smart_factory --figure front.svg
+  relaytrain front quickstart --loss 0.5 --loss 0.4 --deadline 2m --deadline 5m
+  relaytrain front quickstart --level 0.95
+"""
+
+Losses = Annotated[list[float] | None, typer.Option("--loss", metavar="L", help="A row of the table (repeatable).")]
+Deadlines = Annotated[
+    list[str] | None, typer.Option("--deadline", metavar="T", help="A column of the table, e.g. 5m (repeatable).")
+]
+Level = Annotated[
+    float | None, typer.Option("--level", metavar="P", help="At this probability instead of the expected loss.")
+]
+
+
+def front(
+    scenario: Scenario = SCENARIO,
+    losses: Losses = None,
+    deadlines: Deadlines = None,
+    level: Level = None,
+    sets: Sets = None,
+    figure: Figure = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Sweep, show, draw."""
+    from .. import api
+
+    check_figure(figure)
+    if level is not None and not 0.0 < level < 1.0:
+        raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
+    columns = [_duration(text) for text in deadlines or ()]
+    loaded = api.scenario(scenario, overrides=sets or ())
+    with compiled():
+        swept = api.front(loaded, level=level)
+    from ..report.trade import trade_of, trade_svg
+
+    name = "expected" if level is None else f"{level:g}"
+    trade = trade_of(swept, level=name, losses=sorted(losses or ()), deadlines_s=sorted(columns))
+    if output is Format.json:
+        emit_json(trade.to_dict())
+    else:
+        from ..report.tables import trade_tables
+
+        emit_view(trade_tables(trade))
+    write_figure(figure, trade_svg(trade))
+    return 0
+
+
+def _duration(text: str) -> float:
+    from ..scenario.units import parse_duration
+
+    try:
+        value: float | None = float(text)
+    except ValueError:
+        value = parse_duration(text)
+    if value is None or math.isnan(value) or value <= 0:
+        raise UsageError(f"--deadline: got '{text}', expected a time such as 90, 5m or 1h30")
+    return value

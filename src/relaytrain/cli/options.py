@@ -1,0 +1,45 @@
+"""Options that several verbs share, each worded once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import talk
+
+SCENARIO = "quickstart"
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    text = "text"
+    json = "json"
+
+
+def _hush(value: bool) -> bool:
+    talk.quiet = value
+    return value
+
+
+def _more(value: bool) -> bool:
+    talk.verbose = value
+    return value
+
+
+_SCENARIO_HELP = "A TOML or JSON file, or a preset's name; quickstart without one."
+Scenario = Annotated[str, typer.Argument(metavar="[SCENARIO]", help=_SCENARIO_HELP, show_default=False)]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. target.loss=0.2 (repeatable)."),
+]
+Without = Annotated[
+    list[str] | None, typer.Option("--without", metavar="NODES", help="Leave out a node set or a node (repeatable).")
+]
+Figure = Annotated[Path | None, typer.Option("--figure", metavar="FILE.svg", help="Also draw the result here.")]
+Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_hush, help="Only the result and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_more, help="Tracebacks of unexpected errors.")]

@@ -1,0 +1,118 @@
+"""Where words go: results to stdout, everything else to stderr; plain when nobody watches."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UsageError
+from ..store.files import write_atomic
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PIPE_WIDTH = 200
+"""Columns for tables that go to a file or pipe, where no terminal says how wide it is."""
+
+
+@dataclass
+class Talk:
+    """How much this call says beside its result."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+talk = Talk()
+
+
+def note(words: str) -> None:
+    """A line on stderr for whoever watches; `-q` keeps it away."""
+    if not talk.quiet:
+        print(words, file=sys.stderr, flush=True)
+
+
+def emit(text: str) -> None:
+    """The result, on stdout. A reader that has gone (`| head`) is no error."""
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's last flush would complain
+
+
+def emit_json(value: Any) -> None:
+    """The result as JSON."""
+    emit(json.dumps(value, indent=2, allow_nan=False))
+
+
+def emit_view(view: RenderableType, plain: str | None = None) -> None:
+    """The result as a rich view on a terminal; elsewhere `plain`, or the view without lines and colours."""
+    from rich.console import Console
+
+    watched = Console(highlight=False)
+    if plain is not None and not watched.is_terminal:
+        emit(plain)
+        return
+    width = None if watched.is_terminal else PIPE_WIDTH
+    shown = Console(file=io.StringIO(), force_terminal=watched.is_terminal, width=width or watched.width, highlight=False)
+    if not watched.is_terminal:
+        _plain_boxes(view)
+    shown.print(view)
+    assert isinstance(shown.file, io.StringIO)
+    emit("\n".join(line.rstrip() for line in shown.file.getvalue().splitlines()).strip("\n"))
+
+
+def _plain_boxes(view: Any) -> None:
+    from rich.console import Group
+    from rich.table import Table
+
+    if isinstance(view, Table):
+        view.box = None
+        view.padding = (0, 2, 0, 0)
+    elif isinstance(view, Group):
+        for part in view.renderables:
+            _plain_boxes(part)
+
+
+def check_figure(path: Path | None) -> None:
+    """Refuse a picture's path before the work, not after it."""
+    if path is None:
+        return
+    if path.suffix.lower() != ".svg":
+        raise UsageError(f"--figure: got '{path}', expected a file name that ends in .svg")
+    if not path.parent.is_dir():
+        raise UsageError(f"--figure: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}")
+
+
+def write_figure(path: Path | None, svg: str) -> None:
+    """Write a picture that was asked for, and say where it is."""
+    if path is not None:
+        write_atomic(path, svg)
+        note(f"picture: {path}")
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr while the block runs; None when nobody watches."""
+    if talk.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(words, total=None)
+
+        def step(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield step

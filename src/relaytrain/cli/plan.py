@@ -1,0 +1,63 @@
+"""`relaytrain plan`: the cheapest relay that meets the target, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..core.errors import InfeasibleError
+from .compiled import compiled
+from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose, Without
+from .output import check_figure, emit_json, emit_view, write_figure
+
+SHORT = "The cheapest relay that meets the target, and why."
+HELP = """Find the cheapest relay that meets the target, and say why.
+
+A relay is a list of legs: one version of the network trained by one node set for some epochs, then handed over.
+Exit status: 0 when the target is met with the probability asked for, 4 when only a best effort can be shown.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain plan smart_factory
+  relaytrain plan my.toml --set target.loss=0.2 --set target.deadline=5m
+  relaytrain plan my.toml --without silver --planner one-switch
+  relaytrain plan quickstart --figure plan.svg --format json
+"""
+
+PlannerName = Annotated[
+    str | None,
+    typer.Option("--planner", metavar="NAME", help="pact, optimum, one-switch, static-learn or single."),
+]
+RuleName = Annotated[
+    str | None,
+    typer.Option("--rule", metavar="NAME", help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity."),
+]
+
+
+def plan(
+    scenario: Scenario = SCENARIO,
+    planner: PlannerName = None,
+    rule: RuleName = None,
+    sets: Sets = None,
+    without: Without = None,
+    figure: Figure = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Plan, show, draw."""
+    from .. import api
+
+    check_figure(figure)
+    with compiled():
+        found = api.plan(scenario, planner=planner, rule=rule, overrides=sets or (), without=without or ())
+    if output is Format.json:
+        emit_json(found.to_dict())
+    else:
+        emit_view(found, found.explain())
+    if figure is not None:
+        from ..report.svg import plan_svg
+
+        write_figure(figure, plan_svg(found))
+    return 0 if found.met else InfeasibleError.exit_status

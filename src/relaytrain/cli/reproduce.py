@@ -1,0 +1,105 @@
+"""`relaytrain reproduce`: the papers' figures again, and which of their findings hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .compiled import compiled
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json, emit_view, note
+
+if TYPE_CHECKING:
+    from ..experiments import Reproduction
+
+SHORT = "Redraw the papers' figures and judge their findings."
+HELP = """Redraw a figure of the papers and say which of its findings hold.
+
+Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain reproduce --list
+  relaytrain reproduce pact-fig6 --out figures
+  relaytrain reproduce all
+"""
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME|all]", help="A figure's name, or all of them.")]
+Listing = Annotated[bool, typer.Option("--list", help="Show the figures that can be redrawn.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the files (figures).", show_default=False)
+]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--as", metavar="KIND", help="png, svg or pdf (repeatable).")
+]
+
+
+def reproduce(
+    name: Name = None,
+    listing: Listing = False,
+    out: Out = Path("figures"),
+    kinds: Kinds = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """List, or redraw and judge."""
+    from .. import experiments
+
+    if listing or name is None:
+        _show_list(experiments.available(), output)
+        if name is None and not listing:
+            note("name one of them, or all")
+        return 0
+    options = {"formats": tuple(kinds)} if kinds else {}
+    with compiled():
+        if name == "all":
+            every = experiments.run_all(out, note, **options)
+            if output is Format.json:
+                emit_json(every.to_dict())
+            else:
+                from ..report.tables import findings_table
+
+                emit_view(findings_table(every.findings))
+                emit("\n".join(f"wrote {path}" for path in every.files))
+            return 0
+        made = _run_one(name, out, options)
+    if output is Format.json:
+        emit_json(made.to_dict())
+    else:
+        _show(made)
+    return 0
+
+
+def _run_one(name: str, out: Path, options: dict[str, tuple[str, ...]]) -> Reproduction:
+    from .. import experiments
+
+    try:
+        return experiments.run(name, out, **options)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise UsageError('reproduce draws with matplotlib: pip install "relaytrain[figures]"') from None
+
+
+def _show_list(lines: dict[str, str], output: Format) -> None:
+    if output is Format.json:
+        emit_json({"schema": "relaytrain.figures/1", "figures": lines})
+        return
+    wide = max(map(len, lines), default=0)
+    emit("\n".join(f"{key:<{wide}}  {words}" for key, words in lines.items()))
+
+
+def _show(made: Reproduction) -> None:
+    from rich.console import Group
+    from rich.text import Text
+
+    from ..report.tables import findings_table, rows_table
+
+    parts = [rows_table(made.rows, title=f"{made.name}: {made.title}"), findings_table(made.findings)]
+    notes = [Text(f"note: {words}") for words in made.notes]
+    files = [Text(f"wrote {path}") for path in made.files]
+    emit_view(Group(*parts, *notes, *files))

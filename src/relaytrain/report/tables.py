@@ -1,0 +1,188 @@
+"""Results as rich tables, for terminals and, without lines and colours, for pipes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..core.explain import answer, say_energy, say_time
+from ..core.plan import Plan
+
+if TYPE_CHECKING:
+    from ..api import Comparison
+    from .trade import Trade
+
+
+
+def table(columns: Sequence[str], *, title: str = "", numbers: Iterable[str] = ()) -> Table:
+    """An empty table of the house: one rule under the head, `numbers` set to the right."""
+    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    made.header_style = "bold"
+    right = set(numbers)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """A plan for a terminal: what `explain` says, as tables."""
+    style = "bold green" if plan.met else "bold red"
+    parts: list[RenderableType] = [Text(answer(plan), style=style)]
+    if plan.decisions and not plan.feasible:
+        end = f"ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}"
+        parts.append(Text(f"Best effort: {plan.summary()}, {end}."))
+    if plan.feasible and not plan.met:
+        parts.append(Text(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort."))
+    if plan.decisions:
+        parts += [_legs(plan), *_facts(plan)]
+    if plan.alternatives:
+        parts.append(_alternatives(plan))
+    if plan.nearest:
+        ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
+        parts.append(Text(f"nearest feasible: {ways}", style="bold yellow"))
+    parts += [Text(f"warning: {text}", style="yellow") for text in plan.warnings]
+    return Group(*parts)
+
+
+def _legs(plan: Plan) -> Table:
+    columns = ("version", "nodes", "epochs", "energy", "time", "loss", "handover into it")
+    made = table(columns, title=f"\nplanner {plan.planner}", numbers=("energy", "time", "loss"))
+    into = {hand.epoch: hand for hand in plan.handovers}
+    for leg in plan.legs:
+        hand = into.get(leg.first_epoch)
+        cost = ""
+        if hand is not None:
+            energy, time = say_energy(hand.energy_j, plan.energy_unit), say_time(hand.elapsed_s, plan.time_unit)
+            cost = f"loss {hand.loss_change:+.3g}, {energy}, {time}"
+        made.add_row(
+            Text(leg.version, style="bold"),
+            Text(leg.nodes),
+            f"{leg.first_epoch}-{leg.last_epoch}",
+            say_energy(leg.energy_j, plan.energy_unit),
+            say_time(leg.elapsed_s, plan.time_unit),
+            f"{leg.loss:.4g}",
+            cost,
+        )
+    return made
+
+
+def _facts(plan: Plan) -> Iterable[RenderableType]:
+    level = f"{plan.rung or plan.asked:.0%}"
+    yield Text(f"at the end: expected loss {plan.losses[-1]:.4g}, at level {level} {plan.guaranteed[-1]:.4g}; ", end="")
+    yield Text(f"{plan.probability:.0%} of sampled curves reach the target following this plan without re-planning")
+    if math.isfinite(plan.bound_j):
+        proof = "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
+        least = say_energy(plan.bound_j, plan.energy_unit)
+        yield Text(f"no plan under the expected law needs less than {least} ({proof})")
+
+
+def _alternatives(plan: Plan) -> Table:
+    made = table(("first epoch", "energy", "time", "note"), title="\ninstead, next", numbers=("energy", "time"))
+    for other in plan.alternatives:
+        made.add_row(
+            Text(other.name),
+            "impossible" if other.energy_j is None else say_energy(other.energy_j, plan.energy_unit),
+            "" if other.elapsed_s is None else say_time(other.elapsed_s, plan.time_unit),
+            Text(other.reason),
+            style="dim" if other.energy_j is None else "",
+        )
+    return made
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One line a planner, the optimum first."""
+    columns = ("planner", "energy", "over optimum", "time", "sure", "relay")
+    made = table(columns, title=comparison.problem, numbers=("energy", "over optimum", "time", "sure"))
+    for name, plan in comparison.plans.items():
+        ratio = comparison.ratio(name)
+        made.add_row(
+            Text(name),
+            say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
+            "-" if ratio is None else f"{ratio:.3f}x",
+            say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
+            f"{plan.rung:.0%}" if plan.feasible else "-",
+            Text(plan.summary() if plan.feasible else "misses the target"),
+            style="" if plan.met else "dim",
+        )
+    return made
+
+
+def trade_tables(trade: Trade) -> RenderableType:
+    """Least energy by loss and deadline, then the ways to the target from the quickest to the cheapest."""
+    deadlines = [say_time(value, trade.time_unit) for value in trade.deadlines_s]
+    names = ["loss \\ deadline", *deadlines]
+    title = f"{trade.problem}: least energy at level {trade.level}"
+    grid = table(names, title=title, numbers=deadlines)
+    for loss, row in zip(trade.losses, trade.energy_j, strict=True):
+        cells = ("-" if not math.isfinite(value) else say_energy(value, trade.energy_unit) for value in row)
+        grid.add_row(Text(f"{loss:.4g}", style="bold"), *cells)
+    ways = table(("deadline", "energy", "relay"), title=f"\nways to {trade.target_loss:g}", numbers=("deadline", "energy"))
+    for deadline_s, energy_j, legs in trade.ways:
+        ways.add_row(say_time(deadline_s, trade.time_unit), say_energy(energy_j, trade.energy_unit), Text(legs))
+    parts: list[RenderableType] = [grid]
+    if trade.ways:
+        parts.append(ways)
+    else:
+        parts.append(Text(f"nothing reaches {trade.target_loss:g} by the deadline", style="yellow"))
+    if not trade.complete:
+        parts.append(Text("the sweep was cut short: cells may show more than the least energy", style="yellow"))
+    return Group(*parts)
+
+
+def simulation_table(result: Any) -> Table:
+    """Misses and energy by mode and rule, each with its 95 % interval."""
+    columns = ("mode", "rule", "misses", "miss rate", "energy / clairvoyant", "energy / true", "switches", "ms / decision")
+    title = f"{result.scenario}: {result.worlds} worlds, seed {result.seed}"
+    made = table(columns, title=title, numbers=columns[2:])
+    before = None
+    for row in result.table():
+        if before not in (None, row.mode):
+            made.add_section()
+        before = row.mode
+        made.add_row(
+            row.mode,
+            Text(row.rule),
+            f"{row.misses}/{row.worlds}",
+            _interval(row.miss_rate, lambda v: f"{v:.1%}"),
+            _interval(row.over_clairvoyant, lambda v: f"{v:.3f}"),
+            _interval(row.over_true, lambda v: f"{v:.3f}"),
+            f"{row.switches:.2f}",
+            f"{row.decision_ms:.2f}",
+        )
+    return made
+
+
+def _interval(value: Sequence[float], say: Callable[[float], str]) -> str:
+    middle, low, high = value
+    return "-" if math.isnan(middle) else f"{say(middle)} [{say(low)}, {say(high)}]".replace("[", "\\[")
+
+
+def findings_table(findings: Iterable[Any]) -> Table:
+    """Which of a paper's findings hold in the run just made."""
+    made = table(("figure", "finding", "holds", "why"), title="\nfindings")
+    for found in findings:
+        verdict = Text("yes", style="green") if found.holds else Text("no", style="bold red")
+        made.add_row(Text(found.figure), Text(found.finding), verdict, Text(found.why))
+    return made
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Table:
+    """Rows that share their keys, as they are."""
+    columns = list(rows[0]) if rows else ["nothing"]
+    numbers = [c for c in columns if all(isinstance(row[c], int | float) for row in rows)] if rows else []
+    made = table(columns, title=title, numbers=numbers)
+    for row in rows:
+        made.add_row(*(Text(f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c])) for c in columns))
+    return made
+
+
+def indented(item: RenderableType) -> RenderableType:
+    """The item, two columns in."""
+    return Padding(item, (0, 0, 0, 2))

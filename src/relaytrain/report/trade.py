@@ -1,0 +1,117 @@
+"""The trade-off front cut to what fits a page: losses x deadlines -> least energy, and the ways to the target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.explain import say_energy, say_time
+from ..core.plan import finite
+from .canvas import MUTED, PALETTE, Canvas, Scale, clock_ticks, ticks
+
+if TYPE_CHECKING:
+    from ..planners.front import Front
+
+MOST_WAYS = 12
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860.0, 480.0, 90.0, 170.0, 70.0, 60.0
+
+
+@dataclass(frozen=True)
+class Trade:
+    """`energy_j[i][j]` is the least energy that reaches `losses[i]` by `deadlines_s[j]`; infinity when nothing does."""
+
+    problem: str
+    level: str
+    target_loss: float
+    losses: tuple[float, ...]
+    deadlines_s: tuple[float, ...]
+    energy_j: tuple[tuple[float, ...], ...]
+    ways: tuple[tuple[float, float, str], ...]
+    curves: tuple[tuple[tuple[float, float], ...], ...]
+    complete: bool
+    energy_unit: str
+    time_unit: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; infinity becomes None (docs/formats.md, front)."""
+        return {
+            "schema": "relaytrain.front/1",
+            "problem": self.problem,
+            "level": self.level,
+            "target_loss": self.target_loss,
+            "losses": list(self.losses),
+            "deadlines_s": [finite(value) for value in self.deadlines_s],
+            "energy_j": [[finite(value) for value in row] for row in self.energy_j],
+            "ways": [{"deadline_s": t, "energy_j": e, "legs": legs} for t, e, legs in self.ways],
+            "complete": self.complete,
+            "units": {"energy": self.energy_unit, "time": self.time_unit},
+        }
+
+
+def trade_of(
+    front: Front, *, level: str, losses: Sequence[float] = (), deadlines_s: Sequence[float] = (), columns: int = 6
+) -> Trade:
+    """A readable part of `front`: the losses and deadlines asked for, or some between start and target that tell."""
+    problem = front.problem
+    goal, start = problem.target.loss, problem.initial_loss
+    if not losses:
+        top = max(min(start, goal * 3 if goal > 0 else start), goal)
+        losses = sorted({goal + (top - goal) * share for share in (0.0, 0.1, 0.25, 0.5, 1.0)})
+    curves = [tuple((t, e) for t, e, _ in front.curve(loss)) for loss in losses]
+    if not deadlines_s:
+        reached = next((curve for curve in curves if curve), ())
+        quick, cheap = (reached[0][0], reached[-1][0]) if reached else (0.0, 0.0)
+        low = min((curve[0][0] for curve in curves if curve), default=0.0)
+        spots = [low + (quick - low) * i / 2 for i in range(2)] + [quick + (cheap - quick) * i / 3 for i in range(4)]
+        # rounded up, so that what is written as the deadline is enough
+        deadlines_s = sorted({math.ceil(v * 100 - 1e-9) / 100 for v in spots})[-columns:]
+    energy = tuple(tuple(front.energy(loss, deadline) for deadline in deadlines_s) for loss in losses)
+    ways = front.curve(goal)
+    if len(ways) > MOST_WAYS:
+        ways = [ways[round(i * (len(ways) - 1) / (MOST_WAYS - 1))] for i in range(MOST_WAYS)]
+    units = problem.units
+    return Trade(
+        problem.name, level, goal, tuple(losses), tuple(deadlines_s), energy, tuple(ways), tuple(curves), front.complete,
+        units.energy, units.time,
+    )  # fmt: skip
+
+
+def trade_svg(trade: Trade) -> str:
+    """Least energy against the deadline, one staircase a loss, as a self-contained SVG text."""
+    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain front for {trade.problem}")
+    canvas.text((LEFT, 30), f"{trade.problem}: what a deadline and a loss cost", size=18, bold=True)
+    canvas.text((LEFT, 50), f"least energy at level {trade.level}, by the deadline allowed", size=12.5, fill=MUTED)
+    curves = [(loss, curve) for loss, curve in zip(trade.losses, trade.curves, strict=True) if curve]
+    if not curves:
+        canvas.text((LEFT, 90), "nothing is reached by the deadline")
+        return canvas.svg()
+    times = [t for _, curve in curves for t, _ in curve]
+    energies = [e for _, curve in curves for _, e in curve]
+    x = Scale(0.0, max(*times, 1e-9) * 1.05, LEFT, WIDTH - RIGHT)
+    y = Scale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)
+    for value in ticks(0.0, y.high, 6):
+        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
+        words = say_energy(value, trade.energy_unit)
+        canvas.text((LEFT - 8, y(value) + 4), words, size=11, fill=MUTED, anchor="end")
+    base = HEIGHT - BOTTOM
+    canvas.line((LEFT, base), (WIDTH - RIGHT, base), stroke=MUTED)
+    for value in clock_ticks(0.0, x.high) if trade.time_unit == "s" else ticks(0.0, x.high, 7):
+        words = say_time(value) if trade.time_unit == "s" else f"{value:g}"
+        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    unit = "" if trade.time_unit in {"s", ""} else f", {trade.time_unit}"
+    canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 42), f"deadline{unit}", fill=MUTED, anchor="middle")
+    labels = sorted(((y(curve[-1][1]), loss, position) for position, (loss, curve) in enumerate(curves)), reverse=True)
+    lowest = math.inf
+    for at, loss, position in labels:  # labels keep a line's distance from each other
+        lowest = min(at, lowest - 16)
+        words = f"loss {loss:.3g}" + (" (target)" if loss == trade.target_loss else "")
+        canvas.text((WIDTH - RIGHT + 8, lowest + 4), words, fill=PALETTE[position % len(PALETTE)], bold=True)
+    for position, (_, curve) in enumerate(curves):
+        points = [(x(curve[0][0]), y(curve[0][1]))]
+        for t, e in curve[1:]:
+            points += [(x(t), points[-1][1]), (x(t), y(e))]
+        points.append((WIDTH - RIGHT, points[-1][1]))
+        canvas.path(points, stroke=PALETTE[position % len(PALETTE)])
+    return canvas.svg()
