@@ -10,7 +10,8 @@ import pytest
 import stub_run
 from store_faults import RUN, Child, Counting, CrashAt, assert_finished, assert_sound, scratch, soak, status, wal_of
 
-from relaytrain.store import RunStore
+from relaytrain.store import RunStore, check
+from relaytrain.store.check import errors
 from relaytrain.store.files import using
 
 EPOCHS = 5  # the fourth begins with a handover
@@ -80,6 +81,33 @@ def test_c1_crash_again_while_resuming(record_property):
                     break
     record_property("crashes", crashes)
     assert crashes > 50
+
+
+@pytest.mark.parametrize("act", ["rm", "gc"])
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_c1_crash_while_removing(act, mode):
+    """Half a removal leaves a run whole or gone, and litter at most; the other run is never touched."""
+    for number in range(1, 100):
+        with scratch() as base:
+            folder = base / "store"
+            store = RunStore.open(folder)
+            for name in (RUN, "another-run"):
+                stub_run.run(store, name, EPOCHS)
+
+            def work(say, folder=folder, number=number) -> int:
+                with using(CrashAt(number, mode, wal_of(folder))):
+                    RunStore.open(folder).rm(RUN) if act == "rm" else RunStore.open(folder).gc()
+                return 0
+
+            death = Child(work).wait()
+            assert errors(check(folder)) == []
+            assert {s.run for s in store.runs()} in ({RUN, "another-run"}, {"another-run"})
+            store.gc()
+            assert check(folder) == []
+            assert store.latest_checkpoint("another-run").event.epoch == EPOCHS
+            if death.code == 0:
+                break
+    assert number > 5
 
 
 @pytest.mark.slow

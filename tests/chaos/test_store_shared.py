@@ -10,7 +10,8 @@ import pytest
 import stub_run
 from store_faults import RUN, Child, assert_finished, die, scratch, soak
 
-from relaytrain.store import Clock, LeaseHeld, RunStore
+from relaytrain.core.errors import StoppedByUser
+from relaytrain.store import Clock, LeaseHeld, RunStore, check
 
 WALL_CLOCKS = {
     "steady": lambda n: 1e9 + n,
@@ -37,6 +38,45 @@ def test_c10_the_wall_clock_never_touches_durations_or_order():
     assert all(d > 0 for d in durations)
     sessions = [session for _, _, _, session, _ in seen["steady"]]
     assert sessions == sorted(sessions)
+
+
+def test_eight_processes_make_one_store_at_once():
+    for _ in range(5):
+        with scratch() as base:
+            folder = base / "store"
+
+            def work(say, number, folder=folder) -> int:
+                return 0 if stub_run.run(RunStore.open(folder), f"stub-run-{number}", 3) == "met" else 1
+
+            children = [Child(lambda say, n=n: work(say, n)) for n in range(8)]
+            assert [child.wait().code for child in children] == [0] * 8
+            assert {s.status for s in RunStore.open(folder).runs()} == {"met"}
+            assert len(RunStore.open(folder).runs()) == 8
+            assert check(folder) == []
+
+
+def test_stop_from_another_process_and_resume():
+    with scratch() as base:
+        folder = base / "store"
+        store = RunStore.open(folder)
+
+        def work(say) -> int:
+            try:
+                stub_run.run(RunStore.open(folder), RUN, 100_000, told=say)
+            except StoppedByUser as stopped:
+                return stopped.exit_status
+            return 0
+
+        child = Child(work)
+        assert child.hear(6)
+        store.request_stop(RUN)
+        death = child.wait()
+        assert death.code == 6
+        assert store.summary(RUN).status == "stopped"
+        reached = store.summary(RUN).epoch
+        assert death.acknowledged == list(range(1, reached + 1))
+        assert stub_run.run(store, RUN, reached + 3) == "met"
+        assert_finished(folder, reached + 3)
 
 
 def _read_until_verdict(folder: Path) -> int:

@@ -71,6 +71,29 @@ def test_who_is_alive():
     assert dataclasses.replace(me, place=f"{host} pid:[1]").alive()  # another container of this host
 
 
+def test_systems_that_say_less(monkeypatch):
+    """Without start times (no /proc) the pid decides; a process of another user with a hidden start may be alive."""
+    me = Holder.me()
+
+    def refuse(pid, number):
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", refuse)
+        assert me.alive()
+        assert not dataclasses.replace(me, started="1").alive()
+        patch.setattr("relaytrain.store.lease._started", lambda pid: None)
+        assert me.alive()
+    with monkeypatch.context() as patch:
+        patch.setattr("relaytrain.store.lease._started", lambda pid: None)
+        bare = Holder.me()
+        assert bare.started == ""
+        assert bare.alive()
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        assert not dataclasses.replace(bare, pid=child.pid).alive()
+
+
 def test_a_zombie_is_not_alive():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]

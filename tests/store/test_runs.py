@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import sqlite3
@@ -11,8 +12,9 @@ import threading
 import numpy as np
 import pytest
 
-from relaytrain.core.errors import RelayTrainError, ScenarioError, StoreDamaged, UsageError
+from relaytrain.core.errors import NoSpace, RelayTrainError, ScenarioError, StoreDamaged, UsageError
 from relaytrain.store import RunStore, check, new_run_id, store_path
+from relaytrain.store.files import FileOps, using
 
 RUN = "test-run-1"
 
@@ -293,6 +295,41 @@ def test_a_sqlite_file_with_other_tables(tmp_path):
     db.close()
     with pytest.raises(StoreDamaged, match="no such table"):
         RunStore.open(tmp_path).runs()
+
+
+def test_a_commit_that_reports_failure_may_have_arrived(store):
+    """The disk took the event and failed to say so: the next append sees it, and the numbers stay whole."""
+
+    class Doubtful(FileOps):
+        def commit(self, connection):
+            super().commit(connection)
+            raise OSError(errno.EIO, "Input/output error")
+
+    with store.create_run(RUN, {}) as writer:
+        with using(Doubtful()), pytest.raises(NoSpace):
+            writer.append("planned", {"decision": "a"}, 1)
+        assert writer.epoch == 0
+        done = writer.append("epoch_done", {"decision": "a", "loss": 1, "energy_j": 1, "elapsed_s": 1}, 1)
+        assert done.seq == 3
+    assert [e.kind for e in store.events(RUN)] == ["run_started", "planned", "epoch_done"]
+    assert check(store.folder) == []
+
+
+def test_resume_of_an_unknown_run(store):
+    store.create_run("another-run", {}).close()
+    with pytest.raises(UsageError, match="no run test-run-1 in"):
+        store.resume_run(RUN)
+
+
+def test_a_writer_that_waits_too_long_for_the_lock_says_so(store, monkeypatch):
+    monkeypatch.setattr("relaytrain.store.database.BUSY_TIMEOUT_S", 0.01)
+    with store.create_run(RUN, {}) as writer:
+        other = sqlite3.connect(store.folder / "runs.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(UsageError, match=r"another process held it for 0.01 s; try again"):
+            writer.append("planned", {}, 1)
+        other.close()
+        writer.append("planned", {}, 1)
 
 
 def test_many_threads_may_read(store):

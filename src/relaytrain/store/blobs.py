@@ -72,8 +72,3 @@ def names(store: Path, run: str) -> set[str]:
         return set(os.listdir(folder_of(store, run)))
     except FileNotFoundError:
         return set()
-
-
-def is_digest(name: str) -> bool:
-    """Whether `name` could be a blob."""
-    return _NAME.fullmatch(name) is not None

@@ -17,7 +17,7 @@ from . import files
 
 FILE_NAME = "runs.sqlite"
 FORMAT = 1
-BUSY_TIMEOUT_S = 10.0
+BUSY_TIMEOUT_S = 30.0
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL)",

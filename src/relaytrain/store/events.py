@@ -12,7 +12,7 @@ import re
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -119,7 +119,7 @@ def from_row(row: Sequence[Any]) -> Event:
     return Event(run, seq, kind, epoch, decode(text, where), fence, wall_s, session_s)
 
 
-def fold(events: Sequence[Event]) -> Progress:
+def fold(events: Iterable[Event]) -> Progress:
     """Where the events have brought the run."""
     progress = Progress()
     for event in events:

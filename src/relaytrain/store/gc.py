@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import blobs, files
-from .events import Event, standing
+from .events import Event
 
 KEPT_EPOCHS = 2
 """The last two: when the newest is damaged, the one before it is taken."""
@@ -27,16 +27,27 @@ class Removed:
         )
 
 
-def needed(events: Sequence[Event]) -> set[str]:
-    """The digests to keep: the last two epochs that stand, the best one, every handover, the start, the verdict's."""
-    epochs = [e for e in standing(events) if e.kind == "epoch_done"]
-    keep = [e for e in events if e.kind in ("run_started", "handover", "verdict")] + epochs[-KEPT_EPOCHS:]
+def needed(events: Iterable[Event]) -> set[str]:
+    """The digests to keep: the last two epochs that stand, the best one, every handover, the start, the verdict's.
+
+    Reads the events one by one, so that a run of many epochs is thinned in little memory.
+    """
+    keep: set[str] = set()
+    epochs: list[tuple[int, float, str]] = []
+    for event in events:
+        if event.kind == "rolled_back":
+            epochs = [e for e in epochs if e[0] <= (event.epoch or 0)]
+        elif event.kind == "epoch_done" and event.blob:
+            epochs.append((event.epoch or 0, event.body["loss"], event.blob))
+        elif event.kind in ("run_started", "handover", "verdict") and event.blob:
+            keep.add(event.blob)
+    keep |= {digest for _, _, digest in epochs[-KEPT_EPOCHS:]}
     if epochs:
-        keep.append(min(epochs, key=lambda e: (e.body["loss"], e.seq)))
-    return {e.blob for e in keep if e.blob}
+        keep.add(min(epochs, key=lambda e: (e[1], e[0]))[2])
+    return keep
 
 
-def thin(store: Path, run: str, events: Sequence[Event], *, spare: frozenset[str] = frozenset()) -> Removed:
+def thin(store: Path, run: str, events: Iterable[Event], *, spare: frozenset[str] = frozenset()) -> Removed:
     """Remove everything in the folder of `run` that `events` do not need. The caller holds the run's lease."""
     folder = blobs.folder_of(store, run)
     removed = Removed()

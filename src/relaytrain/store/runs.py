@@ -13,6 +13,7 @@ from typing import Any
 from ..core.errors import StoreDamaged, UsageError
 from . import blobs, database, events, files, gc, lease
 from .events import Event
+from .gc import Removed
 from .rules import KINDS, Body, Progress, Totals
 from .writer import Clock, RunWriter
 
@@ -145,24 +146,28 @@ class RunStore:
         with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
             lease.ask_to_stop(connection, run)
 
-    def gc(self) -> gc.Removed:
+    def gc(self) -> Removed:
         """Thin every run that nobody writes (see `gc.needed`), and remove what runs that are gone have left."""
         if not database.exists(self.folder):
-            return gc.Removed()
-        removed = gc.Removed()
+            return Removed()
+        removed = Removed()
         root = self.folder / blobs.FOLDER
-        # holding the write lock keeps new writers out: whoever is not live now cannot begin meanwhile
-        with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
+        with closing(database.connect(self.folder)) as connection:
             known = {row[0] for row in connection.execute("SELECT DISTINCT run FROM event")}
             left = {path.name for path in root.iterdir() if path.is_dir()} if root.is_dir() else set()
             for run in sorted(known | left):
-                if lease.read(connection, run).live:
-                    removed += gc.Removed(skipped_runs=(run,))
-                    continue
-                found = events.rows(connection, run, kinds=events.CHECKPOINT_KINDS)
-                removed += gc.thin(self.folder, run, [events.from_row(row) for row in found])
-                if run not in known:
-                    files.remove_dir(root / run)
+                # the write lock keeps a new writer of this run out; one run at a time, for live writers need it too
+                with database.transaction(connection, self.folder):
+                    removed += self._gc_run(connection, run)
+        return removed
+
+    def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
+        if lease.read(connection, run).live:
+            return Removed(skipped_runs=(run,))
+        found = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
+        removed = gc.thin(self.folder, run, map(events.from_row, found))
+        if not found:
+            files.remove_dir(blobs.folder_of(self.folder, run))
         return removed
 
     def rm(self, run: str) -> None:
@@ -176,9 +181,7 @@ class RunStore:
                 connection.execute("DELETE FROM event WHERE run = ?", (run,))
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
             with database.transaction(connection, self.folder):
-                if not connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
-                    gc.thin(self.folder, run, ())
-                    files.remove_dir(blobs.folder_of(self.folder, run))
+                self._gc_run(connection, run)  # unless somebody took the name meanwhile
 
 
 def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:

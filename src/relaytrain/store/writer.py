@@ -131,8 +131,7 @@ class RunWriter:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         lease.verify(self._connection, self.run, self._fence)
         found = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-        kept = [events.from_row(row) for row in found]
-        return gc.thin(self._folder, self.run, kept, spare=frozenset({RESERVE_NAME}))
+        return gc.thin(self._folder, self.run, map(events.from_row, found), spare=frozenset({RESERVE_NAME}))
 
     def close(self) -> None:
         """Give the lease back. A process that dies without this loses it all the same."""
@@ -181,7 +180,7 @@ class RunWriter:
         self._progress.feed(event.kind, event.epoch, event.body, event.fence)
 
     def _refold(self) -> None:
-        self._progress = events.fold([events.from_row(row) for row in events.rows(self._connection, self.run)])
+        self._progress = events.fold(map(events.from_row, events.rows(self._connection, self.run)))
 
     def _tidy(self) -> None:
         """Under the lease the folder is ours: unfinished files in it belong to a dead writer."""
