@@ -123,7 +123,8 @@ def _field_words(path: Path) -> str:
             if inner is not None:
                 key = key_text(path)
                 return f"[[{key}]] entries" if typing.get_origin(info.annotation) is list else f"a table [{key}]"
-            return str(typing.get_args(info.annotation) or "a value")
+            words = [f"'{word}'" for word in typing.get_args(info.annotation)]
+            return " or ".join(words) or "a value"
     return "a value"
 
 

@@ -33,10 +33,16 @@ def shown(value: Any) -> str:
         return "a table"
     if isinstance(value, list):
         return f"a list of {len(value)}"
+    if hasattr(value, "isoformat"):
+        return f"the date or time {value.isoformat()}"
     if isinstance(value, int) and value.bit_length() > 200:
         return "a whole number of more than 60 digits"
     text = ascii(value) if isinstance(value, str) else ascii(value)[: 2 * _SHOWN]
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...{text[-1]}"
+
+
+def _plainly(number: float) -> str:
+    return str(int(number)) if abs(number) < LIMIT and number == int(number) else f"{number:g}"
 
 
 def refuse(value: Any, expected: str) -> PydanticCustomError:
@@ -62,19 +68,17 @@ class Number:
     @property
     def expected(self) -> str:
         """What the field wants, in words."""
-        parts = ["a whole number" if self.whole else "a number"]
+        text = "a whole number" if self.whole else "a number"
         if self.quantity is not None:
-            parts = [f"a {self.quantity.name} such as {self.quantity.example}"]
-        if self.low > -LIMIT:
-            floor = SMALLEST if self.above and self.low == 0.0 and not self.whole else self.low
-            parts.append(f"> {self.low:g}" if self.above else f">= {self.low:g}")
-            if floor == SMALLEST:
-                parts[-1] += f" (at least {SMALLEST:g})"
-        if self.high < LIMIT:
-            parts.append(f"< {self.high:g}" if self.above and self.high <= 1 else f"<= {self.high:g}")
-        text = " ".join([parts[0], " and ".join(parts[1:])]).strip()
-        if self.high >= LIMIT:
-            text += f", at most {LIMIT:g}"
+            text = f"{self.quantity.name} such as {self.quantity.example}"
+        low, high = self.low > -LIMIT, self.high < LIMIT
+        if low and high and not self.above:
+            text += f" from {_plainly(self.low)} to {_plainly(self.high)}"
+        else:
+            bounds = [f"{'>' if self.above else '>='} {_plainly(self.low)}"] if low else []
+            if high:
+                bounds.append(f"{'<' if self.above and self.high <= 1 else '<='} {_plainly(self.high)}")
+            text = " ".join([text, " and ".join(bounds)]).strip()
         if self.series:
             text += ", or a list of such by epoch"
         return f"{text}, or inf" if self.inf else text
@@ -95,12 +99,13 @@ class Number:
             number = self.quantity.read(value)
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise refuse(value, self._wanted(info))
-        if isinstance(number, int) and abs(number) > LIMIT:
-            raise refuse(value, self._wanted(info))
         if number == math.inf and self.inf:
             return math.inf
+        if math.isfinite(number) and abs(number) > LIMIT:
+            raise refuse(value, f"{self._wanted(info)}, at most {LIMIT:g}")
         if not math.isfinite(number) or not self._inside(float(number)):
-            raise refuse(value, self._wanted(info))
+            least = f", at least {SMALLEST:g}" if 0.0 < number < SMALLEST else ""
+            raise refuse(value, f"{self._wanted(info)}{least}")
         if self.whole:
             if number != int(number):
                 raise refuse(value, self._wanted(info))
@@ -173,7 +178,7 @@ class Text:
         }
 
 
-NAME = Text("a name of 1 to 64 letters, digits, or _ . + - (not first, no '..')", _NAME.pattern, 64)
+NAME = Text("a name of up to 64 letters, digits and _ . + - (a letter or digit first, no '..')", _NAME.pattern, 64)
 _WORD = r"(?:\*|[A-Za-z0-9][A-Za-z0-9_.+-]{0,63})"
 SIDE = Text('a version "L", a pair "L on gold", "* on gold" for all there, or "*"', rf"{_WORD}(?: on {_WORD})?", 140)
 ANY_NAME = Text('a name, or "*" for all', _WORD, 64)

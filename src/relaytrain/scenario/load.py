@@ -21,7 +21,7 @@ from .laws import build_law
 from .model import Scenario
 from .overrides import apply_overrides
 from .read import Document, read_source
-from .schema import ScenarioFile
+from .schema import SCHEMA_VERSION, ScenarioFile
 
 
 def load_scenario(
@@ -53,10 +53,10 @@ def _validated(document: Document) -> ScenarioFile:
     plain = set()
     if isinstance(units, dict):
         plain = {axis for axis, own in (("time", "s"), ("energy", "J")) if units.get(axis, own) != own}
-    schema = document.data.get("schema", 1)
-    if isinstance(schema, int) and not isinstance(schema, bool) and schema > 1:
+    schema = document.data.get("schema", SCHEMA_VERSION)
+    if isinstance(schema, int | float) and not isinstance(schema, bool) and schema > SCHEMA_VERSION:
         # Said first and alone: the other faults of a newer file would only mislead.
-        raise_faults(document, [Fault(("schema",), shown(schema), "1: this file is made for a newer relaytrain")])
+        raise_faults(document, [Fault(("schema",), shown(schema), f"{SCHEMA_VERSION}: this file is made for a newer relaytrain")])
     try:
         return ScenarioFile.model_validate(document.data, context={"plain": plain})
     except ValidationError as error:

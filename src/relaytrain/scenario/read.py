@@ -116,9 +116,13 @@ def read_toml(text: str, label: str) -> dict[str, Any]:
     except RecursionError:
         raise ScenarioError(f"{label}: got values nested too deep, expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:  # dates out of range, integers of too many digits
-        raise ScenarioError(f"{label}: got a value that cannot be read ({error}), expected valid TOML") from None
+        raise ScenarioError(f"{label}: got {_unreadable(error)}, expected valid TOML") from None
     _check_depth(data, label)
     return data
+
+
+def _unreadable(error: ValueError) -> str:
+    return "a number of too many digits" if "digits" in str(error) else f"a value that cannot be read ({error})"
 
 
 def _syntax(label: str, text: str, message: str, language: str) -> str:
@@ -156,7 +160,7 @@ def read_json(text: str, label: str) -> dict[str, Any]:
     except RecursionError:
         raise ScenarioError(f"{label}: got values nested too deep, expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:
-        raise ScenarioError(f"{label}: got a value that cannot be read ({error}), expected valid JSON") from None
+        raise ScenarioError(f"{label}: got {_unreadable(error)}, expected valid JSON") from None
     if not isinstance(data, dict):
         raise ScenarioError(f"{label}:1: got {shown(data)}, expected a table of keys at the top")
     _check_depth(data, label)

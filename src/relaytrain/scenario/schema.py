@@ -274,7 +274,7 @@ class PriorTable(OpenTable):
 class ScenarioFile(Table):
     """A RelayTrain scenario: versions, nodes, what they cost, how the loss falls, and the target."""
 
-    schema_: Annotated[int, Number(1, whole=True)] = Field(SCHEMA_VERSION, alias="schema")
+    schema_: Annotated[int, Number(1, SCHEMA_VERSION, whole=True)] = Field(SCHEMA_VERSION, alias="schema")
     name: Annotated[str | None, NAME] = None
     description: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
     units: UnitsTable = UnitsTable()

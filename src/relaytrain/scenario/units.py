@@ -80,14 +80,14 @@ def parse_duration(text: str) -> float | None:
     return total
 
 
-DURATION = Quantity("duration", '"10m", "1h30m", "250ms" or seconds as a number', parse_duration)
-ENERGY = Quantity("energy", '"40 kJ", "3 Wh" or joules as a number', _reader(_ENERGY))
-POWER = Quantity("power", '"300 W" or watts as a number', _reader(_POWER))
-BYTES = Quantity("size", '"8 GiB" or bytes as a number', _reader(_BYTES))
-RATE = Quantity("rate", '"100 Mbit/s" or bits per second as a number', _reader(_RATE))
-FLOPS = Quantity("work", '"2 MFLOP" or operations as a number', _reader(_FLOPS))
-SPEED = Quantity("speed", '"5 TFLOP/s" or operations per second as a number', _reader(_SPEED))
-PER_BIT = Quantity("energy per bit", '"5 nJ/bit" or joules per bit as a number', _reader(_PER_BIT))
+DURATION = Quantity("a duration", '"10m", "1h30m", "250ms" or seconds as a number', parse_duration)
+ENERGY = Quantity("an energy", '"40 kJ", "3 Wh" or joules as a number', _reader(_ENERGY))
+POWER = Quantity("a power", '"300 W" or watts as a number', _reader(_POWER))
+BYTES = Quantity("a size", '"8 GiB" or bytes as a number', _reader(_BYTES))
+RATE = Quantity("a rate", '"100 Mbit/s" or bits per second as a number', _reader(_RATE))
+FLOPS = Quantity("an amount of work", '"2 MFLOP" or operations as a number', _reader(_FLOPS))
+SPEED = Quantity("a speed", '"5 TFLOP/s" or operations per second as a number', _reader(_SPEED))
+PER_BIT = Quantity("an energy per bit", '"5 nJ/bit" or joules per bit as a number', _reader(_PER_BIT))
 
 
 def format_duration(seconds: float) -> str:
