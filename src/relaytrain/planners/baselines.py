@@ -127,7 +127,7 @@ def _best_chain(
     tables: Tables, state: State, chains: list[tuple[int, ...]], margin: float
 ) -> tuple[Actions | None, bool]:
     instance, start = tables.at("expected"), tables.start(state)
-    epochs = instance.epochs if instance.by_epoch else start.epoch + instance.epochs
+    epochs = instance.cap(start)
     best: tuple[float, Actions | None] = (math.inf, None)
     complete = len(chains) <= MOST_CHAINS
     for chain in chains[:MOST_CHAINS]:

@@ -13,7 +13,7 @@ from ..core.law import Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
 from .kernels import grown, jit, next_loss, pop, push
-from .search import Instance, instance_of
+from .search import Instance, Start, instance_of
 from .staircase import dominated, fresh, insert
 
 Array = NDArray[np.float64]
@@ -133,7 +133,8 @@ def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, lev
     """All undominated outcomes down to the target's loss and up to its deadline, at `level`."""
     instance: Instance = instance_of(problem, costs, law, level)
     start = (state.epoch, state.pair, state.loss, state.elapsed_s)
-    epochs = instance.epochs if instance.by_epoch else state.epoch + instance.epochs
+    epochs = instance.cap(Start(*start))
+    capped = instance.last_epoch is not None and epochs == instance.last_epoch
     kept, parent, pair_of, loss, time, energy, complete = _sweep(
         instance.form,
         instance.seconds,
@@ -142,7 +143,7 @@ def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, lev
         instance.goal,
         instance.deadline,
         epochs,
-        instance.by_epoch,
+        instance.by_epoch or capped,  # under a cap, paths of different length are not comparable
         MOST_LABELS,
     )
     return Front(problem, loss[kept], time[kept], energy[kept], bool(complete), (kept, parent, pair_of))

@@ -85,8 +85,8 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> Choice:
     level = tables.problem.target.probability
     robust, expected = tables.at(level), tables.at("expected")
     paths = arrivals(robust, expected.form, start)
-    if len(paths.first) == 0:
-        return Choice(last_resort(tables, start), 0.0)
+    if len(paths.first) == 0:  # cells may hide the only path there is
+        return _by_levels(tables, start, (level,))
     with np.errstate(divide="ignore", invalid="ignore"):
         opportunity = np.where(paths.robust != 0, paths.expected / paths.robust, 1.0)  # line 9
     if rule == "opportunity":

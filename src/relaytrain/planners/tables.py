@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.cost import CostTable
 from ..core.law import TABLE, Level, LossLaw
 from ..core.problem import Problem
-from ..core.state import Grid, State
+from ..core.state import TOLERANCE, Grid, State
 from .instance import MOST_EPOCHS, Instance, Start, instance_of
 from .search import Solution, by_table, first_steps, solve
 
@@ -49,6 +49,11 @@ class Tables:
         if self.grid is None:
             return Start(state.epoch, state.pair, state.loss, state.elapsed_s)
         loss, time = self.grid.loss_index(state.loss), self.grid.time_index(state.elapsed_s)
+        target = self.problem.target
+        if state.loss <= target.loss + TOLERANCE and state.elapsed_s <= target.deadline_s + TOLERANCE:
+            # Rounding must not undo a target that is met.
+            loss = self.grid.goal_index(target.loss)
+            time = min(time, self.grid.deadline_index(target.deadline_s)) if math.isfinite(target.deadline_s) else time
         return Start(state.epoch, state.pair, float(loss), float(time))
 
     def earliest(self, level: Level, start: Start) -> Array:

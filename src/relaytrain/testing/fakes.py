@@ -1,0 +1,72 @@
+"""Stand-ins for the seams, simple enough to be obviously right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.cost import CostTable
+from ..core.law import LossLaw
+from ..core.plan import Nearest, Plan, build_legs
+from ..core.problem import Problem
+from ..core.state import TOLERANCE, State
+from .brute_force import plain_step
+
+
+@dataclass(frozen=True)
+class StayPlanner:
+    """Trains the present pair until the target, the deadline or `patience` epochs: a planner in thirty lines."""
+
+    patience: int = 500
+    name: str = "stay"
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The plan that never changes anything."""
+        target, pair = problem.target, state.pair
+        seconds, joules = float(costs.run_s[pair]), float(costs.run_j[pair])
+        last = self.patience if problem.max_epochs is None else min(self.patience, problem.max_epochs)
+        losses: list[float] = []
+        loss, elapsed = state.loss, state.elapsed_s
+        while loss > target.loss + TOLERANCE and state.epoch + len(losses) < last:
+            later = elapsed + seconds
+            if not (later <= target.deadline_s + TOLERANCE and math.isfinite(seconds + joules)):
+                break
+            loss, elapsed = plain_step(law, state.epoch + len(losses) + 1, loss, pair, pair), later
+            losses.append(loss)
+        count = len(losses)
+        met = loss <= target.loss + TOLERANCE and elapsed <= target.deadline_s + TOLERANCE
+        nothing = [0.0] * count
+        table = {
+            "seconds": [seconds] * count,
+            "joules": [joules] * count,
+            "loss": losses,
+            "change_s": nothing,
+            "change_j": nothing,
+            "jump": nothing,
+        }
+        decisions, legs, handovers = build_legs(problem, pair, state.epoch + 1, [pair] * count, table)
+        return Plan(
+            problem=problem.name,
+            planner=self.name,
+            feasible=met,
+            decisions=decisions,
+            legs=legs,
+            handovers=handovers,
+            losses=tuple(losses),
+            guaranteed=tuple(losses),
+            energies_j=tuple(state.energy_j + joules * (i + 1) for i in range(count)),
+            times_s=tuple(state.elapsed_s + seconds * (i + 1) for i in range(count)),
+            energy_j=joules * count if count else 0.0,
+            elapsed_s=elapsed,
+            asked=target.probability,
+            rung=0.5 if met else 0.0,
+            probability=0.5 if met else 0.0,
+            bound_j=0.0 if met else math.inf,
+            gap=0.0,
+            target_loss=target.loss,
+            deadline_s=target.deadline_s,
+            start_loss=state.loss,
+            nearest=() if met or not losses else (Nearest(min(losses), target.deadline_s),),
+            warm=None,
+        )
