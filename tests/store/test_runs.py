@@ -241,6 +241,15 @@ def test_gc_keeps_what_matters(store):
     assert check(store.folder) == []
 
 
+def test_gc_leaves_a_run_alone_whose_newest_checkpoints_are_damaged(store):
+    with store.create_run(RUN, {}) as writer:
+        done = [epoch(writer, number, data=bytes(number)) for number in range(1, 7)]
+    for event in done[-2:]:
+        (store.folder / "blobs" / RUN / event.blob).write_bytes(b"rubbish")
+    assert store.gc().skipped_runs == (RUN,)
+    assert store.latest_checkpoint(RUN).event.epoch == 4
+
+
 def test_rm_takes_one_run_and_fences_its_writer(store):
     for run in ("test-run-a", "test-run-b"):
         with store.create_run(run, {}, start=b"the same bytes"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.errors import StoreDamaged
 from . import blobs, files
 from .events import Event
 
@@ -15,7 +16,7 @@ KEPT_EPOCHS = 2
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed, and the runs that were left alone because they are being written."""
+    """What was removed, and the runs left alone: somebody writes them, or a checkpoint that they need is damaged."""
 
     files: int = 0
     size_bytes: int = 0
@@ -47,13 +48,24 @@ def needed(events: Iterable[Event]) -> set[str]:
     return keep
 
 
-def thin(store: Path, run: str, events: Iterable[Event], *, spare: frozenset[str] = frozenset()) -> Removed:
-    """Remove everything in the folder of `run` that `events` do not need. The caller holds the run's lease."""
+def thin(store: Path, run: str, keep: set[str]) -> Removed:
+    """Remove everything in the folder of `run` but `keep`. The caller has made sure that nobody writes there."""
     folder = blobs.folder_of(store, run)
     removed = Removed()
-    for name in sorted(blobs.names(store, run) - needed(events) - spare):
+    for name in sorted(blobs.names(store, run) - keep):
         path = folder / name
         size = path.lstat().st_size
         if files.remove(path):
             removed += Removed(1, size)
     return removed
+
+
+def damaged(store: Path, run: str, keep: set[str]) -> list[str]:
+    """Those of `keep` that cannot be read as they were written."""
+    found = []
+    for digest in sorted(keep):
+        try:
+            blobs.get(store, run, digest)
+        except StoreDamaged:
+            found.append(digest)
+    return found

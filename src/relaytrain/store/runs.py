@@ -165,7 +165,10 @@ class RunStore:
         if lease.read(connection, run).live:
             return Removed(skipped_runs=(run,))
         found = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
-        removed = gc.thin(self.folder, run, map(events.from_row, found))
+        keep = gc.needed(map(events.from_row, found))
+        if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
+            return Removed(skipped_runs=(run,))
+        removed = gc.thin(self.folder, run, keep)
         if not found:
             files.remove_dir(blobs.folder_of(self.folder, run))
         return removed
