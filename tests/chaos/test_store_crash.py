@@ -61,6 +61,7 @@ def test_c1_crash_at_every_step(mode, record_property):
     record_property("crashes", crashes)
 
 
+@pytest.mark.slow
 def test_c1_crash_again_while_resuming(record_property):
     """The first life ends at step n, the second at step 1, 8, 15, ... of its own, the third finishes."""
     crashes = 0
