@@ -50,6 +50,6 @@ def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, See
     for key, entry in expected.items():
         holds, figures = seen[key]
         # The shipped reason explains the shipped verdict; with another verdict it would mislead.
-        why = f"{figures}. {entry.why}" if entry.why and holds == entry.holds else f"{figures}."
+        why = f"{figures}. {entry.why}." if entry.why and holds == entry.holds else f"{figures}."
         made.append(Finding(figure, entry.finding, holds, why, entry.holds, entry.source))
     return tuple(made)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..core.plan import finite
+
 Row = dict[str, Any]
 Source = Literal["paper", "here"]
 
@@ -52,13 +54,13 @@ class Reproduction:
         return all(found.holds == found.expected for found in self.findings)
 
     def to_dict(self) -> Row:
-        """Plain JSON values."""
+        """Plain JSON values; what was never reached has no cost and no time (None)."""
         return {
             "schema": "relaytrain.reproduction/1",
             "name": self.name,
             "title": self.title,
             "files": [str(path) for path in self.files],
-            "rows": [dict(row) for row in self.rows],
+            "rows": [{k: finite(v) if isinstance(v, float) else v for k, v in row.items()} for row in self.rows],
             "findings": [found.to_dict() for found in self.findings],
             "notes": list(self.notes),
         }

@@ -18,11 +18,9 @@ TITLE = "PACT Fig. 6: PACT and benchmark strategies"
 Runs = dict[float, dict[str, Trace]]
 
 
-def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, loss_step: float = LOSS_STEP
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run the four strategies for every target, draw and judge."""
-    runs: Runs = {target: strategies(target, loss_step=loss_step) for target in TARGETS}
+    runs: Runs = {target: strategies(target) for target in TARGETS}
     costs = {name: {target: runs[target][name].cost for target in TARGETS} for name in STRATEGIES}
     with house_style():
         figure = new_figure(12.5, 4.3)
@@ -46,8 +44,8 @@ def reproduce(
     exact = closed_loop("PACT without a grid", factory(HARD), grid=None)
     best = runs[HARD]["Optimum"].cost
     notes = (
-        f"PACT: rule `robust`, gamma_l = {loss_step:g}; without a grid it costs {exact.cost:.1f} at {HARD:g}, the optimum "
-        f"{best:.1f}",
+        f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; without a grid it costs {exact.cost:.1f} at {HARD:g} "
+        f"(the optimum {best:.1f})",
         "StaticLearn: gains within 5 % of the whole fall, widened by half as often as whole epochs allow no such plan",
     )
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)

@@ -10,7 +10,7 @@ from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, HATCHES, VERSIONS, house_style, legend_below, new_figure, save
-from .loop import EASY, HARD, LOSS_STEP, Trace, factory, strategies
+from .loop import EASY, HARD, Trace, factory, strategies
 from .panels import COST
 
 if TYPE_CHECKING:
@@ -23,11 +23,9 @@ STRATEGIES = ("Optimum", "PACT", "StaticLearn")
 Shares = dict[tuple[float, str], dict[str, float]]
 
 
-def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, loss_step: float = LOSS_STEP
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run the strategies, add up the epochs' energy by version, draw and judge."""
-    runs = {target: strategies(target, loss_step=loss_step) for target in TARGETS}
+    runs = {target: strategies(target) for target in TARGETS}
     shares: Shares = {(t, name): energy_by_version(runs[t][name], t) for t in TARGETS for name in STRATEGIES}
     with house_style():
         figure = new_figure(12.0, 4.0)

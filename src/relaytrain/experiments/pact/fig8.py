@@ -85,6 +85,9 @@ def _draw(runs: Runs, others: Mapping[str, Mapping[float, Trace]]) -> Figure:
     cost.set_title("Cost by target")
     extra_by_target(extra, mine, styles, costs["Optimum"])
     extra.set_title("The same for PACT, above the optimum")
+    lost = [label(step).removeprefix("PACT, ") for step in LOSS_STEPS if not runs[step][HARD].reached]
+    for row, name in enumerate(lost):
+        extra.text(0.17, 0.95 - 0.07 * row, rf"{name}: no path at {HARD:g}", transform=extra.transAxes, fontsize=8.5)
     over_time(loss, at_hard, styles, what="loss", target=HARD)
     loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
     second, end = {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)}

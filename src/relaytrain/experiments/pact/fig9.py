@@ -33,12 +33,10 @@ BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
 Runs = dict[float, dict[float, Trace]]
 
 
-def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, loss_step: float = LOSS_STEP
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every bias and target, draw and judge."""
     places = {target: factory(target) for target in TARGETS}
-    grid = paper_grid(loss_step)
+    grid = paper_grid()
 
     def pact(bias: float, target: float) -> Trace:
         where = places[target]
@@ -66,7 +64,7 @@ def reproduce(
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 9", expected, _checks(runs, others, expected))
-    notes = (f"PACT: rule `robust`, gamma_l = {loss_step:g}; the predictions for M and S are unbiased",)
+    notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
 

@@ -55,10 +55,11 @@ def over_time(axes: Axes, traces: Sequence[Trace], styles: Mapping[str, Style], 
 def zoom(
     axes: Axes, traces: Sequence[Trace], styles: Mapping[str, Style], *, what: str, box: Box, times: Span, values: Span
 ) -> None:
-    """A magnified part of `over_time` in an empty corner: `box` is left, bottom, width, height as shares of the panel."""
+    """A magnified part of `over_time`; `box` is left, bottom, width, height as shares of the panel."""
     inset = axes.inset_axes(box, xlim=times, ylim=values)
     _lines(inset, traces, styles, what)
     inset.tick_params(labelsize=7)
+    inset.locator_params(nbins=5)
     inset.spines[:].set_visible(True)
     inset.spines[:].set_color("#999999")
     axes.indicate_inset_zoom(inset, edgecolor="#999999")

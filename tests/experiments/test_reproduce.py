@@ -1,0 +1,143 @@
+"""Files, determinism and the registry: what the command line relies on."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaytrain import experiments
+from relaytrain.core.errors import UsageError
+from relaytrain.experiments import Reproduction, available, run, run_all
+from relaytrain.experiments.pact import fig6, loop
+from relaytrain.experiments.pact.graph import reachable_graph
+from relaytrain.experiments.result import Finding, findings_markdown
+
+Reproduced = Callable[[str], Reproduction]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_available_names_every_figure() -> None:
+    assert list(available()) == [f"pact-fig{number}" for number in range(5, 10)]
+    assert all(line and "\n" not in line for line in available().values())
+
+
+@pytest.mark.parametrize("name", ["pact-fig5", "pact-fig6", "pact-fig7"])
+def test_files_are_there_and_of_their_kind(reproduced: Reproduced, name: str) -> None:
+    made = reproduced(name)
+    png, svg, table = made.files
+    assert [path.name for path in made.files] == [f"{name}.png", f"{name}.svg", f"{name}.csv"]
+    assert png.read_bytes().startswith(PNG)
+    assert b"<svg" in svg.read_bytes()[:2000]
+    assert table.read_text().splitlines()[0] == ",".join(made.rows[0])
+    assert len(table.read_text().splitlines()) == len(made.rows) + 1
+    assert sorted(path.name for path in png.parent.iterdir()) == sorted(path.name for path in made.files)
+
+
+def test_same_files_each_time(reproduced: Reproduced, tmp_path: Path) -> None:
+    """Also from a process of its own, where hashes are salted differently."""
+    code = "import sys; from relaytrain.experiments import run; run('pact-fig5', sys.argv[1], formats=('png', 'svg', 'pdf'))"
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(other)], check=True, timeout=300)
+    again = run("pact-fig5", tmp_path / "again", formats=("pdf",))
+    for path in {*reproduced("pact-fig5").files, *again.files}:
+        assert path.read_bytes() == (other / path.name).read_bytes()
+
+
+def test_to_dict_is_json(reproduced: Reproduced) -> None:
+    plain = reproduced("pact-fig5").to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["schema"] == "relaytrain.reproduction/1"
+    assert {"figure", "finding", "holds", "why"} <= plain["findings"][0].keys()
+
+
+def test_all_closes_with_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the two quickest experiments: the loop and its table do not depend on which they are."""
+    for name in set(available()) - {"pact-fig5", "pact-fig7"}:
+        monkeypatch.delitem(experiments._EXPERIMENTS, name)
+    lines: list[str] = []
+    made = run_all(tmp_path / "figures", lines.append, formats=("png",))
+    assert [line[:16] for line in lines] == ["[1/2] pact-fig5:", "[2/2] pact-fig7:"]
+    assert [one.name for one in made.reproductions] == ["pact-fig5", "pact-fig7"]
+    assert [list(row) for row in made.rows] == [["figure", "finding", "holds", "why"]] * len(made.findings)
+    assert all(path.is_file() for path in made.files)
+    assert made.summary.read_text() == findings_markdown(made.findings)
+    assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == made.to_dict()
+
+
+def test_unknown_names_and_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"got 'pact-fig55', expected one of .*did you mean 'pact-fig5'"):
+        run("pact-fig55", tmp_path)
+    with pytest.raises(UsageError, match=r"no option 'dpi', expected one of formats"):
+        run("pact-fig5", tmp_path, dpi=300)
+    with pytest.raises(UsageError, match=r"formats: got 'jpg', expected some of png, svg, pdf"):
+        run("pact-fig5", tmp_path, formats=("jpg",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_may_be_written_with_underscores(tmp_path: Path) -> None:
+    assert run("pact_fig5", tmp_path, formats=("svg",)).name == "pact-fig5"
+
+
+def test_without_matplotlib_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *args: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ModuleNotFoundError(name)
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(UsageError, match=r"need matplotlib.*relaytrain\[figures\]"):
+        run("pact-fig5", tmp_path)
+
+
+def test_listing_needs_no_heavy_import() -> None:
+    code = (
+        "import sys; from relaytrain.experiments import available; available();"
+        "print([m for m in ('matplotlib', 'numba', 'torch', 'sklearn', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_verdict_that_changes_is_seen() -> None:
+    """A world in which PACT is the optimum contradicts a shipped finding; its shipped reason is then left out."""
+    runs = {target: dict.fromkeys(fig6.STRATEGIES, loop.benchmark("Optimum", loop.factory(target))) for target in loop.TARGETS}
+    expected = fig6.expected_of(fig6.__file__)
+    found = fig6.judged("Fig. 6", expected, fig6._checks(runs, expected))
+    by_text = {one.finding: one for one in found}
+    dearer = by_text[expected["earlier-but-dearer"].finding]
+    assert (dearer.holds, dearer.expected) == (False, True)
+    assert expected["earlier-but-dearer"].why not in dearer.why
+
+
+def test_closed_loop_without_a_grid_is_the_optimum() -> None:
+    """Property 3: with exact expected predictions PACT decides as the optimum does."""
+    for target in (0.15, 0.35, 0.45):
+        where = loop.factory(target)
+        exact = loop.closed_loop("exact", where, grid=None)
+        assert exact.reached
+        assert exact.cost == pytest.approx(loop.benchmark("Optimum", where).cost)
+
+
+def test_closed_loop_stops_where_the_grid_leaves_no_path() -> None:
+    where = loop.factory(0.15)
+    lost = loop.closed_loop("coarse", where, grid=loop.paper_grid(3e-4))
+    assert (lost.reached, lost.cost, lost.switches) == (False, float("inf"), ())
+    # A graph that can be built in full agrees: with steps above every gain nothing is ever won.
+    easy = loop.factory(0.9)
+    assert reachable_graph(easy, loop.Grid(0.01, 50.0, 1.2)).feasible
+    assert not reachable_graph(easy, loop.Grid(0.3, 50.0, 1.2)).feasible
+
+
+def test_markdown_marks_what_the_paper_does_not_state() -> None:
+    text = findings_markdown((Finding("Fig. 8", "a cliff", True, "seen.", source="here"), Finding("Fig. 9", "b", False, "no.")))
+    assert "a cliff *(seen here, not stated in the paper)* | yes | seen. |" in text
+    assert "| Fig. 9 | b | **no** | no. |" in text
