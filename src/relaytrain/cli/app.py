@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -92,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: click.UsageError) -> str:
     verb = error.ctx.command_path if error.ctx is not None else "relaytrain"
-    return f"{error.format_message()}\nhelp: {verb} --help"
+    words = re.sub(r"( Did you mean [^?]*\?)\1+", r"\1", error.format_message())  # typer and click both suggest
+    return f"{words}\nhelp: {verb} --help"
 
 
 def _unexpected(error: Exception) -> int:

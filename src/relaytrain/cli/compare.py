@@ -29,8 +29,9 @@ def compare(
     """Compare and show."""
     from .. import api
 
+    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled():
-        found = api.compare(scenario, overrides=sets or (), without=without or ())
+        found = api.compare(loaded)
     if output is Format.json:
         emit_json(found.to_dict())
     else:

@@ -34,7 +34,7 @@ def compiled() -> Iterator[None]:
     if block:
         sys.modules[blocked] = None  # type: ignore[assignment]
     events: Any = importlib.import_module("numba.core.event")
-    listener = _Announce()
+    listener = _announcer(events.Listener)
     events.register("numba:compile", listener)
     try:
         yield
@@ -44,16 +44,21 @@ def compiled() -> Iterator[None]:
             sys.modules.pop(blocked, None)
 
 
-class _Announce:
-    """Says once that something is compiled; loading from the cache makes no such event."""
+def _announcer(listener: Any) -> Any:
+    """Says once that something is being compiled; loading from the cache makes no such event."""
 
-    def __init__(self) -> None:
-        self.said = False
+    class Announcer(listener):  # type: ignore[misc]
+        said = False
 
-    def notify(self, event: Any) -> None:
-        if not self.said:
-            self.said = True
-            note(FIRST_TIME)
+        def on_start(self, event: Any) -> None:
+            if not self.said:
+                self.said = True
+                note(FIRST_TIME)
+
+        def on_end(self, event: Any) -> None:
+            """Nothing to say."""
+
+    return Announcer()
 
 
 def _choose_cache() -> None:

@@ -40,7 +40,7 @@ def new(
     verbose: Verbose = False,
 ) -> int:
     """Copy a preset under a new name."""
-    from ..scenario import load_scenario, preset_names
+    from ..scenario import preset_names
     from ..scenario.read import PRESETS
     from ..store.files import write_atomic
 
@@ -57,15 +57,14 @@ def new(
     text = (PRESETS / f"{preset}.toml").read_text(encoding="utf-8")
     text = re.sub(r"^#:schema .*\n", f"#:schema ./{SCHEMA_FILE}\n", text)
     text = re.sub(r'^name = ".*"\n', "", text, count=1, flags=re.MULTILINE)  # the file's own name is the name
-    write_atomic(file, text)
-    written = [file]
     beside = file.parent / SCHEMA_FILE
+    texts = {file: text}
     if force or not beside.exists():
-        write_atomic(beside, schema_text())
-        written.append(beside)
-    load_scenario(file)
+        texts[beside] = schema_text()
+    for path, content in texts.items():
+        write_atomic(path, content)
     if output is Format.json:
-        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in written]})
+        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts]})
     else:
-        emit("\n".join(f"wrote {path}" for path in written) + f"\nnext: edit it, then  relaytrain plan {file}")
+        emit("\n".join(f"wrote {path}" for path in texts) + f"\nnext: edit it, then  relaytrain plan {file}")
     return 0

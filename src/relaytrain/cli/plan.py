@@ -50,8 +50,9 @@ def plan(
     from .. import api
 
     check_figure(figure)
+    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled():
-        found = api.plan(scenario, planner=planner, rule=rule, overrides=sets or (), without=without or ())
+        found = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(found.to_dict())
     else:

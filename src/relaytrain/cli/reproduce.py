@@ -99,7 +99,7 @@ def _show(made: Reproduction) -> None:
 
     from ..report.tables import findings_table, rows_table
 
-    parts = [rows_table(made.rows, title=f"{made.name}: {made.title}"), findings_table(made.findings)]
     notes = [Text(f"note: {words}") for words in made.notes]
     files = [Text(f"wrote {path}") for path in made.files]
-    emit_view(Group(*parts, *notes, *files))
+    numbers = rows_table(made.rows, title=f"{made.name}: {made.title}")
+    emit_view(Group(numbers, Text(), findings_table(made.findings), *notes, *files))

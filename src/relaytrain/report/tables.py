@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,14 +20,18 @@ if TYPE_CHECKING:
 
 
 
-def table(columns: Sequence[str], *, title: str = "", numbers: Iterable[str] = ()) -> Table:
+def table(columns: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     """An empty table of the house: one rule under the head, `numbers` set to the right."""
-    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
-    made.header_style = "bold"
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     right = set(numbers)
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     return made
+
+
+def titled(title: str, made: Table) -> Group:
+    """A table under a line that, unlike a title of rich's, does not fold to the table's width."""
+    return Group(Text(title, style="bold"), made)
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -41,9 +44,9 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.feasible and not plan.met:
         parts.append(Text(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort."))
     if plan.decisions:
-        parts += [_legs(plan), *_facts(plan)]
+        parts += [Text(), titled(f"planner {plan.planner}", _legs(plan)), *_facts(plan)]
     if plan.alternatives:
-        parts.append(_alternatives(plan))
+        parts += [Text(), titled("instead, next", _alternatives(plan))]
     if plan.nearest:
         ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
         parts.append(Text(f"nearest feasible: {ways}", style="bold yellow"))
@@ -53,7 +56,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 def _legs(plan: Plan) -> Table:
     columns = ("version", "nodes", "epochs", "energy", "time", "loss", "handover into it")
-    made = table(columns, title=f"\nplanner {plan.planner}", numbers=("energy", "time", "loss"))
+    made = table(columns, numbers=("energy", "time", "loss"))
     into = {hand.epoch: hand for hand in plan.handovers}
     for leg in plan.legs:
         hand = into.get(leg.first_epoch)
@@ -75,7 +78,7 @@ def _legs(plan: Plan) -> Table:
 
 def _facts(plan: Plan) -> Iterable[RenderableType]:
     level = f"{plan.rung or plan.asked:.0%}"
-    yield Text(f"at the end: expected loss {plan.losses[-1]:.4g}, at level {level} {plan.guaranteed[-1]:.4g}; ", end="")
+    yield Text(f"at the end: expected loss {plan.losses[-1]:.4g}, at level {level} {plan.guaranteed[-1]:.4g}")
     yield Text(f"{plan.probability:.0%} of sampled curves reach the target following this plan without re-planning")
     if math.isfinite(plan.bound_j):
         proof = "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
@@ -84,7 +87,7 @@ def _facts(plan: Plan) -> Iterable[RenderableType]:
 
 
 def _alternatives(plan: Plan) -> Table:
-    made = table(("first epoch", "energy", "time", "note"), title="\ninstead, next", numbers=("energy", "time"))
+    made = table(("first epoch", "energy", "time", "note"), numbers=("energy", "time"))
     for other in plan.alternatives:
         made.add_row(
             Text(other.name),
@@ -96,10 +99,10 @@ def _alternatives(plan: Plan) -> Table:
     return made
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: Comparison) -> Group:
     """One line a planner, the optimum first."""
     columns = ("planner", "energy", "over optimum", "time", "sure", "relay")
-    made = table(columns, title=comparison.problem, numbers=("energy", "over optimum", "time", "sure"))
+    made = table(columns, numbers=("energy", "over optimum", "time", "sure"))
     for name, plan in comparison.plans.items():
         ratio = comparison.ratio(name)
         made.add_row(
@@ -111,7 +114,7 @@ def comparison_table(comparison: Comparison) -> Table:
             Text(plan.summary() if plan.feasible else "misses the target"),
             style="" if plan.met else "dim",
         )
-    return made
+    return titled(comparison.problem, made)
 
 
 def trade_tables(trade: Trade) -> RenderableType:
@@ -119,16 +122,16 @@ def trade_tables(trade: Trade) -> RenderableType:
     deadlines = [say_time(value, trade.time_unit) for value in trade.deadlines_s]
     names = ["loss \\ deadline", *deadlines]
     title = f"{trade.problem}: least energy at level {trade.level}"
-    grid = table(names, title=title, numbers=deadlines)
+    grid = table(names, numbers=deadlines)
     for loss, row in zip(trade.losses, trade.energy_j, strict=True):
         cells = ("-" if not math.isfinite(value) else say_energy(value, trade.energy_unit) for value in row)
         grid.add_row(Text(f"{loss:.4g}", style="bold"), *cells)
-    ways = table(("deadline", "energy", "relay"), title=f"\nways to {trade.target_loss:g}", numbers=("deadline", "energy"))
+    ways = table(("deadline", "energy", "relay"), numbers=("deadline", "energy"))
     for deadline_s, energy_j, legs in trade.ways:
         ways.add_row(say_time(deadline_s, trade.time_unit), say_energy(energy_j, trade.energy_unit), Text(legs))
-    parts: list[RenderableType] = [grid]
+    parts: list[RenderableType] = [titled(title, grid)]
     if trade.ways:
-        parts.append(ways)
+        parts += [Text(), titled(f"ways to {trade.target_loss:g}", ways)]
     else:
         parts.append(Text(f"nothing reaches {trade.target_loss:g} by the deadline", style="yellow"))
     if not trade.complete:
@@ -136,11 +139,14 @@ def trade_tables(trade: Trade) -> RenderableType:
     return Group(*parts)
 
 
-def simulation_table(result: Any) -> Table:
-    """Misses and energy by mode and rule, each with its 95 % interval."""
-    columns = ("mode", "rule", "misses", "miss rate", "energy / clairvoyant", "energy / true", "switches", "ms / decision")
+def simulation_table(result: Any) -> Group:
+    """Misses and energy by mode and rule, each with its 95 % interval.
+
+    Energy is over the clairvoyant optimum's, and over that of the rule which knows the true curves.
+    """
+    columns = ("mode", "rule", "misses", "miss rate", "over clairvoyant", "over true curves", "switches")
     title = f"{result.scenario}: {result.worlds} worlds, seed {result.seed}"
-    made = table(columns, title=title, numbers=columns[2:])
+    made = table(columns, numbers=columns[2:])
     before = None
     for row in result.table():
         if before not in (None, row.mode):
@@ -154,9 +160,8 @@ def simulation_table(result: Any) -> Table:
             _interval(row.over_clairvoyant, lambda v: f"{v:.3f}"),
             _interval(row.over_true, lambda v: f"{v:.3f}"),
             f"{row.switches:.2f}",
-            f"{row.decision_ms:.2f}",
         )
-    return made
+    return titled(title, made)
 
 
 def _interval(value: Sequence[float], say: Callable[[float], str]) -> str:
@@ -164,25 +169,20 @@ def _interval(value: Sequence[float], say: Callable[[float], str]) -> str:
     return "-" if math.isnan(middle) else f"{say(middle)} [{say(low)}, {say(high)}]".replace("[", "\\[")
 
 
-def findings_table(findings: Iterable[Any]) -> Table:
+def findings_table(findings: Iterable[Any]) -> Group:
     """Which of a paper's findings hold in the run just made."""
-    made = table(("figure", "finding", "holds", "why"), title="\nfindings")
+    made = table(("figure", "finding", "holds", "why"))
     for found in findings:
         verdict = Text("yes", style="green") if found.holds else Text("no", style="bold red")
         made.add_row(Text(found.figure), Text(found.finding), verdict, Text(found.why))
-    return made
+    return titled("findings", made)
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Table:
+def rows_table(rows: Sequence[Mapping[str, Any]], *, title: str) -> Group:
     """Rows that share their keys, as they are."""
     columns = list(rows[0]) if rows else ["nothing"]
     numbers = [c for c in columns if all(isinstance(row[c], int | float) for row in rows)] if rows else []
-    made = table(columns, title=title, numbers=numbers)
+    made = table(columns, numbers=numbers)
     for row in rows:
         made.add_row(*(Text(f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c])) for c in columns))
-    return made
-
-
-def indented(item: RenderableType) -> RenderableType:
-    """The item, two columns in."""
-    return Padding(item, (0, 0, 0, 2))
+    return titled(title, made)
