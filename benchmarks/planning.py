@@ -56,6 +56,17 @@ def random_problem(rng, pairs, deadline, *, kind, epochs=100, goal=0.25):
     )
 
 
+def layered_problem(times, cells):
+    """Three pairs of 1, 2 and 3 time steps, gains of one to six loss steps an epoch: most of the grid is reachable."""
+    rng = np.random.default_rng(7)
+    off = 1.0 - np.eye(3)
+    costs = CostTable(np.array([3.0, 2.0, 1.0]), off * 1.0, np.array([1.0, 0.55, 0.2]), off * 0.3)
+    gains = np.array([5.0, 3.2, 1.4])[None, :] * rng.uniform(0.6, 1.2, (times, 3)) / cells
+    law = EpochLaw(-gains, off[None] * 2.0 / cells)
+    names = tuple(Pair(f"v{i}", f"n{i}") for i in range(3))
+    return Problem("layers", names, 0, 1.0, Target(0.45, float(times)), max_epochs=times), costs, law
+
+
 def reachable_graph(instance: Instance, start: Start):
     """States (epoch, pair, loss, time) reachable from the start, layer by layer with numpy, and their edges."""
     pairs, cells, times = len(instance.seconds), instance.form.table.shape[3], int(instance.deadline) + 1
@@ -164,10 +175,8 @@ def graphs():
         "\nGridded, epoch tables, slack deadline: ours against graph libraries on the reachable graph (law tables given to all)"
     )
     print("  pairs,time,loss    states     ours ms   rustworkx    scipy   networkx")
-    for pairs, times, cells in ((3, 60, 100), (3, 80, 150), (3, 100, 200)):
-        problem, costs, law = random_problem(
-            np.random.default_rng(7), pairs, times * 1.0, kind="epoch", epochs=times, goal=0.3
-        )
+    for pairs, times, cells in ((3, 30, 60), (3, 45, 80), (3, 55, 95)):
+        problem, costs, law = layered_problem(times, cells)
         instance, start = gridded(problem, costs, law, cells, times)
         states = reachable_graph(instance, start)[0]
         answer = cold(instance, start)
@@ -207,7 +216,7 @@ def deadlines():
     rng = np.random.default_rng(11)
     count = 8 if QUICK else 24
     while len(ratios) < count:
-        pairs, steps, cells = ((3, 200, 400), (6, 400, 1000), (9, 400, 800), (4, 300, 500))[len(ratios) % 4]
+        pairs, steps, cells = ((3, 200, 400), (6, 400, 1000), (3, 1000, 2000), (9, 600, 1200))[len(ratios) % 4]
         problem, costs, law = random_problem(rng, pairs, 1e4, kind="level", goal=rng.uniform(0.12, 0.35))
         free, there = instance_of(problem, costs, law), Start(0, 0, 1.0, 0.0)
         cheap = solve(free, there)

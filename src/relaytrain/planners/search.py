@@ -24,6 +24,8 @@ from .labels import FOUND, TOO_MANY, search
 from .togo import STEPS, ToGo, nothing
 from .walk import first_weights, follow_lookups, follow_steps, replay
 
+MOST_EXPANDED = 40_000_000
+"""Looks at pairs of pairs that a search with the epoch in its state may take before it settles for a bound."""
 MOST_UNPRUNED = 200_000
 """Labels allowed to prove an answer under a law that is not monotone, where no label may be dropped for another."""
 
@@ -184,6 +186,9 @@ def _solve_labels(
     dominate: bool = True,
 ) -> Solution:
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
+    most = instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED)
+    if by_epoch:
+        most = min(most, max(MOST_EXPANDED // len(mask) ** 2, 10_000))
     found = search(
         instance.form,
         (instance.seconds, instance.joules),
@@ -197,7 +202,7 @@ def _solve_labels(
         ceiling=ceiling,
         bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,
-        most=instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED),
+        most=most,
         dominate=dominate,
     )
     if found.status == FOUND:
@@ -258,9 +263,10 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
             )
             if found.actions or not found.exact:
                 break
+        if not found.exact:  # cut short: the best path known, with its distance to the bound
+            return replace(known or _infeasible(floor), bound_j=floor, exact=False, labels=found.labels)
         if not found.actions:
-            found = replace(_infeasible(floor), exact=False) if not found.exact else _infeasible()
-            break
+            return _infeasible()
         if found.feasible:
             break
     return _proven(instance, start, mask, found, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
