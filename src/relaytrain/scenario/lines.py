@@ -61,17 +61,18 @@ def _json_places(text: str) -> dict[Path, int]:
     line = 1
     path: list[str | int] = []
     kinds: list[str] = []  # '{' or '[' of every open container; path holds the present key or index of each
-    expect_key = False
+    expect_key = expect_item = False
     for match in _JSON_TOKEN.finditer(text):
         token = match[0]
+        if expect_item and token != "\n":
+            places.setdefault(tuple(path), line)
+            expect_item = False
         if token == "\n":
             line += 1
         elif token in "{[":
             kinds.append(token)
             path.append("" if token == "{" else 0)
-            expect_key = token == "{"
-            if token == "[":
-                places.setdefault(tuple(path), line)
+            expect_key, expect_item = token == "{", token == "["
         elif token in "}]":
             if kinds:
                 kinds.pop()
@@ -80,7 +81,7 @@ def _json_places(text: str) -> dict[Path, int]:
         elif token == ",":
             if kinds and kinds[-1] == "[":
                 path[-1] = int(path[-1]) + 1
-                places.setdefault(tuple(path), line)
+                expect_item = True
             expect_key = bool(kinds) and kinds[-1] == "{"
         elif expect_key and token.startswith('"'):
             path[-1] = token[1:-1]

@@ -6,6 +6,7 @@ be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "no
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -44,7 +45,7 @@ class TargetTable(Table):
     """What to reach (PACT: l_max, T_max; DepL: omega)."""
 
     loss: Loss
-    deadline: Annotated[float, Number(0.0, above=True, inf=True, quantity=DURATION)] = float("inf")
+    deadline: Annotated[float, Number(0.0, above=True, inf=True, quantity=DURATION)] = math.inf
     probability: Annotated[float, Number(0.0, 1.0, above=True)] = 0.95
     metric: Literal["loss", "error"] = "loss"
     on: Literal["validation", "train", "test"] = "validation"
@@ -101,7 +102,7 @@ class DeviceTable(Table):
     flops_per_s: Annotated[float, Number(0.0, above=True, quantity=SPEED)]
     busy_w: Annotated[float, Number(0.0, above=True, quantity=POWER)]
     idle_w: Annotated[float, Number(0.0, quantity=POWER)] = 0.0
-    memory_bytes: Annotated[float, Number(0.0, above=True, inf=True, quantity=BYTES)] = float("inf")
+    memory_bytes: Annotated[float, Number(0.0, above=True, inf=True, quantity=BYTES)] = math.inf
     bits_per_s: Annotated[float, Number(0.0, above=True, quantity=RATE)] = 1e8
     j_per_bit: Annotated[float, Number(0.0, quantity=PER_BIT)] = 0.0
     source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = "scenario"
@@ -298,5 +299,19 @@ class ScenarioFile(Table):
 
 def json_schema() -> dict[str, Any]:
     """The scenario file as JSON Schema, for editors (`relaytrain schema`)."""
-    schema = ScenarioFile.model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "RelayTrain scenario", **schema}
+    schema = _tidied(ScenarioFile.model_json_schema(by_alias=True))
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "RelayTrain scenario"}
+
+
+def _tidied(schema: Any) -> Any:
+    """Without defaults that JSON cannot say (infinity) or would say wrongly (null is infinity, not "not given")."""
+    if isinstance(schema, list):
+        return [_tidied(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _tidied(value) for key, value in schema.items()}
+    if "default" in kept and kept["default"] in (None, math.inf):
+        del kept["default"]
+    if isinstance(kept.get("title"), str):
+        del kept["title"]
+    return kept

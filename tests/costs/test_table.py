@@ -1,0 +1,83 @@
+"""A cost table that is told what was measured."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from relaytrain.core.cost import CostTable
+from relaytrain.core.outcome import EpochOutcome
+from relaytrain.core.plan import Decision
+from relaytrain.core.problem import Pair
+from relaytrain.core.protocols import CostModel
+from relaytrain.costs import TableCosts
+
+PAIRS = [Pair("L", "gold"), Pair("S", "iron")]
+TABLE = CostTable(
+    run_s=np.array([10.0, 4.0]),
+    change_s=np.array([[0.0, 1.0], [math.inf, 0.0]]),
+    run_j=np.array([100.0, 20.0]),
+    change_j=np.array([[0.0, 5.0], [math.inf, 0.0]]),
+)
+
+
+def told(pair: Pair, seconds: float, joules: float, **more: float) -> EpochOutcome:
+    return EpochOutcome(Decision(1, *pair), 0.5, seconds, joules, provenance="measured", **more)  # type: ignore[arg-type]
+
+
+def test_it_is_a_cost_model() -> None:
+    model = TableCosts(PAIRS, TABLE)
+    assert isinstance(model, CostModel)
+    assert model.table() is TABLE
+    assert "2 pairs" in repr(model)
+
+
+def test_it_moves_towards_what_was_measured() -> None:
+    model = TableCosts(PAIRS, TABLE, weight=0.25)
+    model.tell(told(PAIRS[0], 14.0, 140.0))
+    table = model.table()
+    assert table.run_s[0] == pytest.approx(11.0)
+    assert table.run_j[0] == pytest.approx(110.0)
+    assert table.run_s[1] == 4.0
+    assert table.provenance == "measured"
+    assert TABLE.run_s[0] == 10.0
+
+
+def test_it_converges_and_keeps_the_spread() -> None:
+    model = TableCosts(PAIRS, TABLE)
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        model.tell(told(PAIRS[0], 20.0 * (1 + 0.1 * rng.standard_normal()), 50.0))
+    table = model.table()
+    assert table.run_s[0] == pytest.approx(20.0, rel=0.15)
+    assert table.run_j[0] == pytest.approx(50.0, rel=1e-6)
+    assert table.spread is not None
+    assert 0.03 < table.spread[0] < 0.3
+    assert table.spread[1] == 0.0
+
+
+def test_a_change_is_shared_between_run_and_change() -> None:
+    model = TableCosts(PAIRS, TABLE, weight=1.0)
+    model.tell(told(PAIRS[1], 10.0, 50.0))  # believed 1 + 4 s, 5 + 20 J
+    table = model.table()
+    assert (table.run_s[1], table.change_s[0, 1]) == (8.0, 2.0)
+    assert (table.run_j[1], table.change_j[0, 1]) == (40.0, 10.0)
+    model.tell(told(PAIRS[1], 6.0, 40.0))  # stays: no change this time
+    assert (model.table().run_s[1], model.table().change_s[0, 1]) == (6.0, 2.0)
+
+
+def test_lost_work_and_nonsense_do_not_count() -> None:
+    model = TableCosts(PAIRS, TABLE, weight=1.0)
+    model.tell(told(PAIRS[0], 15.0, 130.0, wasted_s=5.0, wasted_j=30.0))
+    assert (model.table().run_s[0], model.table().run_j[0]) == (10.0, 100.0)
+    model.tell(told(PAIRS[0], math.nan, math.inf))
+    assert (model.table().run_s[0], model.table().run_j[0]) == (10.0, 100.0)
+
+
+def test_what_is_forbidden_stays_forbidden() -> None:
+    model = TableCosts(PAIRS, TABLE, start=1)
+    model.tell(told(PAIRS[0], 12.0, 100.0))
+    assert math.isinf(model.table().change_s[1, 0])
+    assert model.table().run_s[0] == 10.0

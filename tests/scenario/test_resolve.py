@@ -1,0 +1,65 @@
+"""`module:function` references: only their own form, only from the folder or the installation, and on record."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from relaytrain.core.errors import ScenarioError
+from relaytrain.scenario import new_scenario_text, resolve
+
+
+def test_a_function_of_the_folder(tmp_path: Path) -> None:
+    file = tmp_path / "rt_resolve_one.py"
+    file.write_text("class Net:\n    depth = 3\ndef net():\n    return 42\n")
+    found = resolve("rt_resolve_one:net", tmp_path)
+    assert found.value() == 42
+    assert found.file == file
+    assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert resolve("rt_resolve_one:Net.depth", tmp_path).value == 3
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "", ":", "a", "a:", ":b", "a:b:c", "a;b", "os:system", "subprocess:run", "os.path:join", "builtins:eval", "sys:exit",
+        "a.b.:c", ".a:b", "a..b:c", "a:b()", "a:b c", "a b:c", "a/b:c", "../a:b", "a:b\n", "a\0:b", "a\u2024b:c", "\u0430:b",
+        "a:__class__", "__main__:x", "a:b.__globals__", "a-b:c", "1a:b", "a:1b", "x" * 300 + ":a", "http://x:y", "a:b#c",
+        "importlib:import_module", "ctypes:CDLL", "pickle:loads",
+    ],
+)  # fmt: skip
+def test_other_forms_are_refused(reference: str, tmp_path: Path) -> None:
+    sentinel = tmp_path / "sentinel"
+    (tmp_path / "a.py").write_text(f"open({str(sentinel)!r}, 'w')\n")
+    with pytest.raises(ScenarioError, match="expected"):
+        resolve(reference, tmp_path)
+    assert not sentinel.exists()
+
+
+def test_missing_and_broken_modules(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="rt_resolve_nowhere"):
+        resolve("rt_resolve_nowhere:x", tmp_path)
+    (tmp_path / "rt_resolve_broken.py").write_text("1 / 0\n")
+    with pytest.raises(ScenarioError, match="ZeroDivisionError"):
+        resolve("rt_resolve_broken:x", tmp_path)
+    (tmp_path / "rt_resolve_two.py").write_text("def train():\n    pass\n")
+    with pytest.raises(ScenarioError, match="train"):
+        resolve("rt_resolve_two:trian", tmp_path)
+
+
+def test_a_module_loaded_from_elsewhere_does_not_stand_in(tmp_path: Path) -> None:
+    for name, value in (("one", 1), ("two", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rt_resolve_same.py").write_text(f"x = {value}\n")
+    assert resolve("rt_resolve_same:x", tmp_path / "one").value == 1
+    with pytest.raises(ScenarioError, match="already loaded"):
+        resolve("rt_resolve_same:x", tmp_path / "two")
+
+
+def test_a_new_scenario_refuses_other_forms() -> None:
+    with pytest.raises(ScenarioError, match="expected"):
+        new_scenario_text("my", model="os:system")
