@@ -11,13 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Comparison, compare, front, plan, scenario
+    from .api import Comparison, compare, front, plan
     from .core.errors import InfeasibleError, RelayTrainError, ScenarioError
     from .core.plan import Decision, Handover, Leg, Plan
     from .core.problem import Pair, Problem, Target
     from .core.state import Grid, State
     from .planners.baselines import OneSwitch, Single, StaticLearn
     from .planners.pact import Optimum, Pact
+    from .scenario import Scenario, load_scenario
 
 _HOME = {
     "Comparison": "api",
@@ -33,6 +34,7 @@ _HOME = {
     "Plan": "core.plan",
     "Problem": "core.problem",
     "RelayTrainError": "core.errors",
+    "Scenario": "scenario",
     "ScenarioError": "core.errors",
     "Single": "planners.baselines",
     "State": "core.state",
@@ -40,8 +42,8 @@ _HOME = {
     "Target": "core.problem",
     "compare": "api",
     "front": "api",
+    "load_scenario": "scenario",
     "plan": "api",
-    "scenario": "api",
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Plan",
     "Problem",
     "RelayTrainError",
+    "Scenario",
     "ScenarioError",
     "Single",
     "State",
@@ -65,8 +68,8 @@ __all__ = [
     "Target",
     "compare",
     "front",
+    "load_scenario",
     "plan",
-    "scenario",
 ]
 
 
