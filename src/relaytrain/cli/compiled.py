@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import RelayTrainError
-from ..store.files import make_dir
 from .output import note
 
 FIRST_TIME = "compiling the searches, once: about 20 s"
@@ -69,6 +68,8 @@ def _choose_cache() -> None:
     home = Path.home() / ".cache" if not os.environ.get("XDG_CACHE_HOME") else Path(os.environ["XDG_CACHE_HOME"])
     if _writable(package / "__pycache__") or _writable(home / "numba"):
         return
+    from ..store.files import make_dir
+
     private = Path(tempfile.gettempdir()) / f"relaytrain-compiled-{os.getuid() if hasattr(os, 'getuid') else 0}"
     with suppress(RelayTrainError, OSError):
         make_dir(private, private=True)

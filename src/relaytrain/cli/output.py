@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UsageError
-from ..store.files import write_atomic
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -95,6 +94,8 @@ def check_figure(path: Path | None) -> None:
 def write_figure(path: Path | None, svg: str) -> None:
     """Write a picture that was asked for, and say where it is."""
     if path is not None:
+        from ..store.files import write_atomic
+
         write_atomic(path, svg)
         note(f"picture: {path}")
 
