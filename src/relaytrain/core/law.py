@@ -127,7 +127,7 @@ def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> A
     if before != now:
         mid = loss + form.c0[min(epoch, len(form.c0)) - 1, before, now] + form.c1[before, now] * loss
     if form.kind == ADDITIVE:
-        return np.maximum(mid + form.run[min(epoch, len(form.run)) - 1, now], 0.0)
+        return np.asarray(np.maximum(mid + form.run[min(epoch, len(form.run)) - 1, now], 0.0))
     a, b, s, alpha = form.curves[now]
     mult = form.mult[min(epoch, len(form.mult)) - 1, now]
     above = (mid > a) & np.isfinite(mid)

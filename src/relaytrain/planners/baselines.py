@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,7 +125,7 @@ def _chain(
 
 
 def _best_chain(
-    tables: Tables, state: State, chains: list[tuple[int, ...]], margin: float
+    tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float
 ) -> tuple[Actions | None, bool]:
     instance, start = tables.at("expected"), tables.start(state)
     epochs = instance.cap(start)

@@ -102,20 +102,25 @@ class Instance:
             epoch_room(self.seconds, self.deadline) - 1, self.epochs
         )
 
+    @cached_property
+    def epoch_limit(self) -> int | None:
+        """The most epochs of any path where that says more than the deadline: a cap that can bind, or no deadline."""
+        if self.capped:
+            return self.last_epoch
+        return None if math.isfinite(self.deadline) else self.epochs
+
     def epochs_to_go(self) -> ToGo:
-        """Epochs still needed, whatever they cost; knows nothing when no cap on epochs can bind."""
-        if not self.capped or self.last_epoch is None:
+        """Epochs still needed, whatever they cost; knows nothing when the deadline says more."""
+        if self.epoch_limit is None:
             return nothing(self.goal)
         if "epochs" not in self.tables:
-            self.tables["epochs"] = self._steps(np.ones_like(self.seconds), limit=self.last_epoch + 0.5)
+            self.tables["epochs"] = self._steps(np.ones_like(self.seconds), limit=self.epoch_limit + 0.5)
         return self.tables["epochs"]  # type: ignore[no-any-return]
 
     def time_to_go(self) -> ToGo:
         """Seconds still needed, whatever the energy."""
         if "time" not in self.tables:
-            within = (
-                ((self.epochs_to_go(), float(self.last_epoch)),) if self.capped and self.last_epoch is not None else ()
-            )
+            within = () if self.epoch_limit is None else ((self.epochs_to_go(), float(self.epoch_limit)),)
             self.tables["time"] = self._steps(self.seconds, within, limit=self.deadline + 1e-6)
         return self.tables["time"]  # type: ignore[no-any-return]
 
@@ -227,7 +232,7 @@ def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
             f"planner.grid: {rows} epochs x {pairs}x{pairs} pairs x {cells} losses exceeds {MOST_CELLS:,} cells; "
             "use a larger loss_step or no grid (the default is exact without one)"
         )
-    losses = np.arange(cells) * grid.loss_step
+    losses: Array = np.arange(cells, dtype=np.float64) * grid.loss_step
     table = np.empty((max(rows, 1), pairs, pairs, cells))
     for row in range(max(rows, 1)):
         for before in range(pairs):

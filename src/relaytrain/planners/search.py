@@ -90,16 +90,15 @@ def _infeasible(bound: float = math.inf) -> Solution:
 
 
 def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
+    room = instance.cap(start) - start.epoch
+    if instance.epoch_limit is not None:
+        fewest = first_steps(instance, start, instance.epochs_to_go(), np.ones_like(instance.seconds), mask)
+        if fewest.min(initial=math.inf) > room:
+            return _infeasible()
     time = instance.time_to_go()
     quickest = first_steps(instance, start, time, instance.seconds, mask)
     least = float(quickest.min(initial=math.inf))
     if not math.isfinite(least) or start.elapsed_s + least > instance.deadline:
-        return _infeasible()
-    room = instance.cap(start) - start.epoch
-    if (
-        instance.capped
-        and first_steps(instance, start, instance.epochs_to_go(), np.ones_like(instance.seconds), mask).min() > room
-    ):
         return _infeasible()
     energy = instance.energy_to_go(start)
     best = by_table(instance, start, energy, instance.joules, mask)
@@ -198,7 +197,7 @@ def _solve_labels(
         deadline=instance.deadline,
         epochs=instance.cap(start) if by_epoch else start.epoch + instance.epochs,
         by_epoch=by_epoch,
-        with_time=with_time,
+        with_time=with_time and math.isfinite(instance.deadline),
         ceiling=ceiling,
         bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,

@@ -66,7 +66,8 @@ class Tables:
     def in_time(self, level: Level, start: Start) -> NDArray[np.bool_]:
         """Which first actions (P,) can still reach the target by the deadline at `level`."""
         instance = self.at(level)
-        mask = self.earliest(level, start) <= instance.deadline
+        earliest = self.earliest(level, start)
+        mask = np.isfinite(earliest) & (earliest <= instance.deadline)
         if not instance.by_epoch and not instance.capped:
             return mask
         time = instance.weight_to_go("time", start) if instance.by_epoch else instance.time_to_go()

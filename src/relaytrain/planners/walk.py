@@ -30,7 +30,7 @@ def follow_steps(form: Any, togo: Any, weight: Any, start: tuple[int, int, float
     epoch, pair, loss = start
     actions = np.empty(64, np.int64)
     values = first_weights(form, togo, weight, start, mask)
-    now = np.argmin(values)
+    now = int(np.argmin(values))
     if not np.isfinite(values[now]):
         return actions[:0], np.inf
     landed = next_loss(form, epoch + 1, loss, pair, now)

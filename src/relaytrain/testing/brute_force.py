@@ -44,7 +44,7 @@ def plain_step(law: LossLaw, epoch: int, loss: float, before: int, now: int) -> 
             return max(0.0, mid)
         position = ((mid - a) / b) ** (-1.0 / alpha)
         share = float(law.mult[min(epoch, len(law.mult)) - 1, now])
-        return max(0.0, mid + share * (a + b * (position + 1.0 / s) ** -alpha - mid))
+        return float(max(0.0, mid + share * (a + b * (position + 1.0 / s) ** -alpha - mid)))
     return float(law.next_loss(epoch, np.array([loss]), before, now)[0])
 
 
