@@ -289,7 +289,7 @@ def growth():
         for share in (1.02, 0.97):
             bound = replace(problem, target=replace(problem.target, deadline_s=free.elapsed_s * share))
             instance = instance_of(bound, costs, law)
-            row.append((median_s({"x": lambda i=instance: cold(i, start)}, 3)["x"], cold(instance, start)))
+            row.append((median_s({"x": lambda i=instance, s=start: cold(i, s)}, 3)["x"], cold(instance, start)))
         tracemalloc.start()
         cold(instance, start)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
@@ -300,7 +300,8 @@ def growth():
 
 
 def main() -> None:
-    Optimum().plan(*(lambda s: (s.problem, s.costs, s.law, first_state(s)))(scenario("smart_factory")))
+    loaded = scenario("smart_factory")
+    Optimum().plan(loaded.problem, loaded.costs, loaded.law, first_state(loaded))  # compiles what is not yet cached
     with calibrated():
         graphs()
         deadlines()

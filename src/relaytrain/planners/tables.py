@@ -33,9 +33,9 @@ class Tables:
     @classmethod
     def of(cls, problem: Problem, costs: CostTable, law: LossLaw, grid: Grid | None, warm: Any) -> Tables:
         """The tables in `warm` when they were made for the same problem, costs and law; else new ones."""
-        if isinstance(warm, Tables) and warm.grid == grid and warm.law is law and warm.costs is costs:
-            if warm.problem is problem or warm.problem == problem:
-                return warm
+        known = isinstance(warm, Tables) and warm.grid == grid and warm.law is law and warm.costs is costs
+        if known and (warm.problem is problem or warm.problem == problem):
+            return warm  # type: ignore[no-any-return]
         return cls(problem, costs, law, grid)
 
     def at(self, level: Level) -> Instance:
