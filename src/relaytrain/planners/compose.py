@@ -202,7 +202,7 @@ def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative
         elif not math.isfinite(earliest[now]):
             barred.append(Alternative(str(pairs[now]), None, None, "the target is out of reach from there in time"))
         elif earliest[now] > instance.deadline:
-            barred.append(Alternative(str(pairs[now]), None, float(earliest[now]) * scale, "too late"))
+            barred.append(Alternative(str(pairs[now]), None, None, "too late"))
         else:
             hopeful.append(now)
     for now in hopeful[:EXPLAINED]:
