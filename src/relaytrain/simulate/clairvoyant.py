@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..core.state import TOLERANCE
-from ..planners.kernels import grown, jit, next_loss, pop, push
 from ..planners.instance import Start, contiguous, instance_of
+from ..planners.kernels import grown, jit, next_loss, pop, push
 from ..planners.search import solve
 from ..planners.staircase import dominated, fresh, insert
 from .world import World

@@ -27,6 +27,8 @@ LEAST_FACTOR = 0.2
 MOST_DRAWS = 200
 """Draws tried until a tight deadline lies below the duration of the energy optimum."""
 MOST_EPOCHS = 20_000
+TIE_BREAK = 1e-7
+"""Joules a second that decide between relays of equal energy."""
 SPARE_EPOCHS = 1.5
 """Epochs of luck drawn, against those the deadline has room for at the quickest pair (delays may be lucky)."""
 
@@ -49,7 +51,7 @@ class Mode:
         deadlines = [word for word in words if word in ("given", "slack", "tight")]
         ways = [word for word in words if word.endswith("reversible")]
         if wrong or len(deadlines) > 1 or len(ways) > 1 or len(set(words)) != len(words):
-            raise UsageError(f"mode: got '{name}', expected words joined by hyphens, each kind once: {', '.join(known)}")
+            raise UsageError(f"mode: got '{name}', expected words joined by hyphens, one a kind: {', '.join(known)}")
         deadline = deadlines[0] if deadlines else "given"
         return cls(name, deadline, ways[0] == "reversible" if ways else None, "perfect" in words)  # type: ignore[arg-type]
 
@@ -107,7 +109,7 @@ def _parameters(
     law = topped(law, problem)
     cheapest, quickest_s = _anchors(problem, costs, law)
     if not cheapest.feasible:
-        raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} by any deadline")
+        raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} at all")
     if mode.deadline != "given":
         deadline = ranges.slack_factor * cheapest.elapsed_s + ranges.slack_extra_s
         if mode.deadline == "tight":
@@ -137,8 +139,9 @@ def _drawn_curves(law: LevelLaw, ranges: RandomWorld, rng: np.random.Generator) 
     b = b if ranges.curve_top is None else ranges.curve_top - a
     curves = np.column_stack([a, b, s * factors(ranges.scale), alpha * factors(ranges.power)])
     jump0, jump1 = law.jump0.copy(), law.jump1.copy()
+    shares = rng.uniform(size=jump0.shape)  # one for every change, so that the order of the ranges does not matter
     for jump in ranges.jumps:
-        jump0[jump.before, jump.now] = rng.uniform(jump.low, jump.high)
+        jump0[jump.before, jump.now] = jump.low + shares[jump.before, jump.now] * (jump.high - jump.low)
         jump1[jump.before, jump.now] = jump.per_loss
     return replace(law, curves=curves, jump0=jump0, jump1=jump1)
 
@@ -184,7 +187,10 @@ def _anchors(problem: Problem, costs: CostTable, law: Law) -> tuple[Solution, fl
     free = replace(problem, target=replace(problem.target, deadline_s=math.inf))
     tables = Tables(free, costs, law)
     start = tables.start(World(0, "", free, costs, law, law, Luck.none(1, len(problem.pairs)), True).start)
-    return solve(tables.at("expected"), start), solve(tables.timed("expected"), start).elapsed_s
+    instance = tables.at("expected")
+    # Costs that are round figures make ties; T_opt is then the duration of the quickest of the optima.
+    untied = replace(instance, joules=instance.joules + TIE_BREAK * instance.seconds, tables={})
+    return solve(untied, start), solve(tables.timed("expected"), start).elapsed_s
 
 
 def _room(problem: Problem, costs: CostTable, longest: int) -> int:
