@@ -370,3 +370,6 @@ _add("open-table-inf", BASE + "[training]\nrate = inf\n", "training")
 _add("open-table-date", BASE + "[data]\nwhen = 2026-01-01\n", "data")
 _add("open-table-key", BASE + '[prior]\n"a/b" = 1\n', "prior")
 _add("open-table-large", BASE + "[data]\nx = [" + "1," * 10_001 + "]\n", "data")
+_add("many-rules", EPOCH.replace('[[versions]]\nname = "L"\n', "".join(f'[[versions]]\nname = "v{i}"\n' for i in range(16)))
+     .replace('[[node_sets]]\nname = "gold"\n', "".join(f'[[node_sets]]\nname = "n{i}"\n' for i in range(16)))
+     .replace('[[pairs]]\nversion = "L"\nnodes = "gold"\nseconds = 1\nenergy = 1\n', "[[changes]]\n" * 1000), "changes")  # fmt: skip

@@ -96,11 +96,13 @@ def analytic_costs(
     run_s, run_j = np.full(count, math.inf), np.full(count, math.inf)
     change_s, change_j = np.zeros((count, count)), np.zeros((count, count))
     for now, pair in enumerate(pairs):
-        if pair.nodes in members:
-            run_s[now], run_j[now] = _epoch(model, now, pair)
+        if pair.nodes not in members:
+            continue
+        run_s[now], run_j[now] = _epoch(model, now, pair)
+        sending = _sending(model, pair)
         for before, old in enumerate(pairs):
-            if before != now and pair.nodes in members:
-                change_s[before, now], change_j[before, now] = _handover(model, (before, now), old, pair)
+            if before != now:
+                change_s[before, now], change_j[before, now] = _handover(model, (before, now), old, pair, sending)
     spread: Array = np.full(count, settings.spread)
     return CostTable(run_s, change_s, run_j, change_j, spread, model.reasons, "modelled")
 
@@ -144,23 +146,31 @@ def _pipeline_epoch(version: Version, members: list[_Member], flops: float) -> t
     return seconds, joules + bits * sum(m.device.j_per_bit for m in members[:boundaries])
 
 
-def _handover(model: _Model, key: tuple[int, int], old: Pair, new: Pair) -> tuple[float, float]:
-    version = model.versions[new.version]
-    size = weight_bytes(version)
+def _sending(model: _Model, new: Pair) -> tuple[float, float]:
+    """Seconds and joules of bringing a pair's version to all its nodes; a pipeline's nodes get a share each."""
+    size = weight_bytes(model.versions[new.version])
     if size is None:
         return math.inf, math.inf
-    before = weight_bytes(model.versions[old.version])
+    members = model.members[new.nodes]
+    share = 1.0 / len(members) if model.sets[new.nodes].mode == "pipeline" else 1.0
+    seconds = max(8 * size * share / m.device.bits_per_s for m in members)
+    joules = sum(8 * size * share * m.device.j_per_bit + m.device.idle_w * seconds for m in members)
+    return seconds, joules
+
+
+def _handover(
+    model: _Model, key: tuple[int, int], old: Pair, new: Pair, sending: tuple[float, float]
+) -> tuple[float, float]:
+    size, before = weight_bytes(model.versions[new.version]), weight_bytes(model.versions[old.version])
+    if size is None:
+        return math.inf, math.inf
     if before is not None and size > before and not model.settings.grow_back:
         model.reasons[key] = (
             f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true, "
             "or a [[changes]] entry with seconds and energy"
         )
         return math.inf, math.inf
-    members = model.members[new.nodes]
-    share = 1.0 / len(members) if model.sets[new.nodes].mode == "pipeline" else 1.0
-    transfer = [8 * size * share / m.device.bits_per_s for m in members]
-    seconds = max(transfer)
-    joules = sum(8 * size * share * m.device.j_per_bit + m.device.idle_w * seconds for m in members)
+    seconds, joules = sending
     if old.version != new.version:
         seconds, joules = seconds + model.settings.compress_s, joules + model.settings.compress_j
     return seconds, joules

@@ -47,22 +47,29 @@ def build_problem(file: ScenarioFile) -> Problem:
     )
 
 
-def change_mask(pairs: tuple[Pair, ...], before: str, now: str, kind: str = "any") -> Mask:
+class ChangeRules:
     """Which changes (row to column) a rule means; the diagonal, no change at all, is never meant."""
 
-    def side(text: str) -> Mask:
-        version, _, nodes = text.partition(" on ")
-        return np.array([version in ("*", p.version) and nodes in ("", "*", p.nodes) for p in pairs])
+    def __init__(self, pairs: tuple[Pair, ...]) -> None:
+        self._versions = np.array([p.version for p in pairs])
+        self._nodes = np.array([p.nodes for p in pairs])
+        version_moves = self._versions[:, None] != self._versions[None, :]
+        nodes_move = self._nodes[:, None] != self._nodes[None, :]
+        self._kinds = {
+            "any": version_moves | nodes_move,
+            "version": version_moves & ~nodes_move,
+            "nodes": nodes_move & ~version_moves,
+            "both": version_moves & nodes_move,
+        }
 
-    version_moves = np.array([[p.version != q.version for q in pairs] for p in pairs])
-    nodes_move = np.array([[p.nodes != q.nodes for q in pairs] for p in pairs])
-    kinds = {
-        "any": version_moves | nodes_move,
-        "version": version_moves & ~nodes_move,
-        "nodes": nodes_move & ~version_moves,
-        "both": version_moves & nodes_move,
-    }
-    return np.asarray(side(before)[:, None] & side(now)[None, :] & kinds[kind])
+    def mask(self, before: str, now: str, kind: str = "any") -> Mask:
+        """The changes from `before` to `now`, each a version, a pair "L on gold" or "*"."""
+        return np.asarray(self._side(before)[:, None] & self._side(now)[None, :] & self._kinds[kind])
+
+    def _side(self, text: str) -> Mask:
+        version, _, nodes = text.partition(" on ")
+        fits = np.ones(len(self._versions), dtype=bool) if version == "*" else self._versions == version
+        return fits if nodes in ("", "*") else fits & (self._nodes == nodes)
 
 
 def build_costs(
@@ -96,20 +103,26 @@ def build_costs(
                 got = f"no {key} for {pair} and no {lacking[pair]} to model it from"
                 faults.append(Fault(path, got, "one of the two to be given"))
     told = np.eye(len(pairs), dtype=bool)
-    for rule in file.changes:
-        mask = change_mask(pairs, rule.from_, rule.to, rule.kind)
+    rules = ChangeRules(pairs)
+    explained = np.full(told.shape, -1)  # the rule whose reason holds; -2: the modelled reason is overruled
+    for number, rule in enumerate(file.changes):
+        mask = rules.mask(rule.from_, rule.to, rule.kind)
         if rule.seconds is not None:
             change_s[mask] = rule.seconds
         if rule.energy is not None:
             change_j[mask] = rule.energy
         told |= mask
-        for i, j in np.argwhere(mask):
-            if rule.reason is not None:
-                reasons[int(i), int(j)] = rule.reason
-            elif rule.seconds is not None or rule.energy is not None:
-                reasons.pop((int(i), int(j)), None)
+        if rule.reason is not None:
+            explained[mask] = number
+        elif rule.seconds is not None or rule.energy is not None:
+            explained[mask] = -2
+    for i, j in np.argwhere(explained != -1):
+        reasons.pop((int(i), int(j)), None)
+        reason = file.changes[explained[i, j]].reason if explained[i, j] >= 0 else None
+        if reason is not None:
+            reasons[int(i), int(j)] = reason
     warnings = []
-    free = ~told & np.array([[q in lacking for q in pairs] for _ in pairs])
+    free = ~told & np.array([q in lacking for q in pairs])[None, :]
     if free.any() and len(pairs) > 1:
         i, j = np.argwhere(free)[0]
         more = f" and {int(free.sum()) - 1} more" if free.sum() > 1 else ""
@@ -172,16 +185,20 @@ def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
     drawn = None
     if world.random is not None:
         r = world.random
-        jumps: dict[tuple[int, int], JumpRange] = {}
-        for rule in r.jumps:
-            for i, j in np.argwhere(change_mask(problem.pairs, rule.from_, rule.to)):
-                jumps[int(i), int(j)] = JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss)
+        rules = ChangeRules(problem.pairs)
+        chosen = np.full((len(problem.pairs), len(problem.pairs)), -1)
+        for number, rule in enumerate(r.jumps):
+            chosen[rules.mask(rule.from_, rule.to)] = number
+        jumps = []
+        for i, j in np.argwhere(chosen >= 0):
+            rule = r.jumps[chosen[i, j]]
+            jumps.append(JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss))
         drawn = RandomWorld(
             floor=span(r.floor),
             scale=span(r.scale),
             power=span(r.power),
             curve_top=r.curve_top,
-            jumps=tuple(jumps.values()),
+            jumps=tuple(jumps),
             back_jump=r.back_jump,
             target_loss=span(r.target_loss),
             change_cost=tuple(r.change_cost),

@@ -13,8 +13,14 @@ from .schema import MAX_PAIRS, ChangeTable, CurveTable, JumpRangeTable, JumpTabl
 MAX_STATES = 1e10
 """Most states of PACT's grid, pairs x time steps x loss steps, that a scenario may ask for."""
 
-MAX_CELLS = 20_000_000
+MAX_CELLS = 2_000_000
 """Most figures in tables by epoch, over all pairs (or pairs of pairs for jumps)."""
+
+MAX_MEMBERS = 20_000
+"""Most nodes over all node sets, counting a node once for each set."""
+
+MAX_RULE_CELLS = 50_000_000
+"""Most entries of changes and jumps, times the changes each may speak of: loading takes a second or two then."""
 
 _DEVICES_HINT = "; declare it as [devices.NAME] or use a shipped profile"
 
@@ -52,7 +58,7 @@ def _unique(key: str, names: Sequence[str]) -> list[Fault]:
 def _missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Fault]:
     if name in known or name == "*":
         return []
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known[:200], n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return [Fault(path, shown(name), f"a declared {what}: {listed or 'none is declared'}{hint}")]
@@ -67,12 +73,17 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
         if node.device is not None and node.device not in devices:
             (fault,) = _missing(("nodes", index, "device"), node.device, devices, "device")
             faults.append(Fault(fault.path, fault.got, fault.expected + _DEVICES_HINT))
+    members = sum(len(group.nodes) for group in file.node_sets)
+    if members > MAX_MEMBERS:
+        return [Fault(("node_sets",), f"{members} nodes over all sets", f"at most {MAX_MEMBERS}")]
     for index, group in enumerate(file.node_sets):
-        for position, name in enumerate(group.nodes):
+        seen: set[str] = set()
+        for name in group.nodes:
             if name not in nodes:
-                faults += _missing(("node_sets", index, "nodes"), name, sorted(nodes), "node")
-            elif name in group.nodes[:position]:
+                faults += _missing(("node_sets", index, "nodes"), name, [n.name for n in file.nodes], "node")
+            elif name in seen:
                 faults.append(Fault(("node_sets", index, "nodes"), f"{shown(name)} twice", "each node once in a set"))
+            seen.add(name)
     for index, pair in enumerate(file.pairs):
         faults += _missing(("pairs", index, "version"), pair.version, versions, "version")
         faults += _missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
@@ -108,6 +119,11 @@ def _pairs(file: ScenarioFile) -> list[Fault]:
     if len(pairs) > MAX_PAIRS:
         wanted = f"at most {MAX_PAIRS}; list the ones to consider as [[pairs]]"
         faults.append(Fault(("pairs",), f"{len(pairs)} pairs", wanted))
+    drawn = file.world.random
+    rules = len(file.changes) + len(file.law.jumps) + (len(drawn.jumps) if drawn else 0)
+    if rules * len(pairs) ** 2 > MAX_RULE_CELLS:
+        wanted = f"at most {MAX_RULE_CELLS // len(pairs) ** 2} for {len(pairs)} pairs; use wildcards"
+        faults.append(Fault(("changes",), f"{rules} entries of changes and jumps", wanted))
     start = file.start
     match = [p for p in pairs if start.version in (None, p[0]) and start.nodes in (None, p[1])]
     if not match:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.law import Array, EpochLaw, LevelLaw
 from ..core.problem import Pair, Problem
-from .build import Mask, change_mask
+from .build import ChangeRules, Mask
 from .faults import Fault
 from .schema import CurveTable, LawTable, StepsTable
 
@@ -41,11 +41,12 @@ def _stack(columns: list[Any]) -> Array:
 def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
     faults: list[Fault] = []
     curves, robust_curves, progress, robust_progress = [], [], [], []
+    entries = [(e, e.model_dump(exclude_none=True, exclude={"version", "nodes"})) for e in law.curves]
     for pair in problem.pairs:
         row: dict[str, Any] = {}
-        for entry in law.curves:
+        for entry, figures in entries:
             if _covers(entry, pair):
-                row.update(entry.model_dump(exclude_none=True, exclude={"version", "nodes"}))
+                row.update(figures)
         lacking = [key for key in _CURVE if key not in row]
         if lacking:
             wanted = "floor, drop, scale and power for every pair"
@@ -129,8 +130,9 @@ def _jumps(law: LawTable, problem: Problem, *, epochs: bool) -> tuple[Array, Arr
     jump, slope = np.zeros(shape), np.zeros((1, *shape[1:]))
     robust = np.full(shape, np.nan)
     robust_slope = np.full((1, *shape[1:]), np.nan)
+    rules = ChangeRules(pairs)
     for rule in law.jumps:
-        mask = change_mask(pairs, rule.from_, rule.to, rule.kind)
+        mask = rules.mask(rule.from_, rule.to, rule.kind)
         _assign(jump, mask, rule.jump)
         _assign(robust, mask, rule.robust_jump)
         _assign(slope, mask, rule.jump_per_loss)

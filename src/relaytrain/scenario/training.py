@@ -1,0 +1,158 @@
+"""`[training]`, `[data]` and how a version comes about: what turns a planned scenario into one that trains.
+
+Nothing here imports torch or follows a reference; `training.setup` does both when a run starts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from .faults_type import Fault
+from .fields import NAME, Number, Text, shown
+from .table import Table
+from .units import DURATION
+
+if TYPE_CHECKING:
+    from .schema import ScenarioFile
+
+_DOTTED = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+REFERENCE = Text("dotted.module:name of your own code", rf"{_DOTTED}:{_DOTTED}", 200)
+SOURCE = Text(
+    '"digits", "quick", "mnist", "fashion-mnist", "cifar10", "cifar100", or dotted.module:name of your own code',
+    rf"digits|quick|mnist|fashion-mnist|cifar10|cifar100|{_DOTTED}:{_DOTTED}",
+    200,
+)
+STUDENT = Text("a family such as \"cnn\", or dotted.module:name", rf"[a-z][a-z0-9]*|{_DOTTED}:{_DOTTED}", 200)
+LOSS = Text('"cross-entropy", "mse", or dotted.module:name', rf"cross-entropy|mse|{_DOTTED}:{_DOTTED}", 200)
+DEVICE = Text('"cpu", "cuda", "cuda:0" or "mps"', r"cpu|mps|cuda(?::[0-9]{1,3})?", 8)
+FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
+
+Name = Annotated[str, NAME]
+Classes = Annotated[list[Annotated[int, Number(0, 1e6, whole=True)]], Field(min_length=1, max_length=10_000)]
+OWN_PARTS = ("quick",)
+"""Sources that come already divided into named parts."""
+
+
+class DistillTable(Table):
+    """How a student learns from the version before it; the defaults are a short handover, not a full training."""
+
+    temperature: Annotated[float, Number(0.0, 1e3, above=True)] = 2.0
+    alpha: Annotated[float, Number(0.0, 1.0)] = 0.7
+    epochs: Annotated[int, Number(1, 10_000, whole=True)] = 1
+    lr: Annotated[float, Number(0.0, 1e3, above=True)] = 1e-2
+
+
+class TrainingTable(Table):
+    """How epochs are trained. Defaults as PACT section II: cross-entropy, batches of 64, SGD 1e-3, momentum 0.9.
+
+    `clock` left out: "emulated" once a node has a device profile, else "measured". `quorum` is the share of a node
+    set that must answer. `epoch_timeout` left out: learned from the epochs before.
+    """
+
+    loss: Annotated[str, LOSS] = "cross-entropy"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: Annotated[float, Number(0.0, 1e3, above=True)] = 1e-3
+    momentum: Annotated[float, Number(0.0, 0.9999)] = 0.9
+    weight_decay: Annotated[float, Number(0.0, 1e3)] = 0.0
+    lr_schedule: Literal["constant", "step", "cosine"] = "constant"
+    lr_epochs: Annotated[int, Number(1, 1e6, whole=True)] = 30
+    lr_factor: Annotated[float, Number(0.0, 1.0)] = 0.1
+    batch: Annotated[int, Number(2, 1e6, whole=True)] = 64
+    local_epochs: Annotated[int, Number(1, 1000, whole=True)] = 1
+    optimizer_state: Literal["average", "reset"] = "average"
+    start: Annotated[str | None, FILE] = None
+    devices: dict[Name, Annotated[str, DEVICE]] = {}
+    clock: Literal["emulated", "measured"] | None = None
+    seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
+    threads: Annotated[int, Number(1, 1024, whole=True)] = 1
+    quorum: Annotated[float, Number(0.0, 1.0)] = 1.0
+    epoch_timeout: Annotated[float | None, Number(0.0, above=True, quantity=DURATION)] = None
+    importance: Literal["l1", "l2"] = "l1"
+    charge_lost_work: bool = False
+    transport: Literal["in-process", "processes"] = "in-process"
+    workers: Annotated[int, Number(1, 256, whole=True)] = 2
+    distill: DistillTable = DistillTable()
+
+
+class DataTable(Table):
+    """Where the images come from and which node holds which.
+
+    `partition` left out: "parts" where the source is divided already, "sizes" where every node says its `samples`,
+    else "iid". With "parts", `nodes` says which part a node takes from; nodes of one part share it by their `samples`.
+    A function of your own is called with "train" and with "test" and returns (images, labels); with "parts" it is
+    called without arguments and returns the parts by name, "validation" and "test" among them.
+    """
+
+    source: Annotated[str, SOURCE]
+    folder: Annotated[str | None, FILE] = None
+    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts"] | None = None
+    seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
+    alpha: Annotated[float, Number(0.0, 1e6, above=True)] = 0.5
+    classes: dict[Name, Classes] = {}
+    nodes: dict[Name, Name] = {}
+    validation: Annotated[float, Number(0.0, 1.0, above=True)] = 0.1
+    shrink: Annotated[int, Number(1, 64, whole=True)] = 1
+    standardise: bool = False
+
+
+class NetworkKeys(Table):
+    """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, or a student.
+
+    `ratio` is the share of parameters removed `of` another version (by default the first one with a network of its
+    own). `student` names a network reached by distillation. `grow` declares how to come back from a smaller version.
+    """
+
+    family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None
+    width: Annotated[float | None, Number(0.0, 8.0, above=True)] = None
+    factory: Annotated[str | None, REFERENCE] = None
+    ratio: Annotated[float | None, Number(0.0, 0.999)] = None
+    of: Annotated[str | None, NAME] = None
+    student: Annotated[str | None, STUDENT] = None
+    grow: Literal["checkpoint", "distill"] | None = None
+
+    @property
+    def ways(self) -> list[str]:
+        """The keys given that say what the version is; one at most makes sense."""
+        return [key for key in ("family", "factory", "ratio", "student") if getattr(self, key) is not None]
+
+
+def check_training(file: ScenarioFile) -> list[Fault]:
+    """What no single field of these tables can know."""
+    faults: list[Fault] = []
+    names = [v.name for v in file.versions]
+    earlier: list[str] = []
+    for index, version in enumerate(file.versions):
+        at = ("versions", index)
+        if len(version.ways) > 1:
+            faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
+        if version.of is not None and version.ratio is None:
+            faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
+        elif version.of is not None and version.of not in earlier and version.of != "full":
+            faults.append(Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}"))
+        if version.width is not None and version.family is None and version.student is None:
+            faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
+        earlier.append(version.name)
+    if file.training is not None and not file.versions[0].ways:
+        got = f"no network for {names[0]}"
+        faults.append(Fault(("versions", 0), got, "family, factory or ratio: [training] asks for training"))
+    nodes = [n.name for n in file.nodes]
+    if file.training is not None:
+        faults += [f for n in file.training.devices for f in _node(("training", "devices", n), n, nodes)]
+    if file.data is not None:
+        faults += [f for n in file.data.nodes for f in _node(("data", "nodes", n), n, nodes)]
+        faults += [f for n in file.data.classes for f in _node(("data", "classes", n), n, nodes)]
+        if file.data.partition == "by-class" and not file.data.classes:
+            faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
+    return faults
+
+
+def _node(path: tuple[str, ...], name: str, known: list[str]) -> list[Fault]:
+    if name in known:
+        return []
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return [Fault(path, shown(name), f"a declared node: {listed or 'none is declared'}{hint}")]
