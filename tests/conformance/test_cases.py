@@ -11,7 +11,7 @@ from relaytrain.core.errors import ScenarioError
 from relaytrain.core.state import State
 from relaytrain.planners.pact import Optimum
 from relaytrain.planners.search import Start, instance_of, solve
-from relaytrain.testing.cases import ESTIMATES, Case, case_files, read_case, reaches_goal, replay
+from relaytrain.testing.cases import ESTIMATES, Case, case_files, reaches_goal, read_case, replay
 
 SAME_ENERGY = 1e-6  # as the files ask
 OWN = Path(__file__).parent / "cases"

@@ -80,3 +80,22 @@ def test_a_target_below_every_floor_without_deadline_is_declared_at_once():
     assert math.isinf(drawn.problem.target.deadline_s)
     found = solve(instance_of(drawn.problem, drawn.costs, drawn.law), start_of(drawn))
     assert (found.feasible, found.exact, found.labels) == (False, True, 0)
+
+
+def test_stepping_stones_high_above_the_start():
+    """Five changes in a row, each raising the loss by 3, before a pair that pays it all back."""
+    from relaytrain.core.cost import CostTable
+    from relaytrain.core.law import EpochLaw
+    from relaytrain.core.problem import Pair, Problem, Target
+    from relaytrain.core.state import State
+
+    ahead = np.full((6, 6), np.inf)
+    np.fill_diagonal(ahead, 0.0)
+    ahead[np.arange(5), np.arange(1, 6)] = 3.0
+    law = EpochLaw(np.array([[0.0, 0.5, 0.5, 0.5, 0.5, -9.0]]), ahead[None])
+    costs = CostTable(np.ones(6), np.zeros((6, 6)), np.ones(6), np.zeros((6, 6)))
+    problem = Problem("stones", tuple(Pair(f"v{i}", "n") for i in range(6)), 0, 1.0, Target(0.1, 100.0))
+    best = brute_force(problem, costs, law, State(0, 1.0, 0.0, 0), most_epochs=9)
+    found = solve(instance_of(problem, costs, law), Start(0, 0, 1.0, 0.0))
+    assert best.actions == (1, 2, 3, 4, 5, 5)
+    assert found.actions == best.actions

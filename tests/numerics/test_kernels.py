@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from relaytrain.core.law import TABLE, EpochLaw, TableLaw, evaluate, tabulate
-from relaytrain.planners.kernels import highest_before, highest_mid, next_loss
 from relaytrain.planners.instance import contiguous
+from relaytrain.planners.kernels import highest_before, highest_mid, next_loss
 from relaytrain.planners.search import Start, instance_of, solve
 from relaytrain.testing.brute_force import plain_step
 from relaytrain.testing.strategies import draw

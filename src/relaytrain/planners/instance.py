@@ -30,6 +30,8 @@ MOST_EPOCHS = 20_000
 MOST_LABELS = 4_000_000
 MOST_CELLS = 60_000_000
 """Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
+MOST_STONES = 16
+"""Changes in a row that may raise the loss before any epoch lowers it."""
 REPLAN_MARGIN = 0.5
 """Energy tables reach this far beyond the plan, so that a run that goes worse than planned still re-plans by lookup."""
 
@@ -199,13 +201,21 @@ def contiguous(form: LawForm) -> LawForm:
 
 
 def loss_top(problem: Problem, form: LawForm) -> float:
-    """A loss no sensible path exceeds: the start plus the largest jump from it, twice over for room."""
-    start = max(problem.initial_loss, problem.target.loss)
+    """A loss no sensible path exceeds: it climbs, if at all, by one change to each pair in turn."""
+    top = max(problem.initial_loss, problem.target.loss)
     if form.kind == TABLE:
         return float(form.step * (form.table.shape[3] - 1))
-    finite = form.c0[np.isfinite(form.c0)]
-    jump = float(max(finite.max(initial=0.0), 0.0)) + float(max(form.c1.max(initial=0.0), 0.0)) * start
-    return 2.0 * (start + jump) + 1.0
+    jump, share, rise = largest_jump(form)
+    for _ in range(min(form.pairs, MOST_STONES)):
+        top += jump + share * top + rise
+    return 2.0 * top + 1.0
+
+
+def largest_jump(form: LawForm) -> tuple[float, float, float]:
+    """The largest finite c0, c1 and epoch's rise of the loss; never negative."""
+    parts = (form.c0[np.isfinite(form.c0)], form.c1[np.isfinite(form.c1)], form.run[np.isfinite(form.run)])
+    jump, share, rise = (float(part.max(initial=0.0)) for part in parts)
+    return jump, share, rise
 
 
 def epoch_room(seconds: Array, deadline: float) -> int:
@@ -218,7 +228,13 @@ def epoch_room(seconds: Array, deadline: float) -> int:
 
 def gridded(whole: Instance, grid: Grid, problem: Problem) -> Instance:
     """Alg. 1's rounding as an instance: losses and times become whole numbers of steps (lines 17-18)."""
-    top = grid.loss_top if grid.loss_top is not None else whole.loss_top / 2.0
+    top = grid.loss_top
+    if top is None and whole.form.kind == TABLE:
+        top = whole.loss_top
+    elif top is None:  # the start plus the largest jump from it, and room for a run that begins badly
+        first = max(problem.initial_loss, problem.target.loss)
+        jump, share, _ = largest_jump(whole.form)
+        top = first + jump + share * first + 0.5
     cells = math.ceil(top / grid.loss_step - TOLERANCE) + 1
     form = whole.form
     deadline = problem.target.deadline_s
