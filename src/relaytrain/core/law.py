@@ -100,13 +100,14 @@ def shading(level: Level) -> float:
 
 
 def between(expected: Array, robust: Array, level: Level) -> Array:
-    """Parameters at `level`; infinite entries stay as they are."""
+    """Parameters at `level`; what only the robust side forbids is forbidden at every level above expected."""
     share = shading(level)
     if share == 0.0:
         return expected
     with np.errstate(invalid="ignore"):
         mixed = expected + share * (robust - expected)
-    return np.where(np.isfinite(expected) & np.isfinite(robust), mixed, expected)
+    mixed = np.where(np.isfinite(expected) & np.isfinite(robust), mixed, expected)
+    return np.where(np.isinf(robust), robust, mixed) if share > 0 else mixed
 
 
 def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> Array:

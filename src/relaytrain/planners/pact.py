@@ -41,8 +41,8 @@ class Pact:
         tables = Tables.of(problem, costs, law, self.grid, warm)
         choice = choose(tables, tables.start(state), self.rule)
         notes = grid_notes(tables, state, choice.solution) if self.grid is not None and self.explained else ()
-        if not law.monotone:
-            notes = (*notes, "the loss law is not monotone: dominance is a heuristic here and the bound is not proven")
+        if not choice.solution.exact and choice.rung > 0:
+            notes = (*notes, "the search was cut short: see the gap to the proven bound")
         return compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
 
 
