@@ -18,6 +18,7 @@ import pytest
 from malformed import BASE, EPOCH
 
 import relaytrain
+from relaytrain.cli.app import main
 from relaytrain.core.errors import InfeasibleError, ScenarioError
 from relaytrain.scenario import load_scenario, preset_names
 from relaytrain.scenario.read import PRESETS
@@ -144,3 +145,17 @@ def test_mutants_are_planned_or_refused(batch: int, tmp_path: Path) -> None:
         seen[kind] = seen.get(kind, 0) + 1
     assert seen.get("refused", 0) > 0
     assert seen.get("plan", 0) + seen.get("infeasible", 0) > 0
+
+
+@pytest.mark.slow
+def test_the_command_line_ends_with_0_3_or_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(MUTANTS // 3):
+        source = mutant(seed, tmp_path)
+        if not isinstance(source, Path):
+            continue
+        status = main(["plan", str(source), "--format", "json"])
+        said = capsys.readouterr()
+        assert status in (0, 3, 4), (seed, said.err)
+        assert "Traceback" not in said.err
+        if status == 0:
+            assert json.loads(said.out)["met"]

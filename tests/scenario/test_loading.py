@@ -40,7 +40,7 @@ def base(**tables: Any) -> dict[str, Any]:
         ("devices.box.busy_w=80 W", lambda s: s.resolved["devices"]["box"]["busy_w"] == 80),
         ("costs.grow_back=true", lambda s: math.isfinite(s.costs.change_s[1, 0])),
         ("law.curves.0.progress=[1.0, 0.5]", lambda s: s.law.mult.shape == (2, 2)),
-        ("training.rate=0.1", lambda s: s.training == {"rate": 0.1}),
+        ("training.lr=0.1", lambda s: s.training["lr"] == 0.1 and s.training["batch"] == 64),
         ("name=other", lambda s: s.name == "other"),
     ],
 )

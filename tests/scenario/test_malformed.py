@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from malformed import BASE, CASES, EPOCH, Case
 
+from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError
 from relaytrain.scenario import load_scenario
 
@@ -28,6 +29,20 @@ def test_refused(case: Case, tmp_path: Path) -> None:
     assert case.says in message
     assert len(message) < 3000
     assert message.isprintable() or set(message) - {"\n"} <= {c for c in message if c.isprintable()}
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_command_line_ends_with_3(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = case.write(tmp_path)
+    assert main(["plan", path.name]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert path.name in said.err
+    assert "Traceback" not in said.err
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 

@@ -127,8 +127,8 @@ def test_a_new_scenario_validates(tmp_path: Path) -> None:
     path.write_text(new_scenario_text("my", model="my_pkg:net", data="my_pkg.sets:train"))
     scenario = load_scenario(path)
     assert scenario.name == "my"
-    assert scenario.training == {"model": "my_pkg:net"}
-    assert scenario.data == {"train": "my_pkg.sets:train"}
+    assert scenario.resolved["versions"][0]["factory"] == "my_pkg:net"
+    assert scenario.data["source"] == "my_pkg.sets:train"
     assert scenario.warnings == ()
     assert relaytrain.plan(path).feasible
 
