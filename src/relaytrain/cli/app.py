@@ -19,6 +19,8 @@ from . import compare, front, new, plan, reproduce, schema, simulate, validate
 from .output import talk
 
 BUG = 1
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C; no verb ends with it."""
 HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
 
 SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds); without one it is quickstart.
@@ -84,10 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_usage(error), UsageError.exit_status)
     except click.ClickException as error:
         return _fail(error.format_message(), UsageError.exit_status)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return _fail("stopped", StoppedByUser.exit_status)
     except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
         return _unexpected(error)
+    if status == INTERRUPTED:
+        return _fail("stopped", StoppedByUser.exit_status)
     return status if isinstance(status, int) else 0
 
 

@@ -26,13 +26,15 @@ Examples:
 """
 SCHEMA_FILE = "relaytrain.schema.json"
 
-File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The file to write.")]
+File = Annotated[
+    Path, typer.Argument(metavar="[FILE.toml]", help="The file to write (scenario.toml).", show_default=False)
+]
 From = Annotated[str, typer.Option("--from", metavar="PRESET", help="The preset to copy (quickstart).", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 def new(
-    file: File,
+    file: File = Path("scenario.toml"),
     preset: From = SCENARIO,
     force: Force = False,
     output: Output = Format.text,

@@ -1,0 +1,225 @@
+"""The rules of the house, checked on the source itself: who may import whom, what is never used, what is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import relaytrain
+
+ROOT = Path(relaytrain.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+DECIDE = ("scenario", "costs", "estimators", "planners", "simulate")
+TRAIN = ("models", "data", "compression", "training", "executors", "pipeline")
+SHOW = ("report", "cli", "web", "experiments", "testing", "api")
+# folder -> our own folders it must not know; `store.files`, the module that writes, is open to all
+BARRED: dict[str, tuple[str, ...]] = {
+    "core": (*DECIDE, *TRAIN, *SHOW, "store", "store.files", "orchestrator", "session"),
+    **dict.fromkeys(DECIDE, (*TRAIN, *SHOW, "store", "orchestrator", "session")),
+    "store": (*DECIDE, *TRAIN, *SHOW, "orchestrator", "session"),
+    "models": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
+    "data": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
+    "compression": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
+    "training": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
+    "executors": ("planners", "report", "cli", "web"),
+    "pipeline": ("planners", "report", "cli", "web"),
+    "report": ("executors", "training", "pipeline", "cli", "web"),
+    "web": ("executors", "training", "pipeline", "cli"),
+    "api": ("cli", "web"),
+    "experiments": ("cli", "web"),
+    "testing": ("cli", "web"),
+}
+# package -> where it may be imported at all
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "torch": (*(f"{folder}/" for folder in TRAIN), "estimators/paper.py"),
+    "torch_pruning": ("compression/",),
+    "flwr": ("executors/flower/",),
+    "fastapi": ("web/",),
+    "matplotlib": ("experiments/", "report/figures.py"),
+    "networkx": (),
+    "rustworkx": (),
+    "typer": ("cli/",),
+    "click": ("cli/",),
+    "rich": ("cli/", "report/"),
+}
+NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "jsonpickle", "joblib"}
+# A plan draws itself in notebooks and terminals: the one way from the centre outwards, taken only when asked to.
+SHOWS_ITSELF = {("core/plan.py", "report.svg"), ("core/plan.py", "report.tables")}
+
+
+def _name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _type_only(tree: ast.Module) -> set[ast.AST]:
+    """Everything under `if TYPE_CHECKING:`; names for a type checker are no dependency."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
+    return {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """Absolute dotted names of all that `file` imports at run time, wherever in the file."""
+    tree = _tree(file)
+    ignored = _type_only(tree)
+    package = ["relaytrain", *file.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(tree):
+        if node in ignored:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _ours(file: Path) -> set[str]:
+    return {name.removeprefix("relaytrain.") for name in _imports(file) if name.startswith("relaytrain.")}
+
+
+def test_folders_know_only_who_they_may():
+    wrong = []
+    for file in FILES:
+        here = _name(file).split("/")[0].removesuffix(".py")
+        barred = BARRED.get(here, ())
+        for name in _ours(file):
+            parts = name.split(".")
+            files_module = parts[:2] == ["store", "files"]
+            hit = "store.files" in barred if files_module else parts[0] in barred
+            if hit and parts[0] != here and not any(_name(file) == a and name.startswith(b) for a, b in SHOWS_ITSELF):
+                wrong.append(f"{_name(file)} imports {name}")
+    assert wrong == []
+
+
+def test_only_the_entry_point_knows_the_command_line():
+    users = {_name(f) for f in FILES if not _name(f).startswith("cli/") and any(n.startswith("cli") for n in _ours(f))}
+    assert users == {"__main__.py"}
+
+
+def test_packages_stay_where_they_belong():
+    wrong = []
+    for file in FILES:
+        for package in {name.partition(".")[0] for name in _imports(file)}:
+            homes = ONLY_IN.get(package)
+            if homes is not None and not any(_name(file).startswith(home) for home in homes):
+                wrong.append(f"{_name(file)} imports {package}")
+            if package in NEVER:
+                wrong.append(f"{_name(file)} imports {package}, which is never used")
+    assert wrong == []
+
+
+def _faults(file: Path) -> Iterator[str]:
+    for node in ast.walk(_tree(file)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        words = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        place = f"{_name(file)}:{node.lineno}: {called}"
+        if called in {"eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "os.system", "os.popen"}:
+            yield place
+        if called == "torch.load" and words.get("weights_only") != "True":
+            yield f"{place} without weights_only=True"
+        if called.endswith("np.load") and words.get("allow_pickle", "False") != "False":
+            yield f"{place} with pickles"
+        if words.get("shell") == "True":
+            yield f"{place} with shell=True"
+        if _name(file) != "store/files.py" and _writes(node, called, words):
+            yield f"{place} writes a file outside store/files.py"
+
+
+def _writes(node: ast.Call, called: str, words: dict[str | None, str]) -> bool:
+    arguments = [ast.unparse(argument) for argument in node.args]
+    last = called.rpartition(".")[2]
+    if last in {"write_text", "write_bytes", "mkstemp", "NamedTemporaryFile", "tofile"}:
+        return True
+    if called == "os.open":
+        flags = " ".join(arguments[1:])
+        return arguments[0] != "os.devnull" and any(f in flags for f in ("O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND"))
+    if called in {"open", "io.open", "gzip.open", "bz2.open", "lzma.open"}:
+        mode = words.get("mode") or (arguments[1] if len(arguments) > 1 else "'r'")
+    elif last == "open" and isinstance(node.func, ast.Attribute):
+        mode = words.get("mode") or (arguments[0] if arguments else "'r'")
+        if not (mode.startswith(("'", '"')) and len(mode) <= 5):
+            return False  # not a mode: some other object's open
+    else:
+        return False
+    return any(letter in mode for letter in "wax+")
+
+
+def test_source_keeps_to_what_is_safe():
+    assert [fault for file in FILES for fault in _faults(file)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval('1')",
+        "open('f', 'w')",
+        "open('f', mode='ab')",
+        "path.open('w')",
+        "path.write_text('x')",
+        "os.open('f', os.O_CREAT | os.O_WRONLY)",
+        "torch.load('f')",
+        "subprocess.run('ls', shell=True)",
+        "np.load('f', allow_pickle=True)",
+    ],
+)
+def test_the_checks_see_what_they_look_for(monkeypatch, tmp_path, line):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "bad.py").write_text(line)
+    assert len(list(_faults(tmp_path / "bad.py"))) == 1
+
+
+@pytest.mark.parametrize("line", ["model.eval()", "open('f', 'rb')", "path.open('rb')", "RunStore.open(path)", "re.compile('x')"])
+def test_the_checks_leave_the_rest_alone(monkeypatch, tmp_path, line):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "good.py").write_text(line)
+    assert list(_faults(tmp_path / "good.py")) == []
+
+
+def test_public_names_are_alphabetical_and_exist():
+    assert relaytrain.__all__ == sorted(relaytrain.__all__)
+    assert set(relaytrain._HOME) == set(relaytrain.__all__)
+    assert all(callable(getattr(relaytrain, name)) for name in relaytrain.__all__)
+    assert dir(relaytrain) == relaytrain.__all__
+
+
+def test_no_public_name_is_a_subpackage():
+    """Importing a subpackage would put the module in the name's place."""
+    modules = {module.name for module in pkgutil.iter_modules(relaytrain.__path__)}
+    assert modules.isdisjoint(relaytrain.__all__)
+
+
+def test_every_package_exports_what_it_says():
+    for file in FILES:
+        if file.name != "__init__.py" or file.parent == ROOT:
+            continue
+        parts = ("relaytrain", *file.relative_to(ROOT).parts[:-1])
+        if parts[1] in TRAIN:
+            continue  # their names need torch
+        module = importlib.import_module(".".join(parts))
+        assert all(hasattr(module, name) for name in getattr(module, "__all__", ())), module.__name__
+
+
+def test_import_is_instant():
+    """`import relaytrain` loads nothing but itself."""
+    code = "import sys; before = set(sys.modules); import relaytrain; print(*sorted(set(sys.modules) - before))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"numpy", "pydantic", "numba", "torch", "rich", "typer"} & set(ended.stdout.split())
+
+
+def test_every_module_says_what_it_is():
+    assert [_name(file) for file in FILES if not ast.get_docstring(_tree(file))] == []
