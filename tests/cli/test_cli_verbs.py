@@ -141,10 +141,18 @@ def test_schema_is_json_and_accepts_what_it_describes(relaytrain, tmp_path):
 def test_new_writes_a_scenario_that_plans_like_its_preset(relaytrain, tmp_path, preset):
     file = tmp_path / "mine.toml"
     call = relaytrain("new", file, "--from", preset)
-    assert call.status == 0 and sorted(p.name for p in tmp_path.iterdir()) == ["mine.toml", "relaytrain.schema.json"]
-    assert file.read_text().startswith("#:schema ./relaytrain.schema.json\n")
-    assert rt.load_scenario(file).name == "mine"
+    assert call.status == 0 and sorted(p.name for p in tmp_path.iterdir()) == ["mine.toml", "scenario.schema.json"]
+    assert file.read_text().startswith("#:schema ./scenario.schema.json\n")
+    assert relaytrain("validate", file).out.startswith("valid: mine\n")
     assert rt.plan(file).energies_j == rt.plan(preset).energies_j
+
+
+def test_new_skeleton_is_commented_and_can_be_planned(relaytrain, tmp_path):
+    file = tmp_path / "my first (1).toml"
+    assert relaytrain("new", file).status == 0
+    assert file.read_text().count("#") >= 10
+    assert relaytrain("validate", file).out.startswith("valid: my-first-1\n")
+    assert relaytrain("plan", file).status in (0, 4)
 
 
 def test_new_never_overwrites_unasked(relaytrain, tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..core.errors import UsageError
-from .options import SCENARIO, Format, Output, Quiet, Verbose
+from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json
 from .schema import schema_text
 
@@ -23,44 +24,47 @@ EXAMPLES = """\b
 Examples:
   relaytrain new my.toml
   relaytrain new factory.toml --from smart_factory && relaytrain plan factory.toml
+  relaytrain new my.toml --model my_package:net --data my_package:images
 """
-SCHEMA_FILE = "relaytrain.schema.json"
+SCHEMA_FILE = "scenario.schema.json"
 
 File = Annotated[
     Path, typer.Argument(metavar="[FILE.toml]", help="The file to write (scenario.toml).", show_default=False)
 ]
-From = Annotated[str, typer.Option("--from", metavar="PRESET", help="The preset to copy (quickstart).", show_default=False)]
+From = Annotated[str | None, typer.Option("--from", metavar="PRESET", help="Copy a preset instead of the skeleton.")]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="MODULE:NAME", help="A function that returns your torch module.")
+]
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="MODULE:NAME", help="A function that returns your images and labels.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 def new(
     file: File = Path("scenario.toml"),
-    preset: From = SCENARIO,
+    preset: From = None,
+    model: Model = None,
+    data: Data = None,
     force: Force = False,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
-    """Copy a preset under a new name."""
-    from ..scenario import preset_names
-    from ..scenario.read import PRESETS
+    """Write a skeleton, or a preset under a new name."""
+    from ..scenario import new_scenario_text
     from ..store.files import write_atomic
 
-    if file.suffix.lower() != ".toml":
-        raise UsageError(f"new: got '{file}', expected a file name that ends in .toml")
-    if preset not in preset_names():
-        close = difflib.get_close_matches(preset, preset_names(), n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"--from: got '{preset}', expected one of {', '.join(preset_names())}{hint}")
-    if not file.parent.is_dir():
-        raise UsageError(f"new: got '{file}', expected a folder that exists; make it first: mkdir -p {file.parent}")
-    if file.exists() and not force:
-        raise UsageError(f"new: {file} is there already; choose another name, or add --force to overwrite it")
-    text = (PRESETS / f"{preset}.toml").read_text(encoding="utf-8")
-    text = re.sub(r"^#:schema .*\n", f"#:schema ./{SCHEMA_FILE}\n", text)
-    text = re.sub(r'^name = ".*"\n', "", text, count=1, flags=re.MULTILINE)  # the file's own name is the name
-    beside = file.parent / SCHEMA_FILE
+    _check(file, force=force)
+    if preset is not None and (model is not None or data is not None):
+        raise UsageError("new: got --from with --model or --data, expected one or the other: presets name their own")
+    name = re.sub(r"[^A-Za-z0-9_.+-]+|\.\.+", "-", file.stem).strip("-._+")[:64] or "scenario"
+    if preset is None:
+        text = new_scenario_text(name, model=model, data=data, file=shlex.quote(str(file)))
+    else:
+        text = _preset_text(preset, name)
     texts = {file: text}
+    beside = file.parent / SCHEMA_FILE
     if force or not beside.exists():
         texts[beside] = schema_text()
     for path, content in texts.items():
@@ -68,5 +72,28 @@ def new(
     if output is Format.json:
         emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts]})
     else:
-        emit("\n".join(f"wrote {path}" for path in texts) + f"\nnext: edit it, then  relaytrain plan {file}")
+        wrote = "\n".join(f"wrote {path}" for path in texts)
+        emit(f"{wrote}\nnext: edit it, then  relaytrain plan {shlex.quote(str(file))}")
     return 0
+
+
+def _check(file: Path, *, force: bool) -> None:
+    if file.suffix.lower() != ".toml" or not str(file).isprintable():
+        raise UsageError(f"new: got {str(file)!r}, expected a file name that ends in .toml")
+    if not file.parent.is_dir():
+        raise UsageError(f"new: got '{file}', expected a folder that exists; make it first: mkdir -p {file.parent}")
+    if file.exists() and not force:
+        raise UsageError(f"new: {file} is there already; choose another name, or add --force to overwrite it")
+
+
+def _preset_text(preset: str, name: str) -> str:
+    from ..scenario import preset_names
+    from ..scenario.read import PRESETS
+
+    if preset not in preset_names():
+        close = difflib.get_close_matches(preset, preset_names(), n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise UsageError(f"--from: got '{preset}', expected one of {', '.join(preset_names())}{hint}")
+    text = (PRESETS / f"{preset}.toml").read_text(encoding="utf-8")
+    text = re.sub(r"^#:schema .*\n", f"#:schema ./{SCHEMA_FILE}\n", text)
+    return re.sub(r'^name = ".*"$', f'name = "{name}"', text, count=1, flags=re.MULTILINE)

@@ -15,11 +15,11 @@ from .output import emit, note
 SHORT = "The scenario file's JSON Schema, for editors."
 HELP = """Print the JSON Schema of scenario files, so that editors complete and check them.
 
-With Taplo (Even Better TOML) put  #:schema ./relaytrain.schema.json  on the first line of a scenario.
+With Taplo (Even Better TOML) put  #:schema ./scenario.schema.json  on the first line of a scenario.
 """
 EXAMPLES = """\b
 Examples:
-  relaytrain schema --out relaytrain.schema.json
+  relaytrain schema --out scenario.schema.json
 """
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here instead of stdout.")]
