@@ -1,0 +1,18 @@
+"""Estimators: what a run has shown so far -> the loss law of the epochs to come.
+
+The seam is one method, called once for every plan::
+
+    Estimator.law(history, pairs) -> LossLaw
+
+`history` holds the epochs that stand, oldest first, each with its decision, its loss and, where it began with a
+handover, the loss of the forward pass after the switch. The law that comes back is frozen, Markov in (epoch, pair,
+loss) and knows `expected` and path-wise levels: following the 0.95 curve from the present observation for h epochs
+leads to the 0.95 quantile of the loss h epochs ahead. An estimator is a pure function of the history, so a resumed run
+meets the same laws and makes the same plans.
+
+Here is `Prior`: what was known before the run, re-weighted by the run's own residuals. Numpy only.
+"""
+
+from .prior import Prior
+
+__all__ = ["Prior"]

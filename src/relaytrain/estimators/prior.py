@@ -1,0 +1,224 @@
+"""The `prior` estimator: curves known beforehand, re-weighted by how the run's own losses fall.
+
+A pair's truth is one of a small set of hypotheses: its pace (how many epochs of the prior's curve an epoch of this run
+is worth; log-normal round one) times its asymptote (normal round the prior's). From a loss l above the asymptote a,
+
+    l(h) = a + b (u + m h / s)^-alpha,   u = ((l - a) / b)^(-1/alpha)                     (m: pace)
+
+so a pair may be predicted never to arrive. Hypotheses are weighted by the likelihood of the losses of each leg; what
+all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
+so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump.
+
+The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace. Its robust
+twin is fitted so that following it for h epochs leads to the 0.95 quantile, over hypotheses and scatter, of the loss h
+epochs ahead. Across legs the parts are taken to be bad together, which is the safe side.
+
+Paper: stands in for lambda_run and lambda_change of PACT section IV when there are no traces to train its networks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.law import Array, EpochLaw, LevelLaw, LossLaw
+from ..core.outcome import EpochOutcome
+from ..core.problem import Pair
+from ..scenario.model import Scenario
+from .belief import Z_ROBUST, Belief
+from .legs import Leg, legs_of
+from .robust import robust_figures
+from .steps import StepsPrior
+
+PACES = np.linspace(-4.0, 4.0, 33)
+"""Log paces of the hypotheses, in units of the pair's spread."""
+
+FLOORS = np.linspace(-2.5, 2.5, 11)
+COMMON = np.linspace(-2.5, 2.5, 11)
+WINDOW = 30
+"""Epochs of a leg that count: a curve fitted for hundreds of epochs need not hold for all of them."""
+
+TAIL = 4.0
+"""Degrees of freedom of the scatter: one odd epoch must not settle what the run is like."""
+
+WIDE = (0.15, 2.5)
+"""Share and width of the prior's second, wide part: priors are wrong at times."""
+
+REPEAT = 0.25
+"""Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
+
+TINY = 1e-3
+
+
+@dataclass(frozen=True)
+class Prior:
+    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`.
+
+    ``Prior.of(scenario, initial_loss)`` takes the scenario's `[prior]`; without one its `[law]`, the distance between
+    robust and expected figures being the spread.
+    """
+
+    belief: Belief
+    start: int
+    initial_loss: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, initial_loss: float | None = None) -> Prior | StepsPrior:
+        """The estimator of a scenario; `initial_loss` is the probed one, by default the scenario's."""
+        first = scenario.problem.initial_loss if initial_loss is None else initial_loss
+        belief = Belief.from_scenario(scenario, first)
+        if belief is not None:
+            return cls(belief, scenario.problem.start, first)
+        assert isinstance(scenario.law, EpochLaw)
+        return StepsPrior(scenario.problem.pairs, scenario.law, scenario.problem.start, first)
+
+    def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
+        """The law for the epochs to come; a pure function of `history`."""
+        belief = self.belief
+        if tuple(pairs) != belief.pairs:
+            order = [belief.pairs.index(pair) for pair in pairs]
+            return Prior(_ordered(belief, order), order.index(self.start), self.initial_loss).law(history, pairs)
+        legs = legs_of(history, belief.pairs, self.start, self.initial_loss)
+        weights = self.weights(legs)
+        log_pace, floors = self._hypotheses
+        mean_floor = (weights * floors).sum(axis=1)
+        mean_pace = np.exp((weights * log_pace).sum(axis=1))
+        curves = belief.curves.copy()
+        curves[:, 0] = mean_floor
+        curves[:, 2] /= mean_pace
+        jump0, jump_spread = self._jumps(legs)
+        loss = history[-1].loss if history else self.initial_loss
+        at = legs[-1].pair if legs else self.start
+        with np.errstate(invalid="ignore"):
+            landed = loss + jump0[at] + belief.jump1[at] * loss
+        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), loss)
+        landed[at] = loss
+        mult = belief.mult[-1]
+        slow, floor = robust_figures(curves, landed, mult, self._ahead(weights, landed), belief.noise.noise)
+        robust = curves.copy()
+        robust[:, 0] = floor
+        tops = landed[np.isfinite(landed)]
+        return LevelLaw(
+            curves=curves,
+            jump0=jump0,
+            jump1=belief.jump1,
+            mult=belief.mult,
+            mult_robust=belief.mult * slow,
+            jump0_robust=np.where(np.isfinite(jump0), jump0 + Z_ROBUST * jump_spread, jump0),
+            jump1_robust=belief.jump1,
+            curves_robust=robust,
+            loss_top=float(max(self.initial_loss, loss, tops.max(initial=0.0))) * 1.5,
+        )
+
+    def weights(self, legs: Sequence[Leg]) -> Array:
+        """The posterior weight (P, H) of every pair's hypotheses."""
+        likelihood = np.zeros((len(self.belief.pairs), len(PACES) * len(FLOORS)))
+        for leg in legs:
+            likelihood[leg.pair] += self._log_likelihood(leg)
+        likelihood -= likelihood.max(axis=1, keepdims=True)
+        given = np.exp(likelihood)  # (P, H)
+        prior = _prior_given_common(self.belief.noise.common)  # (C, H)
+        evidence = given @ prior.T  # (P, C): a pair that was not tried has the same for every C
+        common = np.exp(-0.5 * COMMON**2 + np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
+        common /= common.sum()
+        mixed = np.einsum("c,pc,ch->ph", common, 1.0 / np.maximum(evidence, 1e-300), prior) * given
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _hypotheses(self) -> tuple[Array, Array]:
+        """Log pace and asymptote of every hypothesis, (P, H) each."""
+        belief = self.belief
+        pace = np.repeat(PACES, len(FLOORS))[None, :] * belief.pace_spread[:, None]
+        floor = belief.curves[:, :1] + np.tile(FLOORS, len(PACES))[None, :] * belief.floor_spread[:, None]
+        return pace, np.maximum(floor, 0.0)
+
+    def _path(self, pair: int, loss: Array, advance: Array) -> Array:
+        """The loss after `advance` epochs of the prior's curve from `loss`, under every hypothesis: (H, len(advance))."""
+        log_pace, floors = self._hypotheses
+        _, drop, scale, power = self.belief.curves[pair]
+        floor = floors[pair][:, None]
+        above = loss > floor
+        height = np.where(above, loss - floor, 1.0)
+        u = (height / drop) ** (-1.0 / power)
+        moved = floor + drop * (u + np.exp(log_pace[pair])[:, None] * advance[None, :] / scale) ** -power
+        return np.where(above, moved, loss)
+
+    def _log_likelihood(self, leg: Leg) -> Array:
+        """Of a leg's losses under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
+        noise = self.belief.noise
+        losses = np.array(leg.losses[-WINDOW:])
+        skipped = len(leg.losses) - len(losses)
+        first = leg.start if skipped == 0 else leg.losses[skipped - 1]
+        rows = np.minimum(np.arange(skipped, len(leg.losses)) + leg.first_epoch, len(self.belief.mult)) - 1
+        advance = np.cumsum(self.belief.mult[rows, leg.pair])
+        expected = self._path(leg.pair, np.array(first), advance)
+        residual = np.log((losses[None, :] + TINY) / (expected + TINY))
+        memory = noise.correlation
+        fresh = residual.copy()
+        fresh[:, 1:] = (residual[:, 1:] - memory * residual[:, :-1]) / np.sqrt(1.0 - memory**2)
+        return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise.noise) ** 2 / TAIL).sum(axis=1))
+
+    def _ahead(self, weights: Array, landed: Array) -> tuple[Array, Array]:
+        """Losses (P, H, horizons) from `landed` under every hypothesis, and their weights (P, H)."""
+        from .robust import HORIZONS
+
+        steps = np.array(HORIZONS, dtype=np.float64)
+        mult = self.belief.mult[-1]
+        paths = [self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))]
+        return np.array(paths), weights
+
+    def _jumps(self, legs: Sequence[Leg]) -> tuple[Array, Array]:
+        """Mean and spread of every handover's jump after those seen in this run."""
+        belief = self.belief
+        shift, factor = np.zeros_like(belief.jump0), np.ones_like(belief.jump0)
+        seen: dict[tuple[int, int], list[float]] = {}
+        for leg in legs:
+            if leg.jumped_from is not None:
+                before, loss = leg.jumped_from
+                spread = belief.jump_spread[before, leg.pair]
+                mean = belief.jump0[before, leg.pair] + belief.jump1[before, leg.pair] * loss
+                if spread > 0.0 and np.isfinite(mean):
+                    seen.setdefault((before, leg.pair), []).append(float((leg.start - loss - mean) / spread))
+        if seen:
+            each = np.array([np.mean(values) for values in seen.values()])
+            n, common = len(each), belief.noise.common
+            # The normal's conditional mean and variance when every two jumps of a run correlate by `common`.
+            shift += np.clip(common * each.sum() / (1.0 + (n - 1) * common), -3.0, 3.0)
+            factor *= 1.0 - common**2 * n / (1.0 + (n - 1) * common)
+            for (before, now), values in seen.items():
+                share = len(values) / (len(values) + REPEAT)
+                shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
+        spread = belief.jump_spread * np.sqrt(factor)
+        return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
+
+
+def _prior_given_common(common: float) -> Array:
+    """Weights (C, H) of the hypotheses for each value of what the run's pairs have in common."""
+    centre = np.sqrt(common) * COMMON[:, None]
+    share, wide = WIDE
+    rows = np.zeros((len(COMMON), len(PACES)))
+    for part, width in ((1.0 - share, 1.0), (share, wide)):
+        variance = (1.0 - common) * width**2
+        rows += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
+    floors = np.exp(-0.5 * FLOORS**2)
+    grid = (rows[:, :, None] * floors[None, None, :]).reshape(len(COMMON), -1)
+    return np.asarray(grid / grid.sum(axis=1, keepdims=True))
+
+
+def _ordered(belief: Belief, order: list[int]) -> Belief:
+    index = np.array(order)
+    square = np.ix_(index, index)
+    return Belief(
+        tuple(belief.pairs[i] for i in order),
+        belief.curves[index],
+        belief.mult[:, index],
+        belief.pace_spread[index],
+        belief.floor_spread[index],
+        belief.jump0[square],
+        belief.jump1[square],
+        belief.jump_spread[square],
+        belief.noise,
+    )

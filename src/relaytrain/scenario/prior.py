@@ -1,0 +1,60 @@
+"""`[prior]`: what is known of the curves and handovers before a run; read by the `prior` estimator."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .fields import ANY_NAME, SIDE, Number, Text
+
+MAX_ENTRIES = 4096
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PriorCurveTable(BaseModel):
+    """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
+
+    `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor.
+    """
+
+    model_config = _STRICT
+
+    version: Annotated[str, ANY_NAME] = "*"
+    nodes: Annotated[str, ANY_NAME] = "*"
+    floor: Annotated[float | None, Number(0.0, 1e6)] = None
+    drop: Annotated[float | None, Number(1e-6, 1e6)] = None
+    scale: Annotated[float | None, Number(1e-6, 1e9)] = None
+    power: Annotated[float | None, Number(0.1, 20.0)] = None
+    spread: Annotated[float | None, Number(0.0, 3.0)] = None
+    floor_spread: Annotated[float | None, Number(0.0, 1e6)] = None
+
+
+class PriorHandoverTable(BaseModel):
+    """The loss change of a handover: mean + mean_per_loss * l, with standard deviation `spread`. Later entries win."""
+
+    model_config = _STRICT
+
+    from_: Annotated[str, SIDE] = Field("*", alias="from")
+    to: Annotated[str, SIDE] = "*"
+    kind: Literal["any", "version", "nodes", "both"] = "any"
+    mean: Annotated[float | None, Number(-1e6, 1e6)] = None
+    mean_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
+    spread: Annotated[float | None, Number(0.0, 1e6)] = None
+
+
+class PriorTable(BaseModel):
+    """What is known before a run; where it says nothing, `[law]` and its robust figures hold.
+
+    `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
+    share of a pair's deviation that all pairs of a run have in common. `source` says where the figures come from.
+    """
+
+    model_config = _STRICT
+
+    source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
+    noise: Annotated[float, Number(1e-4, 3.0)] = 0.05
+    correlation: Annotated[float, Number(0.0, 0.99)] = 0.6
+    common: Annotated[float, Number(0.0, 0.99)] = 0.5
+    curves: Annotated[list[PriorCurveTable], Field(max_length=MAX_ENTRIES)] = []
+    handovers: Annotated[list[PriorHandoverTable], Field(max_length=MAX_ENTRIES)] = []
