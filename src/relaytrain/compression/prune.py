@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,9 +23,9 @@ Importance = Literal["l1", "l2"]
 Kept = Mapping[str, Tensor]
 """By name of a tensor in the state: for every remaining value, its flat position in the tensor before pruning."""
 
-CLOSE_ENOUGH = 0.004
+CLOSE_ENOUGH = 0.005
 """The search stops once the reached ratio is this near; narrow layers often cannot come nearer than 0.02."""
-MAX_TRIALS = 10
+MAX_TRIALS = 6
 
 _LAYERS = (nn.modules.conv._ConvNd, nn.Linear)
 
@@ -170,6 +171,12 @@ def kept_indexes(model: nn.Module, example: Tensor, history: Sequence[Any]) -> K
     return {name: tensor.detach().round().long() for name, tensor in twin.state_dict().items()}
 
 
+def check_layer(model: nn.Module, example: Tensor, layer: str) -> None:
+    """Halve the channels of one layer in a copy; raises ScenarioError when the model then no longer runs."""
+    others = {name for name, module in model.named_modules() if isinstance(module, _LAYERS)} - {layer}
+    _check_runs(model, _prune_channels(model, example, 0.5, others, "l1").model, example)
+
+
 @dataclass(frozen=True)
 class _Options:
     importance: Importance
@@ -199,13 +206,21 @@ def _base_parameters(ratio: float, of: Base, full_parameters: int | None, start:
 
 
 def _search(model: nn.Module, example: Tensor, start: int, target: float, options: _Options) -> _Trial:
-    """Bisection on the channel ratio from the first guess; the trial nearest in parameters wins."""
+    """Correct the first guess by what it gave, (1 - r)^2 being proportional to the parameters; the nearest trial wins.
+
+    A guess outside what earlier trials bracket is replaced by the middle; two trials alike mean that widths are whole
+    numbers and no nearer ratio is to be had.
+    """
     keep = options.leave | output_layers(model, example)
     low, high = 0.0, 1.0
     channels = channel_ratio(1.0 - target / start)
     best: _Trial | None = None
+    seen: set[int] = set()
     for _ in range(MAX_TRIALS):
         trial = _prune_channels(model, example, channels, keep, options.importance)
+        if trial.parameters in seen:
+            break
+        seen.add(trial.parameters)
         if best is None or abs(trial.parameters - target) < abs(best.parameters - target):
             best = trial
         if abs(trial.parameters - target) <= CLOSE_ENOUGH * start:
@@ -214,7 +229,9 @@ def _search(model: nn.Module, example: Tensor, start: int, target: float, option
             low = channels
         else:
             high = channels
-        channels = (low + high) / 2.0
+        channels = 1.0 - (1.0 - channels) * math.sqrt(target / trial.parameters)
+        if not low < channels < high:
+            channels = (low + high) / 2.0
     if best is None:
         raise AssertionError("no trial was made")
     return best
@@ -229,7 +246,8 @@ def _prune_channels(
     names = {module: name for name, module in copied.named_modules()}
     layers = [module for module in copied.modules() if isinstance(module, _LAYERS)]
     ignored = [module for module in layers if names[module] in set(keep)]
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about parameters outside layers, which it prunes and we rebuild
         try:
             pruner = tp.pruner.BasePruner(
                 copied,

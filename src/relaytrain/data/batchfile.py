@@ -47,7 +47,7 @@ def read_batch(path: Path) -> dict[str, Any]:
         ScenarioError: the file is damaged, or holds anything but plain data.
     """
     try:
-        value = _plain(_Reader(path.read_bytes()).run())
+        value = _plain(_Reader(path.read_bytes()).run(), {})
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read ({error.strerror})") from None
     except (IndexError, ValueError, TypeError, KeyError, struct.error, RecursionError, AttributeError) as error:
@@ -79,7 +79,9 @@ class _Reader:
         return self.take(end + 1 - self.at)[:-1].decode("ascii")
 
     def since_mark(self) -> list[Any]:
-        position = max(i for i, item in enumerate(self.stack) if item is _Mark)
+        position = len(self.stack) - 1
+        while self.stack[position] is not _Mark:  # an IndexError at the bottom: no mark
+            position -= 1
         items = self.stack[position + 1 :]
         del self.stack[position:]
         return items
@@ -172,13 +174,17 @@ def _fill(target: Any, state: Any) -> None:
     target.values = flat.reshape(tuple(int(size) for size in shape), order="F" if fortran else "C")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, done: dict[int, Any]) -> Any:
+    """Text and arrays in place of the reader's own kinds; each list once, however often the stream repeats it."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
+    if isinstance(value, dict | list):
+        if id(value) not in done:
+            if isinstance(value, dict):
+                done[id(value)] = {_plain(key, done): _plain(item, done) for key, item in value.items()}
+            else:
+                done[id(value)] = [_plain(item, done) for item in value]
+        return done[id(value)]
     if isinstance(value, _Array):
         return value.values
     if isinstance(value, _Name | _Kind):

@@ -45,7 +45,10 @@ def cifar(folder: Path, split: str = "train", *, kind: Kind = "cifar10") -> Data
     for pattern, reader in forms:
         chosen = [path for path in files if re.fullmatch(pattern, path.name)]
         if chosen:
-            parts = [reader(path, kind) for path in chosen]
+            try:
+                parts = [reader(path, kind) for path in chosen]
+            except OSError as error:
+                raise ScenarioError(f"{folder}: cannot be read ({error})") from None
             pixels = np.concatenate([pixels for pixels, _ in parts]).astype(np.float32) / np.float32(255.0)
             labels = np.concatenate([labels for _, labels in parts])
             return from_arrays(pixels, labels, name=f"{kind} {split}", classes=CLASSES[kind])

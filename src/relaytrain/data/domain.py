@@ -1,4 +1,4 @@
-"""Moving images to another domain: contrast inverted, shifted by a pixel, noisy; and making them smaller."""
+"""Images as another camera sees them (contrast inverted, shifted by a pixel, noisy), smaller, or standardised."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Domain:
 
     inverted: float = 1.0
     shift: int = 1
-    noise: float = 0.2
+    noise: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.inverted <= 1.0 or not self.noise >= 0.0 or self.shift < 0:
@@ -24,15 +24,14 @@ class Domain:
 
 
 def shifted(data: Dataset, domain: Domain, *, seed: int) -> Dataset:
-    """`data` as seen in `domain`, same labels in the same order. Pixels that move in take the background's value."""
+    """`data` as seen in `domain`, same labels in the same order; images move to the right, the left edge fills up."""
     rng = np.random.default_rng(seed)
     images = data.images.copy()
     chosen = rng.permutation(len(data))[: round(domain.inverted * len(data))]
     images[chosen] = 1.0 - images[chosen]
     if domain.shift:
-        pad = domain.shift
-        wide = np.pad(images, ((0, 0), (0, 0), (pad, 0), (pad, 0)), mode="edge")
-        images = wide[:, :, : images.shape[2], : images.shape[3]]
+        wide = np.pad(images, ((0, 0), (0, 0), (0, 0), (domain.shift, 0)), mode="edge")
+        images = wide[..., : images.shape[3]]
     noisy = images + domain.noise * rng.standard_normal(images.shape).astype(np.float32)
     return replace(data, images=np.clip(noisy, 0.0, 1.0).astype(np.float32), name=f"{data.name} (shifted)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -26,10 +27,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             head = file.read(4)
             if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 4:
                 raise ScenarioError(f"{path}: not an idx file of bytes (starts with {head.hex()}); expected 000008..")
-            sizes = np.frombuffer(file.read(4 * head[3]), dtype=">u4").astype(np.int64)
-            expected = int(np.prod([int(s) for s in sizes], dtype=object)) if len(sizes) == head[3] else -1
-            if not 0 <= expected <= MAX_BYTES:
-                raise ScenarioError(f"{path}: its header is cut short or claims sizes {sizes.tolist()}")
+            raw = file.read(4 * head[3])
+            sizes = [int.from_bytes(raw[i : i + 4], "big") for i in range(0, len(raw), 4)]
+            expected = math.prod(sizes)
+            if len(raw) < 4 * head[3] or expected > MAX_BYTES:
+                raise ScenarioError(f"{path}: its header is cut short or claims sizes {sizes}; get it again")
             data = file.read(expected + 1)
     except FileNotFoundError:
         raise ScenarioError(f"{path}: no such file; expected an idx file") from None

@@ -23,7 +23,7 @@ from .spec import (
 if TYPE_CHECKING:
     from .doctor import Finding
     from .flops import Counts, count
-    from .rebuild import build, of_module, only, shapes_of, spec_of
+    from .rebuild import build, from_scenario, of_module, only, shapes_of, spec_of
     from .travel import load_version, read_version_spec, save_version
     from .versions import VersionInfo
 
@@ -33,6 +33,7 @@ _LAZY = {
     "VersionInfo": "versions",
     "build": "rebuild",
     "count": "flops",
+    "from_scenario": "rebuild",
     "load_version": "travel",
     "of_module": "rebuild",
     "only": "rebuild",
@@ -54,6 +55,7 @@ __all__ = [
     "count",
     "digest",
     "family_spec",
+    "from_scenario",
     "load_version",
     "of_module",
     "only",

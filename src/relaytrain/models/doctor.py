@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import Pruned, output_layers, prune
+from ..compression.prune import Pruned, check_layer, output_layers, prune
 from ..core.errors import RelayTrainError
 from .rebuild import of_module
 from .travel import load_version, save_version
@@ -133,12 +133,12 @@ def _round_trip(
 
 def _blame(model: nn.Module, example: Tensor, message: str) -> list[Finding]:
     """Prune one layer at a time and name those that break the model."""
-    layers = set(_layers(model))
     findings = []
-    for name in sorted(layers - output_layers(model, example)):
+    for name in sorted(set(_layers(model)) - output_layers(model, example)):
         try:
-            prune(model, example, 0.05, leave=sorted(layers - {name}))
+            check_layer(model, example, name)
         except RelayTrainError as error:
             what = f"pruning its channels breaks the model ({error.__cause__ or error})"
-            findings.append(Finding("error", name, what, "a size is fixed in forward: use flatten(1) or x.shape"))
+            remedy = "use flatten(1) or x.shape where forward fixes a size, or leave out what it feeds"
+            findings.append(Finding("error", name, what, remedy))
     return findings or [Finding("error", "model", message, "see the message of torch-pruning")]

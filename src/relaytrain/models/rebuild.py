@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,11 +93,21 @@ def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
     return resolve
 
 
-def resize(model: nn.Module, shapes: Shapes) -> None:
-    """Give every convolution, linear, norm and embedding layer of `model` the stored shapes; values become undefined.
+def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
+    """A `resolve` for the one factory that a local scenario names, its folder first on the path. Runs the user's code."""
+    from ..scenario.resolve import resolve as resolve_reference
 
-    A depthwise convolution (groups = inputs = outputs) stays depthwise; other grouped ones keep their groups.
-    Whatever cannot be resized is left, and the strict load that follows names it.
+    factory = resolve_reference(check_reference(reference), folder).value
+    if not callable(factory):
+        raise ScenarioError(f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module")
+    return only(reference, factory)
+
+
+def resize(model: nn.Module, shapes: Shapes) -> None:
+    """Give every convolution, linear, norm and embedding layer, and a user's own tensors, the stored shapes.
+
+    Values become undefined. A depthwise convolution (groups = inputs = outputs) stays depthwise; other grouped ones
+    keep their groups. Other layers of torch are left as they are.
     """
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
@@ -164,8 +175,8 @@ def _resize_layer(module: nn.Module, own: Shapes) -> None:
         module.num_channels = weight[0]
     elif isinstance(module, nn.Embedding) and weight is not None:
         module.num_embeddings, module.embedding_dim = weight
-    elif not isinstance(module, nn.PReLU):
-        return
+    elif not isinstance(module, nn.PReLU) and type(module).__module__.startswith("torch."):
+        return  # its other attributes would not follow; the check of all shapes after this names it
     for name, tensor in _own_tensors(module).items():
         if name not in own or tuple(tensor.shape) == own[name]:
             continue
