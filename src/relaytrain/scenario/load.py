@@ -22,6 +22,7 @@ from .model import Scenario
 from .overrides import apply_overrides
 from .read import Document, read_source
 from .schema import SCHEMA_VERSION, ScenarioFile
+from .training_checks import check_training
 
 
 def load_scenario(
@@ -42,7 +43,7 @@ def load_scenario(
     document = replace(document, data=data, overrides=places)
     file = _validated(document)
     devices = _devices(file)
-    raise_faults(document, check(file, load_devices()))
+    raise_faults(document, [*check(file, load_devices()), *check_training(file)])
     file, notes = _leave_out(file, without)
     file = file.model_copy(update={"name": file.name or _name_from(document)})
     return _built(document, file, devices, notes)
@@ -118,7 +119,13 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
         jumps = [j for j in world.random.jumps if kept(j.from_) and kept(j.to)]
         world = world.model_copy(update={"random": world.random.model_copy(update={"jumps": jumps})})
     changes = [c for c in file.changes if kept(c.from_) and kept(c.to)]
-    slim = file.model_copy(update={"node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world})
+    prior = file.prior
+    if prior is not None:
+        curves = [c for c in prior.curves if c.nodes not in gone]
+        handovers = [h for h in prior.handovers if kept(h.from_) and kept(h.to)]
+        prior = prior.model_copy(update={"curves": curves, "handovers": handovers})
+    tables = {"node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world, "prior": prior}
+    slim = file.model_copy(update=tables)
     return _restart(file, slim)
 
 
@@ -155,6 +162,6 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         preset=document.preset,
         training=file.training.model_dump() if file.training else {},
         data=file.data.model_dump() if file.data else {},
-        prior=file.prior.model_dump() if file.prior else {},
+        prior=file.prior.model_dump(by_alias=True, exclude_none=True) if file.prior else {},
         warnings=(*notes, *cost_notes, *law_notes),
     )

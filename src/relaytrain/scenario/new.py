@@ -25,12 +25,12 @@ nodes = "cloud"
 # The versions of your network, largest first. FLOPs: one forward and backward pass of one sample.
 [[versions]]
 name = "full"
-parameters = 1_000_000
+{network}parameters = 1_000_000
 flops_per_sample = "60 MFLOP"
 activation_bytes_per_sample = "400 kB"
 [[versions]]
 name = "small"
-parameters = 250_000
+{pruned}parameters = 250_000
 flops_per_sample = "15 MFLOP"
 activation_bytes_per_sample = "200 kB"
 
@@ -92,12 +92,17 @@ jump = 0.02
 jump_per_loss = 0.02
 {training}'''
 
+_NETWORK = '''factory = "{model}"        # a function that returns your torch.nn.Module
+'''
+_PRUNED = '''ratio = 0.75               # pruned: this share of the full version's parameters is removed
+'''
 _TRAINING = '''
+# How epochs are trained; what is left out is cross-entropy, batches of 64, SGD with momentum 0.9.
 [training]
-model = "{model}"          # a function that returns your torch.nn.Module
+lr = 1e-3
 
 [data]
-train = "{data}"           # a function that returns your training data
+source = "{data}"          # a function of "train" or "test" that returns (images, labels)
 '''
 
 
@@ -107,10 +112,12 @@ def new_scenario_text(
     """A commented scenario. `model` and `data` are `module:function` references, checked for form only."""
     from ..costs.devices import load_devices
 
-    training = ""
+    parts = {"network": "", "pruned": "", "training": ""}
     if model is not None or data is not None:
         for reference in (model, data):
             if reference is not None:
                 split_reference(reference)
-        training = _TRAINING.format(model=model or "my_package:model", data=data or "my_package:train")
-    return _TEXT.format(name=name, file=file or f"{name}.toml", devices=", ".join(load_devices()), training=training)
+        parts["network"] = _NETWORK.format(model=model or "my_package:model")
+        parts["pruned"] = _PRUNED
+        parts["training"] = _TRAINING.format(data=data or "my_package:images")
+    return _TEXT.format(name=name, file=file or f"{name}.toml", devices=", ".join(load_devices()), **parts)

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
-from .open_table import OpenTable
+from .prior import PriorTable
+from .training import STRICT, DataTable, NetworkKeys, TrainingTable
 from .units import BYTES, DURATION, ENERGY, FLOPS, PER_BIT, POWER, RATE, SPEED
 
 SCHEMA_VERSION = 1
@@ -31,7 +32,7 @@ Pair2 = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 class Table(BaseModel):
     """A table of a scenario: unknown keys are refused, values never coerced."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = STRICT
 
 
 class UnitsTable(Table):
@@ -60,8 +61,12 @@ class StartTable(Table):
     nodes: Annotated[str | None, NAME] = None
 
 
-class VersionTable(Table):
-    """One version of the network (PACT: m). FLOPs count forward and backward of one sample."""
+class VersionTable(NetworkKeys):
+    """One version of the network (PACT: m). FLOPs count forward and backward of one sample.
+
+    Figures left out are measured when the scenario trains. What the version is, is said by one of `family` (with
+    `width`), `factory`, `ratio` (with `of`) or `student`; a scenario that only plans needs none of them.
+    """
 
     name: Name
     parameters: Annotated[int | None, Number(1, whole=True)] = None
@@ -258,18 +263,6 @@ class WorldTable(Table):
     robust_shading: Annotated[list[Annotated[float, Number(0.0, 1.0)]], Field(min_length=2, max_length=2)] | None = None
     robust_jump_factor: Annotated[float | None, Number(0.0, 100.0)] = None
     random: RandomTable | None = None
-
-
-class TrainingTable(OpenTable):
-    """How epochs are trained; its keys belong to the training part."""
-
-
-class DataTable(OpenTable):
-    """Where training data comes from; its keys belong to the training part."""
-
-
-class PriorTable(OpenTable):
-    """Where a learned prior comes from; its keys belong to the estimators."""
 
 
 class ScenarioFile(Table):

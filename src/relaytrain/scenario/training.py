@@ -5,18 +5,12 @@ Nothing here imports torch or follows a reference; `training.setup` does both wh
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from .faults_type import Fault
-from .fields import NAME, Number, Text, shown
-from .table import Table
+from .fields import NAME, Number, Text
 from .units import DURATION
-
-if TYPE_CHECKING:
-    from .schema import ScenarioFile
 
 _DOTTED = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 REFERENCE = Text("dotted.module:name of your own code", rf"{_DOTTED}:{_DOTTED}", 200)
@@ -34,6 +28,16 @@ Name = Annotated[str, NAME]
 Classes = Annotated[list[Annotated[int, Number(0, 1e6, whole=True)]], Field(min_length=1, max_length=10_000)]
 OWN_PARTS = ("quick",)
 """Sources that come already divided into named parts."""
+
+
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+"""Unknown keys are refused, values never coerced."""
+
+
+class Table(BaseModel):
+    """A table of this file."""
+
+    model_config = STRICT
 
 
 class DistillTable(Table):
@@ -117,42 +121,3 @@ class NetworkKeys(Table):
     def ways(self) -> list[str]:
         """The keys given that say what the version is; one at most makes sense."""
         return [key for key in ("family", "factory", "ratio", "student") if getattr(self, key) is not None]
-
-
-def check_training(file: ScenarioFile) -> list[Fault]:
-    """What no single field of these tables can know."""
-    faults: list[Fault] = []
-    names = [v.name for v in file.versions]
-    earlier: list[str] = []
-    for index, version in enumerate(file.versions):
-        at = ("versions", index)
-        if len(version.ways) > 1:
-            faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
-        if version.of is not None and version.ratio is None:
-            faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
-        elif version.of is not None and version.of not in earlier and version.of != "full":
-            faults.append(Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}"))
-        if version.width is not None and version.family is None and version.student is None:
-            faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
-        earlier.append(version.name)
-    if file.training is not None and not file.versions[0].ways:
-        got = f"no network for {names[0]}"
-        faults.append(Fault(("versions", 0), got, "family, factory or ratio: [training] asks for training"))
-    nodes = [n.name for n in file.nodes]
-    if file.training is not None:
-        faults += [f for n in file.training.devices for f in _node(("training", "devices", n), n, nodes)]
-    if file.data is not None:
-        faults += [f for n in file.data.nodes for f in _node(("data", "nodes", n), n, nodes)]
-        faults += [f for n in file.data.classes for f in _node(("data", "classes", n), n, nodes)]
-        if file.data.partition == "by-class" and not file.data.classes:
-            faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
-    return faults
-
-
-def _node(path: tuple[str, ...], name: str, known: list[str]) -> list[Fault]:
-    if name in known:
-        return []
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return [Fault(path, shown(name), f"a declared node: {listed or 'none is declared'}{hint}")]

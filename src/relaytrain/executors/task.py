@@ -1,0 +1,124 @@
+"""What travels to a node and back: frozen values with a plain byte form, keyed by (run, epoch, node, attempt).
+
+    task   -> JSON header + checkpoint bytes (spec, weights, optimizer state)
+    result <- JSON header + checkpoint bytes, or an error in words
+
+A node that fails in whatever way answers with a result that carries an error; nothing here raises for it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..core.errors import RelayTrainError
+from ..training.settings import TrainingSettings, seed_of
+
+FailureKind = Literal["lost", "late", "refused", "non-finite"]
+"""lost: the node or its process died. late: past the deadline. refused: it raised. non-finite: NaN or infinity."""
+
+_LENGTH = struct.Struct("<I")
+_MOST_HEADER = 16 * 2**20
+Key = tuple[str, int, str, int]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress."""
+
+    run: str
+    epoch: int
+    attempt: int
+    node: str
+    checkpoint: bytes
+    settings: TrainingSettings
+    resources: float = 1.0
+    timeout_s: float | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the node's pass: a function of run seed, epoch and node."""
+        return seed_of(self.settings.seed, self.epoch, self.node)
+
+    @property
+    def key(self) -> Key:
+        """What a result must repeat to count."""
+        return self.run, self.epoch, self.node, self.attempt
+
+    def to_bytes(self) -> bytes:
+        """The form that goes over a pipe."""
+        header = {
+            "run": self.run, "epoch": self.epoch, "attempt": self.attempt, "node": self.node,
+            "settings": self.settings.to_dict(), "resources": self.resources, "timeout_s": self.timeout_s,
+        }  # fmt: skip
+        return pack(header, self.checkpoint)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Task:
+        """The inverse of `to_bytes`."""
+        header, body = unpack(data)
+        settings = TrainingSettings.from_dict(header.pop("settings"))
+        return cls(settings=settings, checkpoint=body, **header)
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """What a node came to: new weights with its sample count, or an error. CPU and wall seconds are always measured."""
+
+    run: str
+    node: str
+    epoch: int
+    attempt: int
+    samples: int = 0
+    checkpoint: bytes | None = None
+    train_loss: float | None = None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    error: str | None = None
+    kind: FailureKind | None = None
+
+    @property
+    def key(self) -> Key:
+        """The task it answers."""
+        return self.run, self.epoch, self.node, self.attempt
+
+    def to_bytes(self) -> bytes:
+        """The form that goes over a pipe."""
+        header = {name: value for name, value in vars(self).items() if name != "checkpoint"}
+        return pack({**header, "whole": self.checkpoint is not None}, self.checkpoint or b"")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> NodeResult:
+        """The inverse of `to_bytes`."""
+        header, body = unpack(data)
+        whole = header.pop("whole")
+        return cls(checkpoint=body if whole else None, **header)
+
+
+def failed(task: Task, kind: FailureKind, error: str, *, cpu_s: float = 0.0, wall_s: float = 0.0) -> NodeResult:
+    """The result of a task that gave no weights."""
+    return NodeResult(
+        task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s
+    )
+
+
+def pack(header: Mapping[str, Any], body: bytes) -> bytes:
+    """A JSON header and bytes as one frame. NaN and infinity in the header are written as JSON extensions."""
+    text = json.dumps(header).encode()
+    return b"".join((_LENGTH.pack(len(text)), text, body))
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The inverse of `pack`."""
+    if len(data) < _LENGTH.size:
+        raise RelayTrainError("frame: too short")
+    (size,) = _LENGTH.unpack_from(data)
+    if size > min(_MOST_HEADER, len(data) - _LENGTH.size):
+        raise RelayTrainError("frame: its header is longer than the frame")
+    header = json.loads(data[_LENGTH.size : _LENGTH.size + size])
+    if not isinstance(header, dict):
+        raise RelayTrainError("frame: its header is not an object")
+    return header, data[_LENGTH.size + size :]

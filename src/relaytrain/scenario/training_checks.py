@@ -1,0 +1,48 @@
+"""What no single field of `[training]`, `[data]` and a version's network can know."""
+
+from __future__ import annotations
+
+import difflib
+
+from .faults import Fault
+from .fields import shown
+from .schema import ScenarioFile
+
+
+def check_training(file: ScenarioFile) -> list[Fault]:
+    """What no single field of these tables can know."""
+    faults: list[Fault] = []
+    earlier: list[str] = []
+    for index, version in enumerate(file.versions):
+        at = ("versions", index)
+        if len(version.ways) > 1:
+            faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
+        if version.of is not None and version.ratio is None:
+            faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
+        elif version.of is not None and version.of not in earlier and version.of != "full":
+            faults.append(Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}"))
+        if version.width is not None and version.family is None and version.student is None:
+            faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
+        earlier.append(version.name)
+    for index, version in enumerate(file.versions if file.data is not None else []):
+        if not version.ways or (index == 0 and "ratio" in version.ways):
+            wanted = "family or factory" if index == 0 else "family, factory, ratio or student"
+            faults.append(Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains"))
+    nodes = [n.name for n in file.nodes]
+    if file.training is not None:
+        faults += [f for n in file.training.devices for f in _node(("training", "devices", n), n, nodes)]
+    if file.data is not None:
+        faults += [f for n in file.data.nodes for f in _node(("data", "nodes", n), n, nodes)]
+        faults += [f for n in file.data.classes for f in _node(("data", "classes", n), n, nodes)]
+        if file.data.partition == "by-class" and not file.data.classes:
+            faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
+    return faults
+
+
+def _node(path: tuple[str, ...], name: str, known: list[str]) -> list[Fault]:
+    if name in known:
+        return []
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return [Fault(path, shown(name), f"a declared node: {listed or 'none is declared'}{hint}")]

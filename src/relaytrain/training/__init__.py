@@ -1,0 +1,1 @@
+"""All code that trains: one node's pass, the average, evaluation, handovers. Transports only move its data."""

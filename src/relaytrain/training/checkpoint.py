@@ -1,0 +1,155 @@
+"""A checkpoint: the version's spec, its weights and the optimizer's state as one safetensors blob. Never a pickle.
+
+    weights/NAME            every tensor of the model's state
+    optimizer/BUFFER/NAME   momentum_buffer, exp_avg ... of parameter NAME
+
+Nothing in a blob is believed before it is checked: header, spec, then names, shapes and kinds against the spec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from ..core.errors import ScenarioError
+from ..models.rebuild import Resolve, build, check_state, shapes_of, skeleton
+from ..models.spec import FamilySpec, Spec, read_spec, spec_json
+
+METADATA_KEY = "relaytrain.checkpoint/1"
+"""The only metadata key, so that equal checkpoints give equal bytes."""
+MAX_HEADER_BYTES = 64 * 2**20
+WEIGHTS, OPTIMIZER = "weights/", "optimizer/"
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Weights and optimizer state of one version; tensors are on the CPU and are not to be written to.
+
+    `optimizer` keys read `BUFFER/PARAMETER`, such as `momentum_buffer/features.0.weight`; empty before the first step.
+    """
+
+    spec: Spec
+    weights: Tensors = field(repr=False)
+    optimizer: Tensors = field(repr=False, default_factory=dict)
+    version: str = ""
+
+    @classmethod
+    def of_model(
+        cls, model: nn.Module, spec: Spec, version: str, optimizer: Mapping[str, Tensor] | None = None
+    ) -> Checkpoint:
+        """The state of `model`, copied."""
+        weights = {name: _plain(tensor) for name, tensor in model.state_dict().items()}
+        state = {name: _plain(tensor) for name, tensor in (optimizer or {}).items()}
+        return cls(spec, weights, state, version)
+
+    @cached_property
+    def data(self) -> bytes:
+        """The safetensors bytes; equal weights, optimizer state, spec and version give equal bytes."""
+        tensors = {WEIGHTS + name: tensor for name, tensor in self.weights.items()}
+        tensors |= {OPTIMIZER + name: tensor for name, tensor in self.optimizer.items()}
+        header = json.dumps({"spec": json.loads(spec_json(self.spec)), "version": self.version}, sort_keys=True)
+        return bytes(save_tensors(tensors, metadata={METADATA_KEY: header}))
+
+    def to_bytes(self) -> bytes:
+        """The same as `data`."""
+        return self.data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, where: str = "checkpoint") -> Checkpoint:
+        """The checkpoint in a blob of any origin; no reference in it is followed.
+
+        Raises:
+            ScenarioError: it is not a whole checkpoint, or its tensors are not those of its spec.
+        """
+        spec, version = read_header(data, where)
+        try:
+            tensors: Tensors = load_tensors(data)
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
+        weights = {name[len(WEIGHTS) :]: t for name, t in tensors.items() if name.startswith(WEIGHTS)}
+        state = {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
+        if len(weights) + len(state) != len(tensors):
+            raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
+        _check(spec, weights, state, where)
+        return cls(spec, weights, state, version)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, which is also the name of the blob in a store."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def model(self, *, resolve: Resolve | None = None) -> nn.Module:
+        """A fresh module with these weights, in eval mode; `resolve` is needed when the spec names a factory."""
+        if isinstance(self.spec, FamilySpec):
+            model = skeleton(self.spec).to_empty(device="cpu")
+        else:
+            model = build(self.spec, resolve=resolve)
+        for name, tensor in model.state_dict().items():
+            if tensor.dtype != self.weights[name].dtype:
+                raise ScenarioError(f"checkpoint: {name} is {self.weights[name].dtype}, expected {tensor.dtype}")
+        model.load_state_dict(self.weights, strict=True)
+        return model.eval()
+
+    def without_optimizer(self) -> Checkpoint:
+        """The same weights with fresh optimizer state."""
+        return replace(self, optimizer={})
+
+
+def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
+    """Spec and version name in a blob's header, without touching its tensors."""
+    if len(data) < 8:
+        raise ScenarioError(f"{where}: {len(data)} bytes, expected a checkpoint of relaytrain")
+    size = int.from_bytes(data[:8], "little")
+    if size > min(MAX_HEADER_BYTES, len(data) - 8):
+        raise ScenarioError(f"{where}: not a safetensors file (a header of {size} bytes); pickles are never read")
+    try:
+        header = json.loads(data[8 : 8 + size])
+        text = header["__metadata__"][METADATA_KEY]
+        inner = json.loads(text)
+        spec, version = json.dumps(inner["spec"]), inner["version"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a checkpoint of relaytrain") from None
+    if not isinstance(version, str) or len(version) > 200:
+        raise ScenarioError(f"{where}: its version is not a name")
+    return read_spec(spec, f"{where}: spec"), version
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True).contiguous()
+
+
+def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if isinstance(spec, FamilySpec):
+        expected = _family_state(spec)
+        if {name: shape for name, (shape, _) in expected.items()} != shapes:
+            check_state(skeleton(spec), shapes, where)  # raises, naming the tensor
+        for name, (_, dtype) in expected.items():
+            if weights[name].dtype != dtype:
+                raise ScenarioError(f"{where}: {name} is {weights[name].dtype}, expected {dtype}")
+    elif shapes != dict(spec.shapes):
+        raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
+    for key, tensor in state.items():
+        buffer, _, name = key.partition("/")
+        if name not in weights or not buffer:
+            raise ScenarioError(f"{where}: optimizer state {key!r} belongs to no weight")
+        if tensor.ndim and tensor.shape != weights[name].shape:
+            raise ScenarioError(f"{where}: optimizer state {key!r} has shape {list(tensor.shape)}, expected its weight's")
+
+
+@lru_cache(maxsize=64)
+def _family_state(spec: FamilySpec) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    model = skeleton(spec)
+    shapes = shapes_of(model)
+    return {name: (shapes[name], tensor.dtype) for name, tensor in model.state_dict().items()}

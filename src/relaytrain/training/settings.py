@@ -1,0 +1,102 @@
+"""How epochs are trained, as one frozen value that travels with every task. No torch here."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from ..core.errors import ScenarioError
+
+Optimizer = Literal["sgd", "adam", "adamw"]
+Schedule = Literal["constant", "step", "cosine"]
+ClockName = Literal["emulated", "measured"]
+TransportName = Literal["in-process", "processes"]
+
+
+@dataclass(frozen=True)
+class DistillSettings:
+    """How a student learns from the version before it (`compression.distill`)."""
+
+    temperature: float = 2.0
+    alpha: float = 0.7
+    epochs: int = 1
+    lr: float = 1e-2
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """A scenario's `[training]` table; the defaults are PACT's (section II).
+
+    `devices` says where a node computes ("cpu" unless named). `quorum` is the share of a node set that must answer
+    for an epoch to count. `epoch_timeout_s` None: learned from the epochs before.
+    """
+
+    loss: str = "cross-entropy"
+    optimizer: Optimizer = "sgd"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    lr_schedule: Schedule = "constant"
+    lr_epochs: int = 30
+    lr_factor: float = 0.1
+    batch: int = 64
+    local_epochs: int = 1
+    optimizer_state: Literal["average", "reset"] = "average"
+    start: str | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
+    clock: ClockName = "emulated"
+    seed: int = 0
+    threads: int = 1
+    quorum: float = 1.0
+    epoch_timeout_s: float | None = None
+    importance: Literal["l1", "l2"] = "l1"
+    charge_lost_work: bool = False
+    transport: TransportName = "in-process"
+    workers: int = 2
+    distill: DistillSettings = DistillSettings()
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], *, clock: ClockName = "emulated") -> TrainingSettings:
+        """The settings of a validated `[training]` table; `clock` is taken where the table does not say."""
+        given = {key: value for key, value in table.items() if value is not None}
+        given["epoch_timeout_s"] = given.pop("epoch_timeout", None)
+        given["distill"] = DistillSettings(**given.get("distill", {}))
+        return cls(**{"clock": clock, **given})
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainingSettings:
+        """The inverse of `to_dict`."""
+        unknown = set(values) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ScenarioError(f"training: unknown setting {sorted(unknown)[0]!r}")
+        return cls(**{**values, "distill": DistillSettings(**values.get("distill", {}))})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {**asdict(self), "devices": dict(self.devices)}
+
+    def with_seed(self, seed: int) -> TrainingSettings:
+        """The same settings under another run seed."""
+        return replace(self, seed=seed)
+
+    def lr_at(self, epoch: int) -> float:
+        """The learning rate of epoch `epoch` (from 1): a function of the epoch alone, so that a resumed run agrees.
+
+        step: times `lr_factor` every `lr_epochs` epochs. cosine: from lr down to lr * lr_factor over `lr_epochs`.
+        """
+        done = epoch - 1
+        if self.lr_schedule == "step":
+            return self.lr * self.lr_factor ** (done // self.lr_epochs)
+        if self.lr_schedule == "cosine":
+            share = 0.5 * (1.0 + math.cos(math.pi * min(done / self.lr_epochs, 1.0)))
+            return self.lr * (self.lr_factor + (1.0 - self.lr_factor) * share)
+        return self.lr
+
+
+def seed_of(seed: int, epoch: int, node: str) -> int:
+    """The seed of one node's pass, from run seed, epoch and node alone: a repeated attempt gives the same bits."""
+    text = f"relaytrain/{seed}/{epoch}/{node}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little") >> 1

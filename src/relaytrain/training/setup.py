@@ -1,0 +1,317 @@
+"""Everything a run needs besides the decision: data by node, versions, settings; built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..compression.prune import prune, reestimate_batchnorm
+from ..core.errors import ScenarioError, UsageError
+from ..core.problem import Problem
+from ..data.dataset import Dataset
+from ..models.flops import count
+from ..models.rebuild import Resolve, build, from_scenario, of_module, spec_of
+from ..models.spec import Spec, family_spec
+from ..scenario.model import Scenario
+from .checkpoint import Checkpoint
+from .datasets import Sets, build_sets, together
+from .settings import ClockName, TrainingSettings
+
+Way = Literal["network", "pruned", "student"]
+BATCHNORM_BATCHES = 16
+"""Batches from which batch-norm statistics are estimated again after pruning."""
+
+
+@dataclass(frozen=True)
+class VersionPlan:
+    """How a version comes about.
+
+    network: of its own, the first of them is the full version. pruned: `ratio` of the full version's parameters
+    removed. student: a network of its own, reached by distillation. `grow` is the declared way back from a smaller one.
+    """
+
+    name: str
+    way: Way
+    spec: Spec | None = None
+    ratio: float = 0.0
+    grow: Literal["checkpoint", "distill"] | None = None
+
+
+@dataclass(frozen=True)
+class VersionFacts:
+    """What a version measures: FLOPs of one training step of one sample, bytes of its state."""
+
+    parameters: int
+    flops_per_sample: int
+    weight_bytes: int
+    activation_bytes_per_sample: int
+    spec: Spec
+    reached_ratio: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form that `run_started` keeps."""
+        return {**vars(self), "spec": self.spec.to_dict()}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSetup:
+    """What trains: built by `from_scenario` or, from objects in this process, by `from_model`.
+
+    `references` are the user's own functions that a worker process must be able to import, from `folder` first;
+    a module that lives in this process only has none and trains in-process only.
+    """
+
+    problem: Problem
+    settings: TrainingSettings
+    datasets: Mapping[str, Dataset]
+    validation: Dataset
+    test: Dataset
+    versions: Mapping[str, VersionPlan]
+    resolve: Resolve | None = None
+    references: tuple[str, ...] = ()
+    folder: Path | None = None
+    models: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario, *, folder: Path | None = None) -> TrainingSetup:
+        """The setup of a scenario that has `[data]`; reads the data and imports the user's own code.
+
+        Args:
+            scenario: `[training]` may be left out, its defaults are PACT's.
+            folder: where references look first; by default the scenario's folder.
+        """
+        if not scenario.data:
+            raise ScenarioError(
+                f"{scenario.name}: no table [data], so there is nothing to train on; "
+                'add [data] with source = "digits" (or "module:function") and a network for each version'
+            )
+        folder = scenario.folder if folder is None else folder
+        profiled = any(node.device is not None for node in scenario.problem.nodes)
+        clock: ClockName = "emulated" if profiled else "measured"
+        settings = TrainingSettings.from_table(scenario.training, clock=clock)
+        sets = build_sets(scenario.data, scenario.problem, folder)
+        plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
+        return cls(
+            scenario.problem, settings, sets.nodes, sets.validation, sets.test, plans, resolve, references, folder
+        )
+
+    @classmethod
+    def from_model(
+        cls,
+        model: nn.Module | Mapping[str, nn.Module],
+        problem: Problem,
+        sets: Sets,
+        *,
+        ratios: Mapping[str, float] | None = None,
+        spec: Spec | None = None,
+        settings: TrainingSettings | None = None,
+    ) -> TrainingSetup:
+        """The setup of a module at hand: the first version of `problem` is `model` as it stands, weights included.
+
+        Args:
+            model: the full version, or all versions by name (those after the first are reached by distillation).
+            problem: its versions name what there is.
+            sets: data by node, validation and test.
+            ratios: share of parameters removed, for each version that is pruned from the first.
+            spec: what `model` was built from; with it, worker processes can build it too.
+            settings: how to train.
+        """
+        settings = settings if settings is not None else TrainingSettings()
+        names = [version.name for version in problem.versions] or sorted({pair.version for pair in problem.pairs})
+        given = dict(model) if isinstance(model, Mapping) else {names[0]: model}
+        plans: dict[str, VersionPlan] = {}
+        known: dict[str, Resolve] = {}
+        for index, name in enumerate(names):
+            if name in given:
+                reference = f"in_memory:version_{index}"
+                made, follow = of_module(given[name], reference)
+                known[reference] = follow
+                use: Spec = spec if spec is not None and index == 0 else made
+                plans[name] = VersionPlan(name, "network" if index == 0 else "student", use)
+            elif ratios is not None and name in ratios:
+                plans[name] = VersionPlan(name, "pruned", ratio=ratios[name])
+            else:
+                raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
+        return cls(
+            problem, settings, sets.nodes, sets.validation, sets.test, plans, _either(known), models=given
+        )
+
+    @property
+    def full(self) -> VersionPlan:
+        """The version that the others are pruned from: the first with a network of its own."""
+        return next(plan for plan in self.versions.values() if plan.way == "network")
+
+    @property
+    def start(self) -> str:
+        """The version that holds the network before epoch 1."""
+        return self.problem.pairs[self.problem.start].version
+
+    @property
+    def example(self) -> Tensor:
+        """Two inputs of the right shape."""
+        return torch.zeros((2, *self.validation.input))
+
+    def nodes_of(self, nodes: str) -> tuple[str, ...]:
+        """The nodes of a node set, ordered by name."""
+        group = next((s for s in self.problem.node_sets if s.name == nodes), None)
+        if group is None or not group.nodes:
+            raise ScenarioError(f"node_sets.{nodes}: lists no nodes, expected those that train")
+        return tuple(sorted(group.nodes))
+
+    def data_of(self, nodes: str) -> Dataset:
+        """All data of a node set."""
+        return together([self.datasets[node] for node in self.nodes_of(nodes)])
+
+    def target_set(self) -> Dataset:
+        """The set on which the target is read."""
+        on = self.problem.target.on
+        if on == "train":
+            if "train" not in self._cache:
+                self._cache["train"] = together(list(self.datasets.values()))
+            train: Dataset = self._cache["train"]
+            return train
+        return self.test if on == "test" else self.validation
+
+    def with_settings(self, **changes: Any) -> TrainingSetup:
+        """The same setup with other settings."""
+        return replace(self, settings=replace(self.settings, **changes), _cache={})
+
+    def first_checkpoint(self) -> Checkpoint:
+        """What the start version holds before epoch 1: initial weights from the seed, or the `start` file."""
+        if self.settings.start is not None:
+            return self._from_file(Path(self.settings.start))
+        return self.initial(self.start)
+
+    def initial(self, version: str) -> Checkpoint:
+        """An untrained `version`: drawn from the seed, pruned ones out of the untrained full version."""
+        plan = self.plan(version)
+        if plan.way != "pruned":
+            assert plan.spec is not None
+            model = self.models.get(version)
+            if model is None:
+                model = build(plan.spec, seed=self.settings.seed, resolve=self.resolve)
+            return Checkpoint.of_model(model, plan.spec, version)
+        model, _ = self._pruned(plan)
+        reestimate_batchnorm(model, self.batches(self.problem.pairs[self.problem.start].nodes))
+        return Checkpoint.of_model(model, self._spec_of(model), version)
+
+    def plan(self, version: str) -> VersionPlan:
+        """How `version` comes about."""
+        if version not in self.versions:
+            raise ScenarioError(f"versions: no version {version!r}, expected one of {', '.join(self.versions)}")
+        return self.versions[version]
+
+    def version_facts(self) -> dict[str, VersionFacts]:
+        """Counted parameters, FLOPs and bytes of every version, before any training."""
+        if "facts" not in self._cache:
+            self._cache["facts"] = {name: self._facts(plan) for name, plan in self.versions.items()}
+        facts: dict[str, VersionFacts] = self._cache["facts"]
+        return facts
+
+    def batches(self, nodes: str, most: int = BATCHNORM_BATCHES) -> list[Tensor]:
+        """Up to `most` batches of images of a node set, taken evenly from its nodes, always the same ones."""
+        members = self.nodes_of(nodes)
+        each = max(2, most * self.settings.batch // len(members))
+        images = torch.cat([torch.from_numpy(self.datasets[node].images[:each]) for node in members])
+        parts = list(torch.split(images, self.settings.batch))
+        if len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        return parts
+
+    def _facts(self, plan: VersionPlan) -> VersionFacts:
+        if plan.way == "pruned":
+            model, reached = self._pruned(plan)
+            spec = self._spec_of(model)
+        else:
+            assert plan.spec is not None
+            model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
+        counts = count(model, self.example)
+        return VersionFacts(
+            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached
+        )
+
+    def _pruned(self, plan: VersionPlan) -> tuple[nn.Module, float]:
+        full = self.initial(self.full.name).model(resolve=self.resolve)
+        made = prune(full, self.example, plan.ratio, importance=self.settings.importance)
+        return made.model, made.reached
+
+    def _spec_of(self, model: nn.Module) -> Spec:
+        assert self.full.spec is not None
+        return spec_of(model, self.full.spec)
+
+    def _from_file(self, path: Path) -> Checkpoint:
+        place = path if self.folder is None or path.is_absolute() else self.folder / path
+        try:
+            data = place.read_bytes()
+        except OSError as error:
+            raise ScenarioError(f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint") from None
+        loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
+        if type(loaded.spec) is not type(self.full.spec):
+            raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
+        return replace(loaded, version=self.start)
+
+
+def _plans(
+    tables: Sequence[Mapping[str, Any]], sets: Sets, folder: Path | None
+) -> tuple[dict[str, VersionPlan], Resolve | None, tuple[str, ...]]:
+    """Plans from the resolved `[[versions]]`; factories are called once for their shapes."""
+    plans: dict[str, VersionPlan] = {}
+    known: dict[str, Resolve] = {}
+    classes = max(sets.validation.classes, sets.test.classes, *(d.classes for d in sets.nodes.values()))
+    for table in tables:
+        name, grow = table["name"], table.get("grow")
+        own = table.get("student") or table.get("factory") or table.get("family")
+        if own is not None:
+            first = not any(plan.way == "network" for plan in plans.values())
+            way: Way = "student" if table.get("student") or not first else "network"
+            spec = _network(own, table, sets.validation.input, classes, folder, known)
+            plans[name] = VersionPlan(name, way, spec, grow=grow)
+        else:
+            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), grow=grow)
+    if not any(plan.way == "network" for plan in plans.values()):
+        raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
+    return plans, _either(known) if known else None, tuple(known)
+
+
+def _network(
+    own: str,
+    table: Mapping[str, Any],
+    shape: tuple[int, int, int],
+    classes: int,
+    folder: Path | None,
+    known: dict[str, Resolve],
+) -> Spec:
+    if ":" not in own:
+        return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
+    known[own] = from_scenario(own, folder)
+    made = known[own](own)()
+    if not isinstance(made, nn.Module):
+        raise ScenarioError(f"versions.{table['name']}: {own}() returned {type(made).__name__}, expected a torch.nn.Module")
+    spec, _ = of_module(made, own)
+    return spec
+
+
+def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> float:
+    """The ratio as a share of the full version: 0.5 of a version that lost 0.5 is 0.75 of the full one."""
+    ratio, base = float(table["ratio"]), table.get("of")
+    before = plans.get(base) if base is not None else None
+    if before is None or before.way == "network":
+        return ratio
+    if before.way == "student":
+        raise ScenarioError(f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one")
+    return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)
+
+
+def _either(known: Mapping[str, Resolve]) -> Resolve:
+    def follow(reference: str) -> Callable[[], nn.Module]:
+        if reference not in known:
+            raise ScenarioError(f"factory: the version asks for {reference!r}, which this scenario does not name")
+        return known[reference](reference)
+
+    return follow
