@@ -14,8 +14,11 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	.venv/bin/relaytrain plan quickstart
-	.venv/bin/relaytrain simulate quickstart
+	@mkdir -p figures
+	.venv/bin/relaytrain plan quickstart --figure figures/quickstart.svg
+	.venv/bin/relaytrain compare quickstart
+	.venv/bin/relaytrain simulate quickstart --worlds 12 --rule true --rule adaptive --rule literal
+	@echo "the plan as a picture: figures/quickstart.svg"
 
 fast: setup
 	$(PY) -m pytest -n 2 -m "not slow and not soak"

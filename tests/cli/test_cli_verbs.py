@@ -103,6 +103,13 @@ def test_front_agrees_with_the_optimum_of_each_deadline(relaytrain):
     assert json.loads(impossible.out)["energy_j"] == [[None]]
 
 
+def test_front_and_simulate_do_without_a_node_set(relaytrain):
+    ways = json.loads(relaytrain("front", "smart_factory", "--without", "silver", "--format", "json").out)["ways"]
+    assert ways and all("silver" not in way["legs"] for way in ways)
+    played = relaytrain("simulate", "smart_factory", "--without", "silver", "--worlds", "1", "--rule", "adaptive")
+    assert played.status == 0
+
+
 def test_front_shows_a_table_and_draws_it(relaytrain, tmp_path):
     picture = tmp_path / "front.svg"
     call = relaytrain("front", "quickstart", "--figure", picture)

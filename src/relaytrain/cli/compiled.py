@@ -27,7 +27,7 @@ def compiled() -> Iterator[None]:
         yield
         return
     # numba looks for BLAS when its array functions load, which imports all of scipy.linalg. No search needs BLAS, and
-    # the import would be a quarter of the time of a `plan`. Code that does need it still finds it afterwards.
+    # the import would be a fifth of the time of a `plan`. Code that does need it still finds it afterwards.
     blocked = "scipy.linalg.cython_blas"
     block = blocked not in sys.modules
     if block:

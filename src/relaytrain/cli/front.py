@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose
+from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import check_figure, emit_json, emit_view, write_figure
 
 SHORT = "What each deadline and loss costs at least."
@@ -39,6 +39,7 @@ def front(
     deadlines: Deadlines = None,
     level: Level = None,
     sets: Sets = None,
+    without: Without = None,
     figure: Figure = None,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -51,7 +52,7 @@ def front(
     if level is not None and not 0.0 < level < 1.0:
         raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
     columns = [_duration(text) for text in deadlines or ()]
-    loaded = api.scenario(scenario, overrides=sets or ())
+    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled():
         swept = api.front(loaded, level=level)
     from ..report.trade import trade_of, trade_svg

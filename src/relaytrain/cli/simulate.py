@@ -8,7 +8,7 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
+from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import emit_json, emit_view, note, progress
 
 SHORT = "The relay in many noisy worlds, all rules side by side."
@@ -44,6 +44,7 @@ def simulate(
     modes: Modes = None,
     workers: Workers = None,
     sets: Sets = None,
+    without: Without = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -53,7 +54,7 @@ def simulate(
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers: got {workers}, expected at least 1")
-    loaded = api.scenario(scenario, overrides=sets or ())
+    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled():
         from ..simulate import simulate as play
 
