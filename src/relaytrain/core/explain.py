@@ -73,9 +73,13 @@ def explain(plan: Plan) -> str:
                 f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after}, loss {hand.loss_change:+.3g}, "
                 f"{say_energy(hand.energy_j, plan.energy_unit)}, {say_time(hand.elapsed_s, plan.time_unit)}"
             )
+        level = plan.rung or plan.asked
+        late = ", training on until the target is met" if plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
         lines.append(
-            f"  at the end: expected loss {plan.losses[-1]:.4g}, at level {plan.rung or plan.asked:.0%} {plan.guaranteed[-1]:.4g}; "
-            f"{plan.probability:.0%} of sampled curves reach the target following this plan without re-planning"
+            f"  after these epochs: expected loss {plan.losses[-1]:.4g}, at level {level:.0%} {plan.guaranteed[-1]:.4g}{late}"
+        )
+        lines.append(
+            f"  {plan.probability:.0%} of sampled curves reach the target in time by these legs, without re-planning"
         )
         if math.isfinite(plan.bound_j):
             proof = (
@@ -84,7 +88,7 @@ def explain(plan: Plan) -> str:
             lines.append(
                 f"  no plan under the expected law needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"
             )
-        if math.isfinite(plan.deadline_s):
+        if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9:
             side = "ahead of" if plan.ahead >= 0 else "behind"
             lines.append(f"  now {abs(plan.ahead):.3g} {side} the ideal curve (value {plan.value:.2f})")
     if plan.alternatives:

@@ -17,7 +17,13 @@ Form = LawForm | Any
 SLACK = 1e-12
 """Inverses are widened by this much, so that bounds built on them stay on the optimistic side of rounding."""
 
-jit = numba.njit(cache=True, error_model="numpy", fastmath=False)
+
+def jit(function: Any) -> Any:
+    """Compiled on first use and kept on disk; where no folder can be written, compiled anew in each process."""
+    try:
+        return numba.njit(cache=True, error_model="numpy")(function)
+    except RuntimeError:
+        return numba.njit(error_model="numpy")(function)
 
 
 @jit
