@@ -88,10 +88,17 @@ class Canvas:
         (x1, y1), (x2, y2) = start, end
         self._add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=width, stroke_dasharray=dash)
 
-    def path(self, points: list[Point], *, stroke: str, width: float = 2) -> None:
+    def path(self, points: list[Point], *, stroke: str, width: float = 2, dash: str = "") -> None:
         """A polyline."""
         corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
-        self._add("polyline", points=corners, fill="none", stroke=stroke, stroke_width=width, stroke_linejoin="round")
+        look = {"fill": "none", "stroke": stroke, "stroke_dasharray": dash, "stroke_linejoin": "round"}
+        self._add("polyline", points=corners, stroke_width=width, **look)
+
+    def dot(self, at: Point, *, fill: str, radius: float = 3, hollow: bool = False, tip: str = "") -> None:
+        """A round marker; a hollow one is drawn in outline."""
+        inside = f"<title>{clean(tip)}</title>" if tip else ""
+        look = {"fill": PAPER, "stroke": fill} if hollow else {"fill": fill}
+        self._add("circle", inside, cx=at[0], cy=at[1], r=radius, **look)
 
     def area(self, points: list[Point], *, fill: str, opacity: float = 1.0) -> None:
         """A filled polygon."""

@@ -15,6 +15,7 @@ from html import escape
 
 from ..core.explain import answer, say_energy, say_time
 from ..core.plan import Leg, Plan
+from .bars import Bar, draw_bars
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Scale, clock_ticks, text_width, ticks
 
 WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
@@ -92,23 +93,12 @@ def _wrapped(text: str, size: float, width: float) -> list[str]:
 
 
 def _legs(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
-    middle = BAR_Y + BAR_H / 2 + 4
-    canvas.text((LEFT - 10, middle), "legs", fill=MUTED, anchor="end")
-    taken_from = [WIDTH - RIGHT, WIDTH - RIGHT]  # by row of labels above the bars; right to left, so leaders never cross
-    for leg, start, end in reversed(list(zip(plan.legs, starts, starts[1:], strict=False))):
-        left, right = x(start), x(end)
-        colour = colours[leg.version]
-        canvas.rect(left, BAR_Y, max(right - left - 1, 1), BAR_H, fill=colour, tip=_tip(plan, leg))
-        label = f"{leg.version} on {leg.nodes} ×{leg.epochs}"
-        width = text_width(label, 12)
-        row = next((row for row in (0, 1) if left + width + 16 <= taken_from[row]), None)
-        if width + 10 <= right - left:
-            canvas.text(((left + right) / 2, middle), label, fill=PAPER, anchor="middle", bold=True)
-        elif row is not None:
-            top = BAR_Y - 16 - 16 * row
-            canvas.line((left + 1, top), (left + 1, BAR_Y), stroke=colour)
-            canvas.text((left + 5, top + 9), label, fill=colour, bold=True)
-            taken_from[row] = left
+    canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
+    bars = [
+        Bar(x(start), x(end), f"{leg.version} on {leg.nodes} ×{leg.epochs}", colours[leg.version], _tip(plan, leg))
+        for leg, start, end in zip(plan.legs, starts, starts[1:], strict=False)
+    ]
+    draw_bars(canvas, bars, top=BAR_Y, height=BAR_H, edge=WIDTH - RIGHT)
 
 
 def _tip(plan: Plan, leg: Leg) -> str:

@@ -1,0 +1,232 @@
+"""`audit`: over the finished runs of a store, was what had been stated true?
+
+* stated against observed probability: of the runs whose first plan rested on a level, how many met their target;
+* the band: how often a loss stayed at or below what was promised just before its epoch;
+* predicted against booked seconds and joules, by version, the measured CPU-seconds beside;
+* targets that a first plan called infeasible although a run of the same case, or that run itself, reached them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.plan import finite
+from ..store.runs import RunStore
+from .run import Cost, EpochView, RunView
+
+INTERVAL = 0.95
+Z = 1.959963984540054
+"""The two-sided 95 % quantile of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`hits` of `count`, with Wilson's 95 % interval, beside what was stated."""
+
+    name: str
+    stated: float | None
+    hits: int
+    count: int
+
+    @property
+    def observed(self) -> float:
+        """The share of hits."""
+        return self.hits / self.count if self.count else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval."""
+        return wilson(self.hits, self.count)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the stated probability lies within the interval, or the runs did better than it."""
+        return None if self.stated is None or not self.count else self.stated <= self.interval[1] + 1e-12
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        low, high = self.interval
+        figures = {"observed": finite(self.observed), "low": low, "high": high, "agrees": self.agrees}
+        return {**asdict(self), **figures}
+
+
+@dataclass(frozen=True)
+class CostCheck:
+    """Predicted against booked costs of one version over all runs, and the median ratio of single epochs."""
+
+    version: str
+    clock: str
+    cost: Cost
+    median_s: float | None
+    median_j: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; ratios are booked over predicted."""
+        c = self.cost
+        return {
+            "version": self.version, "clock": self.clock, "epochs": c.epochs, "predicted_epochs": c.predicted_epochs,
+            "predicted_s": c.predicted_s, "booked_s": c.against_s, "ratio_s": ratio(c.against_s, c.predicted_s),
+            "predicted_j": c.predicted_j, "booked_j": c.against_j, "ratio_j": ratio(c.against_j, c.predicted_j),
+            "median_ratio_s": self.median_s, "median_ratio_j": self.median_j, "cpu_s": c.cpu_s,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WrongNo:
+    """A target that `run` called infeasible, and the runs of the same case that reached it."""
+
+    run: str
+    target_loss: float | None
+    deadline_s: float | None
+    reached_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the finished runs say about the promises made for them. `left_out` counts runs by status."""
+
+    runs: int
+    met: int
+    levels: tuple[Rate, ...]
+    probability: Rate
+    band: tuple[Rate, ...]
+    costs: tuple[CostCheck, ...]
+    infeasible: int
+    wrong_noes: tuple[WrongNo, ...]
+    left_out: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values (docs/formats.md, audit)."""
+        return {
+            "schema": "relaytrain.audit/1",
+            "runs": self.runs,
+            "met": self.met,
+            "interval": INTERVAL,
+            "levels": [rate.to_dict() for rate in self.levels],
+            "probability": self.probability.to_dict(),
+            "band": [rate.to_dict() for rate in self.band],
+            "costs": [check.to_dict() for check in self.costs],
+            "called_infeasible": self.infeasible,
+            "infeasible_but_reached": [asdict(wrong) for wrong in self.wrong_noes],
+            "left_out": self.left_out,
+        }
+
+
+def audit(store: RunStore) -> Audit:
+    """Audit all runs of a store."""
+    return audit_views(RunView.of(store.events(row.run), live=row.status == "running") for row in store.runs())
+
+
+def audit_views(views: Iterable[RunView]) -> Audit:
+    """Audit these runs; those without a verdict of met or missed are counted, not judged."""
+    finished: list[RunView] = []
+    left_out: dict[str, int] = {}
+    for view in views:
+        if view.finished:
+            finished.append(view)
+        else:
+            left_out[view.status] = left_out.get(view.status, 0) + 1
+    finished.sort(key=lambda view: view.run)
+    met = sum(view.status == "met" for view in finished)
+    noes = [view for view in finished if view.plans and not view.plans[0].feasible]
+    return Audit(
+        len(finished), met, _levels(finished), _probability(finished), _band(finished), _costs(finished),
+        len(noes), _wrong_noes(finished, noes), dict(sorted(left_out.items())),
+    )  # fmt: skip
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Wilson's score interval at 95 % for `hits` of `count`; (0, 1) when there is nothing to count."""
+    if count == 0:
+        return 0.0, 1.0
+    share, square = hits / count, Z * Z
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = Z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    low = 0.0 if hits == 0 else max(0.0, middle - half)
+    return low, 1.0 if hits == count else min(1.0, middle + half)
+
+
+def ratio(got: float, said: float) -> float | None:
+    """`got` over `said`, or None where nothing was said."""
+    return got / said if said > 0 else None
+
+
+def _levels(views: Sequence[RunView]) -> tuple[Rate, ...]:
+    """Met targets by the level that the first plan rested on; 0 means that no level was feasible."""
+    groups: dict[float, list[bool]] = {}
+    for view in views:
+        rung = view.plans[0].rung if view.plans else None
+        if rung is not None:
+            groups.setdefault(round(rung, 6), []).append(view.status == "met")
+    rows = sorted(groups.items(), reverse=True)
+    return tuple(
+        Rate(f"level {rung:.4g}" if rung else "infeasible", rung or None, sum(hits), len(hits)) for rung, hits in rows
+    )
+
+
+def _probability(views: Sequence[RunView]) -> Rate:
+    """Met targets against the mean of the probabilities that the first plans stated."""
+    known = [(view.plans[0].probability, view.status == "met") for view in views if view.plans]
+    stated = [(p, hit) for p, hit in known if p is not None]
+    mean = math.fsum(p for p, _ in stated) / len(stated) if stated else None
+    return Rate("stated probability, mean", mean, sum(hit for _, hit in stated), len(stated))
+
+
+def _band(views: Sequence[RunView]) -> tuple[Rate, ...]:
+    """Epochs at or below their promise, by the level of the promise. Epochs of one run are not independent."""
+    groups: dict[float, list[bool]] = {}
+    for view in views:
+        levels = {plan.epoch: plan.level for plan in view.plans}
+        for epoch in view.epochs:
+            level = levels.get(epoch.epoch)
+            if level is not None and epoch.in_band is not None:
+                groups.setdefault(round(level, 6), []).append(epoch.in_band)
+    rows = sorted(groups.items(), reverse=True)
+    return tuple(Rate(f"epochs at level {level:.4g}", level, sum(hits), len(hits)) for level, hits in rows)
+
+
+def _costs(views: Sequence[RunView]) -> tuple[CostCheck, ...]:
+    groups: dict[tuple[str, str], list[EpochView]] = {}
+    for view in views:
+        for epoch in view.epochs:
+            groups.setdefault((epoch.pair.version, view.clock), []).append(epoch)
+    return tuple(
+        CostCheck(
+            version,
+            clock,
+            Cost.of(rows),
+            _median([r.elapsed_s / r.predicted.elapsed_s for r in rows if r.predicted.elapsed_s]),
+            _median([r.energy_j / r.predicted.energy_j for r in rows if r.predicted.energy_j]),
+        )
+        for (version, clock), rows in sorted(groups.items())
+    )
+
+
+def _wrong_noes(views: Sequence[RunView], noes: Sequence[RunView]) -> tuple[WrongNo, ...]:
+    reached: dict[str, list[str]] = {}
+    for view in views:
+        if view.status == "met":
+            reached.setdefault(case_of(view), []).append(view.run)
+    found = []
+    for view in noes:
+        by = tuple(reached.get(case_of(view), ()))
+        if by:
+            found.append(WrongNo(view.run, view.asked.loss, finite(view.asked.deadline_s), by))
+    return tuple(found)
+
+
+def case_of(view: RunView) -> str:
+    """What makes two runs comparable: the same scenario and seed, whoever plans."""
+    scenario = {key: value for key, value in view.scenario.items() if key not in ("planner", "description")}
+    return json.dumps([scenario, view.started.get("seed"), view.clock], sort_keys=True, default=str)
+
+
+def _median(values: list[float]) -> float | None:
+    if not values:
+        return None
+    ranked, half = sorted(values), len(values) // 2
+    return ranked[half] if len(ranked) % 2 else (ranked[half - 1] + ranked[half]) / 2

@@ -1,0 +1,62 @@
+"""An audit for terminals and pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .audit import Audit, Rate, ratio
+from .tables import table, titled
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def audit_view(found: Audit) -> RenderableType:
+    """Everything that an audit found, as tables."""
+    left = ", ".join(f"{count} {status}" for status, count in found.left_out.items())
+    head = f"{found.runs} finished runs, {found.met} met their target" + (f"; left out: {left}" if left else "")
+    parts: list[RenderableType] = [Text(head, style="bold")]
+    if not found.runs:
+        return Group(*parts)
+    rates = [*found.levels, *([found.probability] if found.probability.count else [])]
+    if rates:
+        parts += [Text(), titled("targets met, against what the first plans stated", _rates(rates))]
+    if found.band:
+        words = "losses at or below their promise (epochs of one run hang together: the interval is too narrow)"
+        parts += [Text(), titled(words, _rates(found.band))]
+    if found.costs:
+        parts += [Text(), titled("costs booked over costs predicted", _costs(found))]
+    parts += [Text(), Text(f"called infeasible: {found.infeasible} runs, {len(found.wrong_noes)} of these targets were reached")]
+    for wrong in found.wrong_noes:
+        parts.append(Text(f"  {wrong.run}: target {wrong.target_loss}, reached by {', '.join(wrong.reached_by)}"))
+    return Group(*parts)
+
+
+def _rates(rates: Sequence[Rate]) -> Table:
+    made = table(
+        ("", "stated", "observed", "of", "95 % interval", "holds"), numbers=("stated", "observed", "of", "95 % interval")
+    )
+    for rate in rates:
+        low, high = rate.interval
+        holds = {None: "", True: "yes", False: "NO"}[rate.agrees]
+        stated = "" if rate.stated is None else f"{rate.stated:.1%}"
+        made.add_row(rate.name, stated, f"{rate.observed:.1%}", str(rate.count), f"{low:.1%} to {high:.1%}", holds)
+    return made
+
+
+def _costs(found: Audit) -> Table:
+    columns = ("version", "clock", "epochs", "time", "median", "energy", "median ", "CPU s measured")
+    made = table(columns, numbers=columns[2:])
+    for check in found.costs:
+        cost = check.cost
+        figures = (
+            ratio(cost.against_s, cost.predicted_s), check.median_s, ratio(cost.against_j, cost.predicted_j), check.median_j,
+        )  # fmt: skip
+        shown = ["" if value is None else f"{value:.3f}" for value in figures]
+        cpu = "" if cost.cpu_s is None else f"{cost.cpu_s:.4g}"
+        made.add_row(Text(check.version), check.clock, str(cost.epochs), *shown, cpu)
+    return made

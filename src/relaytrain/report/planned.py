@@ -1,0 +1,199 @@
+"""What a `planned` event says, and what changed from one plan to the next and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.problem import Pair
+from ..core.state import TOLERANCE
+from ..store.events import Event
+
+if TYPE_CHECKING:
+    from .run import RunView
+
+
+class Predicted(NamedTuple):
+    """What a plan said of the epoch it decided: the loss after it (expected, and at the plan's level), its cost."""
+
+    loss: float | None = None
+    guaranteed: float | None = None
+    elapsed_s: float | None = None
+    energy_j: float | None = None
+
+
+NOTHING_SAID = Predicted()
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """The plan that epoch `epoch` was decided by; `pairs` are its pairs from that epoch on.
+
+    `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
+    they are empty when the event kept none.
+    """
+
+    epoch: int
+    fence: int
+    planner: str
+    pair: Pair | None
+    pairs: tuple[Pair, ...]
+    feasible: bool
+    asked: float | None
+    rung: float | None
+    probability: float | None
+    start_loss: float | None
+    energy_j: float | None
+    end_s: float | None
+    predicted: Predicted
+    losses: tuple[float, ...] = ()
+    guaranteed: tuple[float, ...] = ()
+    times_s: tuple[float, ...] = ()
+    energies_j: tuple[float, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, event: Event) -> PlanView:
+        """Read the body; the law and the cost table are left where they are."""
+        body = event.body
+        plan = body.get("plan")
+        plan = plan if isinstance(plan, Mapping) else {}
+        said = body.get("predicted")
+        said = said if isinstance(said, Mapping) else {}
+        pair = pair_of(body.get("decision"))
+        return cls(
+            epoch=event.epoch or 0,
+            fence=event.fence,
+            planner=text(plan.get("planner")),
+            pair=pair,
+            pairs=_pairs(plan) or ((pair,) if pair else ()),
+            feasible=plan.get("feasible") is not False,
+            asked=number(plan.get("asked")),
+            rung=number(plan.get("rung")),
+            probability=number(plan.get("probability")),
+            start_loss=number(plan.get("start_loss")),
+            energy_j=number(plan.get("energy_j")),
+            end_s=number(plan.get("elapsed_s")),
+            predicted=Predicted(*(number(said.get(key)) for key in Predicted._fields)),
+            losses=_numbers(plan.get("expected_loss")),
+            guaranteed=_numbers(plan.get("guaranteed_loss")),
+            times_s=_numbers(plan.get("time_by_epoch_s")),
+            energies_j=_numbers(plan.get("energy_by_epoch_j")),
+            warnings=tuple(map(text, plan.get("warnings") or ())),
+        )
+
+    @property
+    def level(self) -> float | None:
+        """The level its guaranteed losses are at."""
+        return self.rung or self.asked
+
+    def summary(self) -> str:
+        """The legs in one line: `L on gold x6 -> M on silver x9`."""
+        return say_pairs(self.pairs)
+
+    def handovers(self) -> list[tuple[int, Pair]]:
+        """The epochs before which it changes pair, and to which."""
+        return turns(self.pairs, self.epoch)[1:]
+
+
+@dataclass(frozen=True)
+class Replan:
+    """A plan that changed: `moved` is True when a handover or a pair did, False when only the end moved."""
+
+    epoch: int
+    before: str
+    after: str
+    moved: bool
+    reasons: tuple[str, ...]
+    energy_j: float | None
+
+
+def replans(view: RunView) -> tuple[Replan, ...]:
+    """The plans that differ from what was left of the plan before them, with what happened in between."""
+    found = []
+    for old, new in pairwise(view.plans):
+        left = old.pairs[new.epoch - old.epoch :] if new.epoch >= old.epoch else ()
+        if left == new.pairs:
+            continue
+        moved = new.epoch < old.epoch or turns(left, new.epoch) != turns(new.pairs, new.epoch)
+        before = say_pairs(left) if left else old.summary()
+        found.append(Replan(new.epoch, before, new.summary(), moved, tuple(_why(view, old, new)), new.energy_j))
+    return tuple(found)
+
+
+def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
+    """What is known to have happened between two plans."""
+    words = []
+    for back in view.rollbacks:
+        if new.epoch == back.to_epoch + 1 and new.epoch <= old.epoch:
+            words.append(f"rolled back to epoch {back.to_epoch}: {back.reason}")
+    words += [f"node {f.node} failed: {f.reason}" for f in view.failures if f.epoch in (old.epoch, new.epoch)]
+    if new.fence != old.fence:
+        words.append("the run was resumed")
+    done = next((e for e in view.epochs if e.epoch == old.epoch), None)
+    if done is not None and new.epoch > old.epoch:
+        said = done.predicted
+        if said.loss is not None and abs(done.loss - said.loss) > TOLERANCE:
+            side = "below" if done.loss < said.loss else "above"
+            beyond = " and above the band" if done.in_band is False else ""
+            words.append(f"loss {done.loss:.4g} after epoch {done.epoch}, {side} the {said.loss:.4g} expected{beyond}")
+        for unit, got, expected in (("seconds", done.elapsed_s, said.elapsed_s), ("joules", done.energy_j, said.energy_j)):
+            if expected and abs(got / expected - 1.0) >= 0.01:
+                words.append(f"{unit} {got / expected - 1.0:+.0%} against the forecast")
+    return words or ["a new estimate of the curves"]
+
+
+def turns(pairs: Sequence[Pair], first: int) -> list[tuple[int, Pair]]:
+    """The pair of epoch `first`, then every later change of pair with its epoch."""
+    changes = enumerate(pairwise(pairs), first + 1)
+    return [(first, pairs[0])] * bool(pairs) + [(epoch, after) for epoch, (before, after) in changes if before != after]
+
+
+def say_pairs(pairs: Sequence[Pair]) -> str:
+    """Legs in one line: `L on gold ×6 → M on silver ×9`."""
+    return " → ".join(f"{pair} ×{len(list(rows))}" for pair, rows in groupby(pairs)) or "nothing"
+
+
+def _pairs(plan: Mapping[str, Any]) -> tuple[Pair, ...]:
+    """The pairs of a plan's JSON, from its legs or else its decisions."""
+    pairs: list[Pair] = []
+    for leg in plan.get("legs") or ():
+        pair, first, last = pair_of(leg), whole(leg.get("first_epoch")), whole(leg.get("last_epoch"))
+        if pair is None or first is None or last is None or not 0 <= last - first <= 1_000_000:
+            return ()
+        pairs += [pair] * (last - first + 1)
+    return tuple(pairs) or tuple(p for p in map(pair_of, plan.get("decisions") or ()) if p)
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if fits else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text(value: Any) -> str:
+    """A text, or what another value looks like; nothing for None."""
+    return "" if value is None else str(value)
+
+
+def pair_of(value: Any) -> Pair | None:
+    """A pair from a decision's or leg's table, or from [version, nodes]."""
+    if isinstance(value, Mapping):
+        value = (value.get("version"), value.get("nodes"))
+    if isinstance(value, list | tuple) and len(value) == 2 and None not in value:
+        return Pair(str(value[0]), str(value[1]))
+    return None
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    if not isinstance(values, list | tuple):
+        return ()
+    return tuple(math.inf if v is None else float(v) for v in values if v is None or isinstance(v, int | float))

@@ -1,0 +1,216 @@
+"""One picture of what a run did against what was planned.
+
+::
+
+    [ L on gold ][   M on silver      ][     S on bronze     ]    legs over time, handovers between them
+    loss: measured, the band promised epoch by epoch, the first plan, the target
+    energy so far, by version, and the first plan's
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ..core.explain import say_energy, say_time
+from .bars import Bar, draw_bars
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Point, Scale, clock_ticks, text_width, ticks
+from .planned import PlanView
+from .run import EpochView, LegView, RunView, legs_of
+
+WIDTH, LEFT, RIGHT = 960.0, 74.0, 24.0
+BAR_Y, BAR_H = 44.0, 32.0
+LOSS_Y, LOSS_H = 104.0, 270.0
+ENERGY_Y, ENERGY_H = 414.0, 96.0
+HEIGHT = 568.0
+BAND, BAND_EDGE, FIRST = "#f0a35e", "#c76b15", "#7b8794"
+MOST_POINTS = 360
+FAR = 1.6
+"""A deadline further than this many times the run's duration is named, not drawn: it would squeeze the rest."""
+
+T = TypeVar("T")
+
+
+def run_svg(view: RunView) -> str:
+    """The run as a self-contained SVG text; before the first epoch a sentence takes its place."""
+    canvas = Canvas(WIDTH, HEIGHT if view.epochs else 60, f"What run {view.run} did")
+    if not view.epochs:
+        canvas.text((LEFT, 36), "No epoch is done yet.", fill=MUTED)
+        return canvas.svg()
+    first = view.plans[0] if view.plans else None
+    end_s = max(e.end_s for e in (*view.epochs, *view.undone))
+    end_s = max(end_s, *(t for t in (first.times_s if first else ()) if math.isfinite(t)), 1e-9)
+    near = view.asked.deadline_s <= FAR * end_s
+    x = Scale(0.0, (max(end_s, view.asked.deadline_s) if near else end_s) * 1.03, LEFT, WIDTH - RIGHT)
+    colours = version_colours(view)
+    _legs(canvas, view, x, colours)
+    _loss(canvas, view, x, colours, first)
+    _energy(canvas, view, x, colours, first)
+    _axes(canvas, view, x)
+    _deadline(canvas, view, x, near=near)
+    beside = near and x(view.asked.deadline_s) > WIDTH * 0.72
+    _legend(canvas, view, x(view.asked.deadline_s) - 8 if beside else WIDTH - RIGHT)
+    return canvas.svg()
+
+
+def version_colours(view: RunView) -> dict[str, str]:
+    """A colour for each version, in order of first use; the same in pictures and tables."""
+    versions = dict.fromkeys(e.pair.version for e in (*view.epochs, *view.undone))
+    return {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(versions)}
+
+
+def thinned(rows: Sequence[T], most: int = MOST_POINTS) -> list[T]:
+    """At most `most` of `rows`, evenly, the first and the last among them."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
+
+
+def _legs(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str]) -> None:
+    canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
+    bars = [
+        Bar(x(leg.start_s), x(leg.end_s), f"{leg.pair} ×{len(leg.epochs)}", colours[leg.pair.version], _tip(view, leg))
+        for leg in thinned(view.legs, 120)
+    ]
+    draw_bars(canvas, bars, top=BAR_Y, height=BAR_H, edge=WIDTH - RIGHT)
+    for hand in thinned(view.handovers, 120):
+        at, top = x(hand.at_s), BAR_Y + BAR_H
+        canvas.line((at, top), (at, ENERGY_Y + ENERGY_H), stroke="#9aa5b1", dash="2 3")
+        canvas.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
+
+
+def _tip(view: RunView, leg: LegView) -> str:
+    cost, asked = leg.cost, view.asked
+    energy, time = say_energy(cost.energy_j, asked.energy_unit), say_time(cost.elapsed_s, asked.time_unit)
+    return f"{leg.pair}: epochs {leg.first_epoch}-{leg.last_epoch}, {energy}, {time}, loss {leg.loss:.4g}"
+
+
+def _loss(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], first: PlanView | None) -> None:
+    rows = thinned(view.epochs)
+    y = _loss_scale(view, rows, first)
+    for value in ticks(0.0, y.high, 6):
+        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
+        canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
+    canvas.text((LEFT - 8, LOSS_Y - 8), view.asked.metric, fill=MUTED, anchor="end")
+    if first and first.times_s:
+        planned = [(x(t), y(v)) for t, v in thinned(list(zip(first.times_s, first.losses, strict=False))) if math.isfinite(t)]
+        canvas.path([(x(0.0), y(first.start_loss or y.high)), *planned], stroke=FIRST, width=1.5, dash="5 4")
+    for leg in legs_of(rows):  # a band for each leg: between legs the loss jumps
+        known = [(x(e.end_s), e.predicted) for e in leg.epochs if e.predicted.loss is not None and e.predicted.guaranteed is not None]
+        if len(known) > 1:
+            lower = [(at, y(said.loss or 0.0)) for at, said in known]
+            upper = [(at, y(said.guaranteed or 0.0)) for at, said in known]
+            canvas.area([*lower, *reversed(upper)], fill=BAND, opacity=0.4)
+            canvas.path(upper, stroke=BAND_EDGE, width=1)
+        elif known:
+            at, said = known[0]
+            canvas.line((at, y(said.loss or 0.0)), (at, y(said.guaranteed or 0.0)), stroke=BAND, width=5)
+    measured = [(x(0.0), y(view.initial_loss))] if view.initial_loss is not None else []
+    canvas.path([*measured, *_measured(view, rows, x, y)], stroke=INK, width=1.8)
+    for epoch in thinned(view.undone, 60):
+        canvas.dot((x(epoch.end_s), y(epoch.loss)), fill=BAD, hollow=True, tip=f"{_said(epoch)}, undone")
+    for epoch in rows:
+        radius = 3.2 if len(rows) < 90 else 2
+        canvas.dot((x(epoch.end_s), y(epoch.loss)), fill=colours[epoch.pair.version], radius=radius, tip=_said(epoch))
+    if view.asked.loss is not None:
+        colour, at = (GOOD if view.status == "met" else BAD), y(view.asked.loss)
+        canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=colour, width=1.6, dash="7 4")
+        canvas.text((LEFT + 6, at - 6), f"target {view.asked.loss:g}", fill=colour, bold=True, halo=True)
+
+
+def _loss_scale(view: RunView, rows: list[EpochView], first: PlanView | None) -> Scale:
+    seen = [view.asked.loss or 0.0, view.initial_loss or 0.0, *(e.loss for e in rows)]
+    seen += [e.predicted.guaranteed for e in rows if e.predicted.guaranteed is not None]
+    seen += [v for v in (first.losses if first else ()) if math.isfinite(v)]
+    seen += [h.loss_after for h in view.handovers if h.loss_after is not None]
+    return Scale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
+
+
+def _measured(view: RunView, rows: list[EpochView], x: Scale, y: Scale) -> list[Point]:
+    """The losses after each epoch, and the jump seen by a forward pass after each handover."""
+    jumps = {h.epoch: h for h in view.handovers if h.loss_after is not None}
+    points: list[Point] = []
+    for epoch in rows:
+        hand = jumps.get(epoch.epoch)
+        if hand is not None and hand.loss_after is not None:
+            points.append((x(hand.at_s + (hand.elapsed_s or 0.0)), y(hand.loss_after)))
+        points.append((x(epoch.end_s), y(epoch.loss)))
+    return points
+
+
+def _said(epoch: EpochView) -> str:
+    limit = epoch.predicted.guaranteed
+    return f"epoch {epoch.epoch}, {epoch.pair}: {epoch.loss:.4g}" + (f" (promised {limit:.4g})" if limit is not None else "")
+
+
+def _legend(canvas: Canvas, view: RunView, right: float) -> None:
+    level = next((p.level for p in view.plans if p.level), None)
+    rows = ["measured after each epoch", f"promised before it{f', at {level:.0%}' if level else ''}"]
+    rows += ["first plan, expected"] if view.plans and view.plans[0].times_s else []
+    rows += ["undone by a roll-back"] if view.undone else []
+    wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 18
+    left = right - wide - 50
+    canvas.rect(left - 8, top - 15, wide + 54, 20 * len(rows) + 4, fill=PAPER, opacity=0.9)
+    for row, words in enumerate(rows):
+        at = top + 20 * row
+        canvas.text((left + 34, at), words)
+        if row == 0:
+            canvas.line((left, at - 4), (left + 26, at - 4), stroke=INK, width=1.8)
+            canvas.dot((left + 13, at - 4), fill=INK)
+        elif row == 1:
+            canvas.rect(left, at - 10, 26, 11, fill=BAND, opacity=0.45)
+        elif words.startswith("first"):
+            canvas.line((left, at - 4), (left + 26, at - 4), stroke=FIRST, width=1.5, dash="5 4")
+        else:
+            canvas.dot((left + 13, at - 4), fill=BAD, hollow=True)
+
+
+def _energy(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], first: PlanView | None) -> None:
+    unit = view.asked.energy_unit
+    planned = [(t, v) for t, v in zip(first.times_s, first.energies_j, strict=False)] if first else []
+    planned = [(t, v) for t, v in planned if math.isfinite(t) and math.isfinite(v)]
+    top = max(view.totals.useful_j, *(v for _, v in planned), 1e-9) if planned else max(view.totals.useful_j, 1e-9)
+    y = Scale(0.0, top * 1.12, ENERGY_Y + ENERGY_H, ENERGY_Y)
+    for value in ticks(0.0, y.high, 3):
+        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
+        canvas.text((LEFT - 8, y(value) + 4), say_energy(value, unit), size=11, fill=MUTED, anchor="end")
+    canvas.text((LEFT, ENERGY_Y - 10), "useful energy so far", fill=MUTED, halo=True)
+    base, spent = y(0.0), 0.0
+    for leg in view.legs:
+        points = [(leg.start_s, spent)]
+        for epoch in leg.epochs:
+            spent += epoch.energy_j
+            points.append((epoch.end_s, spent))
+        drawn = [(x(t), y(v)) for t, v in thinned(points)]
+        colour = colours[leg.pair.version]
+        canvas.area([*drawn, (drawn[-1][0], base), (drawn[0][0], base)], fill=colour, opacity=0.3)
+        canvas.path(drawn, stroke=colour)
+    if planned:
+        canvas.path([(x(0.0), base), *((x(t), y(v)) for t, v in thinned(planned))], stroke=FIRST, width=1.5, dash="5 4")
+    words = say_energy(spent, unit)
+    canvas.text((x(view.epochs[-1].end_s) - 6, y(spent) - 6), words, anchor="end", bold=True, halo=True)
+
+
+def _axes(canvas: Canvas, view: RunView, x: Scale) -> None:
+    base, unit = ENERGY_Y + ENERGY_H, view.asked.time_unit
+    for at in (base, LOSS_Y + LOSS_H):
+        canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=MUTED)
+    for value in clock_ticks(x.low, x.high) if unit == "s" else ticks(x.low, x.high, 8):
+        canvas.line((x(value), base), (x(value), base + 5), stroke=MUTED)
+        words = say_time(value) if unit == "s" else f"{value:g}"
+        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    words = f"time on the {view.clock} clock" + ("" if unit in {"s", ""} else f", {unit}")
+    canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 40), words, fill=MUTED, anchor="middle")
+
+
+def _deadline(canvas: Canvas, view: RunView, x: Scale, *, near: bool) -> None:
+    if not math.isfinite(view.asked.deadline_s):
+        return
+    words = f"deadline {say_time(view.asked.deadline_s, view.asked.time_unit)}"
+    if near:
+        at = x(view.asked.deadline_s)
+        canvas.line((at, LOSS_Y), (at, ENERGY_Y + ENERGY_H), stroke=BAD, width=1.6, dash="7 4")
+        canvas.text((at - 5, ENERGY_Y - 10), words, fill=BAD, anchor="end", bold=True, halo=True)
+    else:
+        canvas.text((WIDTH - RIGHT, ENERGY_Y + ENERGY_H + 40), f"{words} →", fill=MUTED, anchor="end")

@@ -1,0 +1,73 @@
+"""How a run ended, in one word, one colour and one or two sentences."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..core.explain import say_energy, say_time
+from .planned import text
+from .run import RunView
+
+
+class Verdict(NamedTuple):
+    """`tone` is good, bad or open; `sentence` says by how much; `notes` are the run's own words."""
+
+    word: str
+    tone: str
+    sentence: str
+    notes: tuple[str, ...]
+
+
+WORDS = {
+    "met": ("target met", "good"),
+    "missed": ("target missed", "bad"),
+    "stopped": ("stopped", "open"),
+    "failed": ("failed", "bad"),
+    "running": ("running", "open"),
+    "interrupted": ("interrupted", "open"),
+}
+
+
+def verdict_of(view: RunView) -> Verdict:
+    """The verdict of a run, finished or not."""
+    word, tone = WORDS.get(view.status, (view.status, "open"))
+    parts = [_loss_words(view), _time_words(view), _energy_words(view)]
+    sentence = "; ".join(part for part in parts if part) + "."
+    if view.status in ("stopped", "failed", "interrupted"):
+        sentence += f" To go on: relaytrain resume {view.run}"
+    notes = (view.verdict or {}).get("notes") or ()
+    return Verdict(word, tone, sentence, tuple(text(note)[:400] for note in list(notes)[:20]))
+
+
+def _loss_words(view: RunView) -> str:
+    asked = view.asked
+    if view.loss is None:
+        return "No loss is known yet"
+    after = f"after {len(view.epochs)} epoch{'s' * (len(view.epochs) != 1)}" if view.epochs else "before the first epoch"
+    words = f"{asked.on.capitalize()} {asked.metric} {view.loss:.4g} {after}"
+    if asked.loss is None:
+        return words
+    gap = view.loss - asked.loss
+    return f"{words}, {abs(gap):.3g} {'above' if gap > 1e-9 else 'below'} the target {asked.loss:g}"
+
+
+def _time_words(view: RunView) -> str:
+    unit, left_s = view.asked.time_unit, view.asked.deadline_s - view.elapsed_s
+    used = say_time(view.elapsed_s, unit)
+    if not math.isfinite(left_s):
+        return f"{used}, no deadline"
+    side = "to spare" if left_s >= 0 else "too late"
+    return f"{used} of {say_time(view.asked.deadline_s, unit)} used, {say_time(abs(left_s), unit)} {side}"
+
+
+def _energy_words(view: RunView) -> str:
+    unit = view.asked.energy_unit
+    words = f"{say_energy(view.totals.energy_j, unit)} spent"
+    if view.totals.wasted_j > 0:
+        words += f", {say_energy(view.totals.wasted_j, unit)} of it wasted"
+    first = view.plans[0] if view.plans else None
+    if view.finished and first is not None and first.energy_j and view.plans[0].epoch == 1:
+        change = view.totals.energy_j / first.energy_j - 1.0
+        words += f" (first plan: {say_energy(first.energy_j, unit)}, {change:+.0%})"
+    return words
