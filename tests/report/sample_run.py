@@ -49,7 +49,6 @@ class Sample:
     rename: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-    thin_plans: bool = False
 
     def call(self, word: str) -> str:
         return self.rename.get(word, word)
@@ -88,7 +87,8 @@ def cost(version: str, changed: bool, factor: float = 1.0) -> tuple[float, float
 def plan_json(sample: Sample, epoch: int, before: str, loss: float, elapsed_s: float) -> dict[str, Any]:
     pairs = pairs_of(sample)[epoch - 1 :]
     legs: list[dict[str, Any]] = []
-    expected, guaranteed, times, energies = [], [], [], []
+    handovers: list[dict[str, Any]] = []
+    expected, guaranteed = [], []
     high, energy, start = loss, 0.0, loss
     for number, (version, nodes) in enumerate(pairs, epoch):
         seconds, joules = cost(version, version != before)
@@ -98,20 +98,21 @@ def plan_json(sample: Sample, epoch: int, before: str, loss: float, elapsed_s: f
         if legs and legs[-1]["version"] == sample.call(version):
             legs[-1]["last_epoch"] = number
         else:
-            legs.append({"version": sample.call(version), "nodes": sample.call(nodes), "first_epoch": number, "last_epoch": number})
+            names = {"version": sample.call(version), "nodes": sample.call(nodes)}
+            legs.append({**names, "first_epoch": number, "last_epoch": number, "elapsed_s": 0.0, "energy_j": 0.0})
+            if version != before:
+                handovers.append({"epoch": number, "elapsed_s": CHANGE[0], "energy_j": CHANGE[1]})
+        legs[-1]["elapsed_s"] += seconds
+        legs[-1]["energy_j"] += joules
         expected.append(loss)
         guaranteed.append(max(high, loss + 0.04))
-        times.append(elapsed_s)
-        energies.append(energy)
         before = version
     made = {
         "planner": f"{sample.planner}/adaptive", "feasible": sample.feasible, "asked": LEVEL, "rung": sample.rung,
         "probability": sample.probability, "start_loss": start, "energy_j": energy, "elapsed_s": elapsed_s, "legs": legs,
+        "handovers": handovers,
     }  # fmt: skip
-    if not sample.thin_plans or epoch == 1:
-        made |= {"expected_loss": expected, "guaranteed_loss": guaranteed, "time_by_epoch_s": times}
-        made |= {"energy_by_epoch_j": energies}
-    return made
+    return made | {"expected_loss": expected, "guaranteed_loss": guaranteed}
 
 
 def started(sample: Sample) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def _play(writer: RunWriter, sample: Sample) -> None:
                 "state": {"epoch": epoch - 1, "loss": loss, "elapsed_s": elapsed_s},
                 "plan": plan_json(_as_seen(sample, epoch), epoch, before, loss, elapsed_s),
                 "law": {"kind": "made-up"},
-                "predicted": {"loss": expected, "guaranteed": guaranteed, "elapsed_s": seconds, "energy_j": joules},
+                "predicted": {"loss": expected, "guaranteed": guaranteed, "elapsed_s": seconds, "energy_j": joules, "level": LEVEL},
             },
             epoch,
         )

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from ..core.explain import say_energy, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .planned import replans, text
+from .planned import replans, say_failure, text
 from .run import Cost, RunView
 from .run_svg import run_svg, thinned, version_colours
 from .verdict import verdict_of
@@ -284,8 +284,7 @@ def _replans(view: RunView) -> Json:
 def _trouble(view: RunView) -> list[Json]:
     rows: list[tuple[int, str]] = []
     for failed in view.failures:
-        attempt = "" if failed.attempt is None else f", attempt {failed.attempt + 1}"
-        rows.append((failed.epoch or 0, f"node {failed.node} failed{attempt}: {failed.reason}"))
+        rows.append((failed.epoch or 0, say_failure(failed.node, failed.reason)))
     for back in view.rollbacks:
         bans = f"; {back.forbidden} is not used again" if back.forbidden else ""
         rows.append((back.to_epoch, f"rolled back to this epoch, {back.undone} undone: {back.reason}{bans}"))

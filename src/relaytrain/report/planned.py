@@ -15,14 +15,18 @@ from ..store.events import Event
 if TYPE_CHECKING:
     from .run import RunView
 
+MOST_EPOCHS = 1_000_000
+"""A plan that claims more epochs than this is not believed."""
+
 
 class Predicted(NamedTuple):
-    """What a plan said of the epoch it decided: the loss after it (expected, and at the plan's level), its cost."""
+    """What a plan said of the epoch it decided: the loss after it, expected and at `level`, and its cost."""
 
     loss: float | None = None
     guaranteed: float | None = None
     elapsed_s: float | None = None
     energy_j: float | None = None
+    level: float | None = None
 
 
 NOTHING_SAID = Predicted()
@@ -53,23 +57,28 @@ class PlanView:
     guaranteed: tuple[float, ...] = ()
     times_s: tuple[float, ...] = ()
     energies_j: tuple[float, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, event: Event) -> PlanView:
-        """Read the body; the law and the cost table are left where they are."""
+    def of(cls, event: Event, path: Sequence[Pair] = ()) -> PlanView:
+        """Read the body; the law and the cost table are left where they are.
+
+        `path` are the pairs of all epochs of a run that follows one plan to the end: they count, not the new plan's.
+        """
         body = event.body
         plan = body.get("plan")
         plan = plan if isinstance(plan, Mapping) else {}
         said = body.get("predicted")
         said = said if isinstance(said, Mapping) else {}
         pair = pair_of(body.get("decision"))
+        epoch = event.epoch or 0
+        times_s, energies_j = _pace(plan, body.get("state"))
         return cls(
-            epoch=event.epoch or 0,
+            epoch=epoch,
             fence=event.fence,
             planner=text(plan.get("planner")),
             pair=pair,
-            pairs=_pairs(plan) or ((pair,) if pair else ()),
+            pairs=tuple(path[epoch - 1 :]) or _pairs(plan) or ((pair,) if pair else ()),
             feasible=plan.get("feasible") is not False,
             asked=number(plan.get("asked")),
             rung=number(plan.get("rung")),
@@ -80,15 +89,15 @@ class PlanView:
             predicted=Predicted(*(number(said.get(key)) for key in Predicted._fields)),
             losses=_numbers(plan.get("expected_loss")),
             guaranteed=_numbers(plan.get("guaranteed_loss")),
-            times_s=_numbers(plan.get("time_by_epoch_s")),
-            energies_j=_numbers(plan.get("energy_by_epoch_j")),
-            warnings=tuple(map(text, plan.get("warnings") or ())),
+            times_s=times_s,
+            energies_j=energies_j,
+            notes=tuple(map(text, body.get("notes") or ())),
         )
 
     @property
     def level(self) -> float | None:
         """The level its guaranteed losses are at."""
-        return self.rung or self.asked
+        return self.predicted.level or self.rung or self.asked
 
     def summary(self) -> str:
         """The legs in one line: `L on gold x6 -> M on silver x9`."""
@@ -130,7 +139,8 @@ def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
     for back in view.rollbacks:
         if new.epoch == back.to_epoch + 1 and new.epoch <= old.epoch:
             words.append(f"rolled back to epoch {back.to_epoch}: {back.reason}")
-    words += [f"node {f.node} failed: {f.reason}" for f in view.failures if f.epoch in (old.epoch, new.epoch)]
+    words += [say_failure(f.node, f.reason) for f in view.failures if f.epoch == old.epoch]
+    words += new.notes
     if new.fence != old.fence:
         words.append("the run was resumed")
     done = next((e for e in view.epochs if e.epoch == old.epoch), None)
@@ -157,12 +167,41 @@ def say_pairs(pairs: Sequence[Pair]) -> str:
     return " → ".join(f"{pair} ×{len(list(rows))}" for pair, rows in groupby(pairs)) or "nothing"
 
 
+def say_failure(node: str, reason: str) -> str:
+    """A failure in words; what is booked on the orchestrator itself is no node's fault."""
+    return reason if node == "orchestrator" else f"node {node} failed: {reason}"
+
+
+def _pace(plan: Mapping[str, Any], state: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and joules from the start of the run to the end of each planned epoch.
+
+    A leg's epochs are alike, but for the handover into it, which its first epoch pays.
+    """
+    state = state if isinstance(state, Mapping) else {}
+    hands = {h.get("epoch"): h for h in plan.get("handovers") or () if isinstance(h, Mapping)}
+    now_s, now_j = number(state.get("elapsed_s")) or 0.0, number(state.get("energy_j")) or 0.0
+    times_s, energies_j = [], []
+    for leg in plan.get("legs") or ():
+        first, last = whole(leg.get("first_epoch")), whole(leg.get("last_epoch"))
+        leg_s, leg_j = number(leg.get("elapsed_s")), number(leg.get("energy_j"))
+        if first is None or last is None or leg_s is None or leg_j is None or not 0 <= last - first <= MOST_EPOCHS:
+            return (), ()
+        hand = hands.get(first, {})
+        hand_s, hand_j = number(hand.get("elapsed_s")) or 0.0, number(hand.get("energy_j")) or 0.0
+        for epoch in range(first, last + 1):
+            now_s += (leg_s - hand_s) / (last - first + 1) + (hand_s if epoch == first else 0.0)
+            now_j += (leg_j - hand_j) / (last - first + 1) + (hand_j if epoch == first else 0.0)
+            times_s.append(now_s)
+            energies_j.append(now_j)
+    return tuple(times_s), tuple(energies_j)
+
+
 def _pairs(plan: Mapping[str, Any]) -> tuple[Pair, ...]:
     """The pairs of a plan's JSON, from its legs or else its decisions."""
     pairs: list[Pair] = []
     for leg in plan.get("legs") or ():
         pair, first, last = pair_of(leg), whole(leg.get("first_epoch")), whole(leg.get("last_epoch"))
-        if pair is None or first is None or last is None or not 0 <= last - first <= 1_000_000:
+        if pair is None or first is None or last is None or not 0 <= last - first <= MOST_EPOCHS:
             return ()
         pairs += [pair] * (last - first + 1)
     return tuple(pairs) or tuple(p for p in map(pair_of, plan.get("decisions") or ()) if p)

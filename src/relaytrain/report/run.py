@@ -327,6 +327,7 @@ class _Fold:
         self.rollbacks: list[RollbackView] = []
         self.verdict: Body | None = None
         self.fences: set[int] = set()
+        self.path: list[Pair] = []
         self.lost_s = 0.0  # charged waste so far: it moves everything after it
 
     def feed(self, event: Event) -> None:
@@ -378,7 +379,9 @@ class _Fold:
         self.charged = event.body.get("clock") == "measured" or training.get("charge_lost_work") is True
 
     def _planned(self, event: Event) -> None:
-        self.plans.append(PlanView.of(event))
+        if "path" in event.body:
+            self.path = [pair for pair in map(pair_of, event.body["path"] or ()) if pair]
+        self.plans.append(PlanView.of(event, self.path))
 
     def _handover(self, event: Event) -> None:
         body = event.body
