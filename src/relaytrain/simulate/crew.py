@@ -1,9 +1,9 @@
 """Worlds shared out over processes of our own, as JSON lines: no forking of the caller, nothing pickled.
 
-    caller                      worker (python -m relaytrain.simulate.worker)
-    task: scenario, seed ... ->
-    index                    ->
-                             <- results of that world
+caller                      worker (python -m relaytrain.simulate.worker)
+task: scenario, seed ... ->
+index                    ->
+                         <- results of that world
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
+from ..core import errors
 from ..core.errors import RelayTrainError
 from ..scenario import Scenario
 from .clairvoyant import Clairvoyant, clairvoyant
@@ -47,7 +48,7 @@ def play(scenario: Scenario, task: Task, index: int) -> list[WorldResult]:
     return results
 
 
-def play_all(scenario: Scenario, task: Task, indexes: Sequence[int], workers: int) -> Iterator[list[WorldResult]]:
+def play_all(scenario: Scenario, task: Task, indexes: Sequence[int], workers: int) -> Generator[list[WorldResult]]:
     """Results world by world, in the order they are done; with more than one worker, in processes."""
     if workers <= 1:
         yield from (play(scenario, task, index) for index in indexes)
@@ -101,9 +102,9 @@ def _serve(
                 index = waiting.get_nowait()
                 say(process.stdin, str(index))
                 answer = json.loads(process.stdout.readline() or "null")
-                if not isinstance(answer, list):
-                    raise BrokenPipeError(answer or f"world {index}: the worker ended without an answer")
-                done.put([_result(row) for row in answer])
+                if answer is None:
+                    raise BrokenPipeError(f"the worker ended without an answer about world {index}")
+                done.put(_error(answer) if isinstance(answer, dict) else [_result(row) for row in answer])
         except queue.Empty:
             return
         except (OSError, ValueError) as error:
@@ -114,6 +115,14 @@ def say(stream: IO[str], line: str) -> None:
     """One line, sent at once."""
     stream.write(line + "\n")
     stream.flush()
+
+
+def _error(answer: dict[str, str]) -> RelayTrainError:
+    """The error a worker met, as the same class here."""
+    kind = getattr(errors, answer["error"], RelayTrainError)
+    made = kind(answer["message"])
+    assert isinstance(made, RelayTrainError)
+    return made
 
 
 def _result(row: dict[str, Any]) -> WorldResult:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -62,14 +63,15 @@ def simulate(
     named = tuple(dict.fromkeys(default_modes(scenario) if modes is None else modes))
     for mode in named:
         Mode.named(mode)
-    crew = workers if workers is not None else min(len(os.sched_getaffinity(0)), worlds // WORLDS_A_WORKER)
+    crew = workers if workers is not None else min(os.cpu_count() or 1, worlds // WORLDS_A_WORKER)
     if crew > 1 and not _reloads(scenario):
         crew = 1
     results: list[WorldResult] = []
-    for number, played in enumerate(play_all(scenario, Task(seed, named, chosen), range(worlds), min(crew, worlds)), 1):
-        results += played
-        if progress is not None:
-            progress(number, worlds)
+    with closing(play_all(scenario, Task(seed, named, chosen), range(worlds), min(crew, worlds))) as plays:
+        for number, played in enumerate(plays, 1):
+            results += played
+            if progress is not None:
+                progress(number, worlds)
     results.sort(key=lambda result: (named.index(result.mode), result.index))
     return SimulationResult(
         scenario=scenario.name,

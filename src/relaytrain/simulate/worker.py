@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import asdict
 from typing import IO, Any
@@ -13,7 +14,7 @@ from .crew import Task, play, say
 
 
 def work(lines: IO[str], answers: IO[str]) -> None:
-    """Answers every index with the results of that world, or with a sentence when it cannot be played."""
+    """Answers every index with the results of that world, or with the error that kept it from being played."""
     opening = json.loads(lines.readline() or "null")
     if opening is None:
         return
@@ -24,9 +25,10 @@ def work(lines: IO[str], answers: IO[str]) -> None:
         try:
             answer: Any = [asdict(result) for result in play(scenario, task, int(line))]
         except RelayTrainError as error:
-            answer = str(error)
+            answer = {"error": type(error).__name__, "message": str(error)}
         say(answers, json.dumps(answer))
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller hears Ctrl-C too, and ends us
     work(sys.stdin, sys.stdout)

@@ -66,7 +66,8 @@ def default_modes(scenario: Scenario) -> tuple[str, ...]:
 def draw_world(scenario: Scenario, index: int, seed: int, mode: str | Mode) -> World:
     """World number `index` of `seed`. Modes share its parameters, luck and errors; only what a mode names differs.
 
-    A tight deadline that is no tighter than the energy optimum's own duration makes the world be drawn anew.
+    A tight deadline that is no tighter than the energy optimum's own duration makes the world be drawn anew, so tight
+    worlds are others than slack ones (about one draw in ten is kept).
 
     Raises:
         InfeasibleError: No way to the target under the true law, or no tight deadline in `MOST_DRAWS` draws.
