@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -91,10 +92,11 @@ def law_from_json(value: Mapping[str, Any], *, level: str = "expected") -> Epoch
             array_from_json(value.get("change_robust")),
         )
     if kind == "level":
-        twins = {name: array_from_json(value.get(name)) for name in _LEVEL_TWINS}
         top = value.get("loss_top")
-        arrays = {name: _array(value, name) for name in _LEVEL_ARRAYS}
-        return LevelLaw(**arrays, **twins, loss_top=math.inf if top is None else float(top))
+        curves0, first, second, progress = (_array(value, name) for name in _LEVEL_ARRAYS)
+        plain = LevelLaw(curves0, first, second, progress, loss_top=math.inf if top is None else float(top))
+        mult, jump0, jump1, curves = (array_from_json(value.get(name)) for name in _LEVEL_TWINS)
+        return replace(plain, mult_robust=mult, jump0_robust=jump0, jump1_robust=jump1, curves_robust=curves)
     if kind == "table":
         return TableLaw(_array(value, "table"), float(value["step"]), bool(value["integer"]))
     if kind == "levels" and level in value["levels"]:

@@ -13,6 +13,8 @@ from ..core.problem import Pair
 from .belief import LEAST_SPREAD, Z_ROBUST, Noise
 from .legs import Leg, legs_of
 
+PLAIN = Noise()
+
 
 @dataclass(frozen=True)
 class StepsPrior:
@@ -26,7 +28,7 @@ class StepsPrior:
     stated: EpochLaw
     start: int
     initial_loss: float
-    noise: Noise = Noise()
+    noise: Noise = PLAIN
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> EpochLaw:
         """The law for the epochs to come."""
