@@ -281,7 +281,7 @@ def whole_plans():
 def growth():
     print("\nGrowth of a cold un-quantised solve (no epoch index; deadline 1.02x the cheapest plan's time, then 0.97x)")
     print("  pairs  goal   epochs    slack ms   bound ms   labels    peak MB")
-    for pairs, goal in ((3, 0.2), (3, 0.08), (3, 0.04), (10, 0.08), (30, 0.08), (100, 0.08)):
+    for pairs, goal in ((3, 0.3), (3, 0.2), (10, 0.2), (10, 0.08), (30, 0.08), (100, 0.08)):
         problem, costs, law = random_problem(np.random.default_rng(9), pairs, 1e5, kind="level", goal=goal)
         start = Start(0, 0, 1.0, 0.0)
         free = solve(instance_of(problem, costs, law), start)

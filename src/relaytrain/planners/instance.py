@@ -70,6 +70,11 @@ class Instance:
         """Which changes (P, P) cost neither infinite time nor infinite energy."""
         return np.isfinite(self.seconds) & np.isfinite(self.joules)
 
+    @cached_property
+    def all_allowed(self) -> bool:
+        """No change is barred."""
+        return bool(self.allowed.all())
+
     @property
     def by_epoch(self) -> bool:
         """The state needs the epoch index."""

@@ -22,10 +22,11 @@ from ..core.state import TOLERANCE
 from .instance import Array, Instance, Start, instance_of
 from .labels import FOUND, TOO_MANY, search
 from .togo import STEPS, ToGo, nothing
-from .walk import first_weights, follow_lookups, follow_steps, replay
+from .walk import first_weights, follow_lookups, replay, walk_steps
 
 MOST_EXPANDED = 40_000_000
-"""Looks at pairs of pairs that a search with the epoch in its state may take before it settles for a bound."""
+"""Labels times pairs squared that a search with the epoch in its state may take before it settles for a bound; fifty
+times as many without."""
 MOST_UNPRUNED = 200_000
 """Labels allowed to prove an answer under a law that is not monotone, where no label may be dropped for another."""
 
@@ -68,7 +69,7 @@ def path_of(instance: Instance, start: Start, actions: NDArray[np.int64]) -> tup
 
 def first_steps(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Array:
     """Weight of the best path by first action (P,): infinity where masked, impossible or out of reach."""
-    barred = weight if instance.allowed.all() else np.where(instance.allowed, weight, np.inf)
+    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
     return first_weights(instance.form, togo, barred, (start.epoch, start.pair, start.loss), mask)  # type: ignore[no-any-return]
 
 
@@ -95,6 +96,16 @@ def _solve_autonomous(instance: Instance, start: Start, mask: NDArray[np.bool_])
         fewest = first_steps(instance, start, instance.epochs_to_go(), np.ones_like(instance.seconds), mask)
         if fewest.min(initial=math.inf) > room:
             return _infeasible()
+    known = instance.tables.get("energy")
+    if known is not None:  # re-planning: usually a lookup
+        ready = by_table(instance, start, known, instance.joules, mask)
+        if (
+            ready is not None
+            and ready.feasible
+            and instance.monotone
+            and len(ready.actions) <= instance.cap(start) - start.epoch
+        ):
+            return ready
     time = instance.time_to_go()
     quickest = first_steps(instance, start, time, instance.seconds, mask)
     least = float(quickest.min(initial=math.inf))
@@ -159,16 +170,20 @@ def _priced(
 
 def by_table(instance: Instance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Solution | None:
     """The path that a to-go table recommends, checked forwards; None when the check fails or nothing is reachable."""
-    barred = weight if instance.allowed.all() else np.where(instance.allowed, weight, np.inf)
-    where = (start.epoch, start.pair, start.loss)
-    if togo.kind == STEPS:
-        path, value = follow_steps(instance.form, togo, barred, where, instance.goal, mask)
-    else:
-        path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where, instance.goal, mask)
-    if len(path) == 0:
+    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
+    where = (start.epoch, start.pair, start.loss, start.elapsed_s)
+    if togo.kind != STEPS:
+        path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
+        found = _solution(instance, start, path, float(value), exact=True) if len(path) else None
+        return found if found is not None and found.losses[-1] <= instance.goal else None
+    path, value, losses, energy, elapsed = walk_steps(
+        instance.form, togo, barred, instance.seconds, instance.joules, where, instance.goal, mask
+    )
+    if len(path) == 0 or losses[-1] > instance.goal:
         return None
-    found = _solution(instance, start, path, float(value), exact=True)
-    return found if found.losses[-1] <= instance.goal else None
+    feasible = bool(elapsed <= instance.deadline)
+    bound = min(float(value), energy)
+    return Solution(feasible, tuple(path.tolist()), tuple(losses.tolist()), energy, elapsed, bound, True)
 
 
 def _solve_labels(
@@ -186,8 +201,7 @@ def _solve_labels(
 ) -> Solution:
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
     most = instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED)
-    if by_epoch:
-        most = min(most, max(MOST_EXPANDED // len(mask) ** 2, 10_000))
+    most = min(most, max((MOST_EXPANDED if by_epoch else 50 * MOST_EXPANDED) // len(mask) ** 2, 10_000))
     found = search(
         instance.form,
         (instance.seconds, instance.joules),

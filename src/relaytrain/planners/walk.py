@@ -99,3 +99,21 @@ def replay(
         if loss <= goal:
             return losses[: position + 1], energy, elapsed, position + 1
     return losses, energy, elapsed, actions.shape[0]
+
+
+@jit
+def walk_steps(
+    form: Any,
+    togo: Any,
+    weight: Any,
+    seconds: Any,
+    joules: Any,
+    start: tuple[int, int, float, float],
+    goal: float,
+    mask: Any,
+) -> Any:
+    """`follow_steps` and `replay` in one call: re-planning by lookup spends most of its time on calls."""
+    epoch, pair, loss, _ = start
+    actions, value = follow_steps(form, togo, weight, (epoch, pair, loss), goal, mask)
+    losses, energy, elapsed, count = replay(form, seconds, joules, start, actions, goal)
+    return actions[:count], value, losses, energy, elapsed
