@@ -20,6 +20,8 @@ from ..models.spec import Spec, family_spec
 from ..scenario.model import Scenario
 from .checkpoint import Checkpoint
 from .datasets import Sets, build_sets, together
+from .local import Site, tensor_of
+from .losses import LossFunction, loss_named
 from .settings import ClockName, TrainingSettings
 
 Way = Literal["network", "pruned", "student"]
@@ -157,6 +159,15 @@ class TrainingSetup:
         """Two inputs of the right shape."""
         return torch.zeros((2, *self.validation.input))
 
+    def loss(self) -> LossFunction:
+        """The loss function that trains and evaluates."""
+        return loss_named(self.settings.loss, self.folder)
+
+    def site(self, node: str) -> Site:
+        """What `node` has at hand, for training in this process."""
+        device = self.settings.devices.get(node, "cpu")
+        return Site.of(self.datasets[node], device=device, resolve=self.resolve, loss=self.loss())
+
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set, ordered by name."""
         group = next((s for s in self.problem.node_sets if s.name == nodes), None)
@@ -199,7 +210,7 @@ class TrainingSetup:
             return Checkpoint.of_model(model, plan.spec, version)
         model, _ = self._pruned(plan)
         reestimate_batchnorm(model, self.batches(self.problem.pairs[self.problem.start].nodes))
-        return Checkpoint.of_model(model, self._spec_of(model), version)
+        return Checkpoint.of_model(model, self.spec_of(model), version)
 
     def plan(self, version: str) -> VersionPlan:
         """How `version` comes about."""
@@ -218,7 +229,7 @@ class TrainingSetup:
         """Up to `most` batches of images of a node set, taken evenly from its nodes, always the same ones."""
         members = self.nodes_of(nodes)
         each = max(2, most * self.settings.batch // len(members))
-        images = torch.cat([torch.from_numpy(self.datasets[node].images[:each]) for node in members])
+        images = torch.cat([tensor_of(self.datasets[node].images[:each]) for node in members])
         parts = list(torch.split(images, self.settings.batch))
         if len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]
@@ -227,7 +238,7 @@ class TrainingSetup:
     def _facts(self, plan: VersionPlan) -> VersionFacts:
         if plan.way == "pruned":
             model, reached = self._pruned(plan)
-            spec = self._spec_of(model)
+            spec = self.spec_of(model)
         else:
             assert plan.spec is not None
             model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
@@ -241,7 +252,8 @@ class TrainingSetup:
         made = prune(full, self.example, plan.ratio, importance=self.settings.importance)
         return made.model, made.reached
 
-    def _spec_of(self, model: nn.Module) -> Spec:
+    def spec_of(self, model: nn.Module) -> Spec:
+        """The spec of a module pruned out of the full version."""
         assert self.full.spec is not None
         return spec_of(model, self.full.spec)
 

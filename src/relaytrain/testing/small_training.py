@@ -1,11 +1,11 @@
-"""Small scenarios that train in a second: two node sets, three versions, digits."""
+"""A small scenario that trains in a second, for tests: two node sets, three versions, digits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from relaytrain.scenario import load_scenario
-from relaytrain.training.setup import TrainingSetup
+from ..scenario import load_scenario
+from ..training.setup import TrainingSetup
 
 DEVICE = {"flops_per_s": 1e9, "busy_w": 5.0, "idle_w": 1.0}
 

@@ -1,0 +1,43 @@
+"""The default transport: nodes train one after the other in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from ..training.local import Site, TooLate, train_node
+from ..training.setup import TrainingSetup
+from .task import NodeResult, Task, failed
+
+
+class InProcess:
+    """Tasks in the order given. A deadline is looked at after every batch, so one batch is the longest it overruns."""
+
+    def __init__(self, setup: TrainingSetup) -> None:
+        self.setup = setup
+        self._sites: dict[str, Site] = {}
+
+    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+        """Results as they are done; a failure is a result."""
+        began = time.monotonic()
+        for task in tasks:
+            yield self._one(task, began)
+
+    def close(self) -> None:
+        """Let go of the data."""
+        self._sites.clear()
+
+    def _one(self, task: Task, began: float) -> NodeResult:
+        if task.node not in self.setup.datasets:
+            return failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
+
+        def progress() -> None:
+            if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
+                raise TooLate(f"no answer within {task.timeout_s:g} s")
+
+        try:
+            site = self._sites.get(task.node) or self.setup.site(task.node)
+        except Exception as error:  # a device that is not there, a loss function that does not import
+            return failed(task, "refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
+        self._sites[task.node] = site
+        return train_node(task, site, progress)

@@ -1,0 +1,127 @@
+"""FedAvg: one average of the nodes' weights and optimizer state, weighted by samples, ordered by node id.
+
+Updates are checked before they count: names, shapes, kinds, finite values, and a norm that is not absurd.
+
+Paper: PACT section II (an epoch ends with one average); McMahan et al. 2017, FedAvg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..core.errors import RelayTrainError, WorkerLost
+from ..executors.task import NodeResult
+from .checkpoint import Checkpoint
+
+MOST_GROWTH = 1e3
+"""An update longer than this many times the weights' own norm (plus one) is refused."""
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """The average, the nodes it is made of, and why others were refused."""
+
+    checkpoint: Checkpoint
+    used: tuple[str, ...]
+    refused: Mapping[str, str]
+
+
+def fedavg(results: Sequence[NodeResult], global_checkpoint: Checkpoint) -> Averaged:
+    """The sample-weighted mean of the results that pass the checks; results may come in any order.
+
+    Sums are made in float64 in the order of node names, so the bits do not depend on who answered first; whole
+    numbers (such as batch norm's counter of batches) take the largest.
+
+    Raises:
+        WorkerLost: no result passed.
+    """
+    accepted, refused = open_updates(results, global_checkpoint)
+    if not accepted:
+        reasons = "; ".join(f"{node}: {reason}" for node, reason in refused.items()) or "no node answered"
+        raise WorkerLost(f"nothing to average: {reasons}")
+    return Averaged(average(accepted, global_checkpoint), tuple(sorted(accepted)), refused)
+
+
+Updates = dict[str, tuple[int, Checkpoint]]
+"""By node: its samples and its weights."""
+
+
+def open_updates(results: Sequence[NodeResult], global_checkpoint: Checkpoint) -> tuple[Updates, dict[str, str]]:
+    """The updates that pass the checks, and for the other nodes why not."""
+    accepted: Updates = {}
+    refused: dict[str, str] = {}
+    for result in sorted(results, key=lambda result: result.node):
+        update = open_update(result, global_checkpoint)
+        if isinstance(update, str):
+            refused[result.node] = update
+        else:
+            accepted[result.node] = (result.samples, update)
+    return accepted, refused
+
+
+def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
+    """The sample-weighted mean of checked updates, in the order of node names."""
+    ordered = [updates[node] for node in sorted(updates)]
+    weights = _mean([(samples, update.weights) for samples, update in ordered])
+    optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
+    return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version)
+
+
+def open_update(result: NodeResult, global_checkpoint: Checkpoint) -> Checkpoint | str:
+    """The update in a result, or why it does not count."""
+    if result.error is not None or result.checkpoint is None:
+        return result.error or "no weights"
+    if result.samples < 1:
+        return f"{result.samples} samples, expected at least one"
+    try:
+        update = Checkpoint.from_bytes(result.checkpoint, where=f"update of {result.node}")
+    except RelayTrainError as error:
+        return str(error)
+    return check_update(update, global_checkpoint) or update
+
+
+def check_update(update: Checkpoint, before: Checkpoint) -> str | None:
+    """Why `update` cannot be a step from `before`, or None when it can."""
+    if update.spec != before.spec:
+        return "weights of another version"
+    moved = squares = 0.0
+    for name, tensor in update.weights.items():
+        old = before.weights[name]
+        if tensor.dtype != old.dtype or tensor.shape != old.shape:
+            return f"{name} is {tensor.dtype} {list(tensor.shape)}, expected {old.dtype} {list(old.shape)}"
+        if tensor.is_floating_point():
+            step = float(torch.linalg.vector_norm(tensor - old))
+            if step - step != 0.0:  # NaN or infinity anywhere in the tensor ends up here
+                return f"non-finite values in {name}"
+            moved += step**2
+            squares += float(torch.linalg.vector_norm(old)) ** 2
+    for name, tensor in update.optimizer.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return f"non-finite values in the optimizer's {name}"
+    if moved**0.5 > MOST_GROWTH * (squares**0.5 + 1.0):
+        return f"an update of norm {moved**0.5:.3g} on weights of norm {squares**0.5:.3g}"
+    return None
+
+
+def _mean(parts: list[tuple[int, dict[str, Tensor]]]) -> dict[str, Tensor]:
+    names = set(parts[0][1])
+    if any(set(tensors) != names for _, tensors in parts):
+        names = set.intersection(*(set(tensors) for _, tensors in parts))
+    if len(parts) == 1:
+        return {name: tensor for name, tensor in parts[0][1].items() if name in names}
+    count = sum(samples for samples, _ in parts)
+    mean: dict[str, Tensor] = {}
+    for name in sorted(names):
+        first = parts[0][1][name]
+        if not first.is_floating_point():
+            mean[name] = torch.stack([tensors[name] for _, tensors in parts]).amax(dim=0)
+            continue
+        total = torch.zeros(first.shape, dtype=torch.float64)
+        for samples, tensors in parts:
+            total.add_(tensors[name], alpha=samples / count)
+        mean[name] = total.to(first.dtype)
+    return mean

@@ -1,0 +1,143 @@
+"""A handover's work: the checkpoint of one version becomes that of another. Deterministic, so it can be redone.
+
+| kind | when |
+|---|---|
+| same | the version stays (new nodes, same weights) |
+| prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
+| distill | the new version is a student, or declared `grow = "distill"` |
+| restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from torch import Tensor
+
+from ..compression.carry import keep_values
+from ..compression.distill import DistillOptions, distill
+from ..compression.prune import Kept, prune, reestimate_batchnorm
+from ..core.errors import ScenarioError
+from ..models.flops import parameters
+from ..models.spec import FamilySpec
+from .checkpoint import Checkpoint
+from .local import tensor_of
+from .settings import seed_of
+from .setup import TrainingSetup, VersionPlan
+from .threads import threads
+
+Kind = Literal["same", "prune", "distill", "restore"]
+
+@dataclass(frozen=True)
+class Handed:
+    """The new checkpoint and what it took; `reached_ratio` is the share of the full version's parameters removed."""
+
+    checkpoint: Checkpoint = field(repr=False)
+    kind: Kind
+    reached_ratio: float | None = None
+    elapsed_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+def hand_over(
+    setup: TrainingSetup, checkpoint: Checkpoint, to_version: str, nodes: str, *, last: Checkpoint | None = None
+) -> Handed:
+    """What `to_version` starts from on `nodes`.
+
+    Args:
+        setup: the run's setup.
+        checkpoint: what the version before ended with.
+        to_version: the new version; the same one costs nothing.
+        nodes: the new node set: its data serve batch norm and distillation.
+        last: the new version's own last checkpoint, if it ever trained; needed to go back to it by `checkpoint`.
+
+    Raises:
+        ScenarioError: the new version is larger and no way to it is declared.
+    """
+    cpu, wall = time.process_time(), time.monotonic()
+    plan = setup.plan(to_version)
+    if checkpoint.version == to_version:
+        return Handed(checkpoint, "same")
+    with threads(setup.settings.threads):
+        handed = _handed(setup, checkpoint, plan, nodes, last)
+    return replace(handed, elapsed_s=time.monotonic() - wall, cpu_s=time.process_time() - cpu)
+
+
+def _handed(
+    setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str, last: Checkpoint | None
+) -> Handed:
+    if plan.way == "student":
+        return _distilled(setup, checkpoint, plan, nodes)
+    if _is_smaller(setup, checkpoint, plan):
+        return _pruned(setup, checkpoint, plan, nodes)
+    if plan.grow == "distill":
+        return _distilled(setup, checkpoint, plan, nodes)
+    if plan.grow == "checkpoint":
+        if last is None and plan.name == setup.start:
+            last = setup.first_checkpoint()
+        if last is None:
+            raise ScenarioError(
+                f"versions.{plan.name}.grow: {plan.name} has no checkpoint to go back to, since it never trained; "
+                'expected grow = "distill" for versions entered from a smaller one'
+            )
+        return Handed(replace(last, version=plan.name), "restore")
+    raise ScenarioError(
+        f"versions.{plan.name}: larger than {checkpoint.version}, and no way to it is declared; "
+        'give it grow = "checkpoint" or grow = "distill", or forbid the change with seconds = inf'
+    )
+
+
+def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan) -> bool:
+    """Whether pruning leads from the checkpoint to the plan's version."""
+    full = setup.full.spec
+    if plan.way != "pruned" or full is None:
+        return False
+    if isinstance(full, FamilySpec) != isinstance(checkpoint.spec, FamilySpec):
+        return False
+    if isinstance(full, FamilySpec) and isinstance(checkpoint.spec, FamilySpec):
+        if full.family != checkpoint.spec.family:
+            return False
+    elif full.to_dict().get("factory") != checkpoint.spec.to_dict().get("factory"):
+        return False
+    before = setup.plan(checkpoint.version)
+    return before.way == "network" or (before.way == "pruned" and before.ratio <= plan.ratio)
+
+
+def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    model = checkpoint.model(resolve=setup.resolve)
+    full = setup.version_facts()[setup.full.name].parameters
+    if parameters(model) <= full * (1.0 - plan.ratio):  # already as small: whole channels reach a little further
+        made_model, kept, reached = model, None, 1.0 - parameters(model) / full
+    else:
+        made = prune(
+            model, setup.example, plan.ratio,
+            of="full", full_parameters=full, importance=setup.settings.importance,
+        )  # fmt: skip
+        made_model, kept, reached = made.model, made.kept, made.reached
+    reestimate_batchnorm(made_model, setup.batches(nodes))
+    spec = setup.spec_of(made_model)
+    state = checkpoint.optimizer if kept is None else carry_optimizer(checkpoint.optimizer, kept)
+    return Handed(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
+
+
+def carry_optimizer(state: dict[str, Tensor], kept: Kept) -> dict[str, Tensor]:
+    """Optimizer state (`BUFFER/PARAMETER`) after pruning: buffers follow the kept positions, counters stay."""
+    return {
+        key: keep_values(tensor, kept[key.partition("/")[2]]) if tensor.ndim else tensor.clone()
+        for key, tensor in state.items()
+    }
+
+
+def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    teacher = checkpoint.model(resolve=setup.resolve)
+    fresh = setup.initial(plan.name)
+    student = fresh.model(resolve=setup.resolve)
+    data, asked = setup.data_of(nodes), setup.settings.distill
+    options = DistillOptions(
+        temperature=asked.temperature, alpha=asked.alpha, epochs=asked.epochs, batch=setup.settings.batch,
+        lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
+    )  # fmt: skip
+    trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
+    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")

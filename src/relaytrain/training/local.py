@@ -1,0 +1,137 @@
+"""One node's pass over its data: the only place that trains. Every transport calls `train_node`.
+
+Written out, a pass is the plain PyTorch loop:
+
+    torch.manual_seed(seed)                      # seed of (run, epoch, node)
+    for batch in batches of a random order:
+        loss = loss_function(model(images), labels)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+
+so one node, one version and no handover give bit for bit what that loop gives.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..compression.distill import batches
+from ..data.dataset import Dataset
+from ..executors.task import FailureKind, NodeResult, Task, failed
+from ..models.rebuild import Resolve
+from .checkpoint import Checkpoint
+from .losses import LossFunction, loss_named
+from .optimizer import load_state, make_optimizer, read_state
+from .settings import TrainingSettings
+from .threads import threads
+
+Progress = Callable[[], None]
+"""Called after every batch; may raise `TooLate` to end the pass."""
+
+
+class TooLate(Exception):
+    """The pass is past its deadline."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """What a node has at hand: its data as tensors, its device, and the user's code it may call."""
+
+    images: Tensor = field(repr=False)
+    labels: Tensor = field(repr=False)
+    device: str = "cpu"
+    resolve: Resolve | None = None
+    loss: LossFunction | None = None
+
+    @classmethod
+    def of(
+        cls, data: Dataset, *, device: str = "cpu", resolve: Resolve | None = None, loss: LossFunction | None = None
+    ) -> Site:
+        """A site that holds `data`."""
+        return cls(tensor_of(data.images).to(device), tensor_of(data.labels).to(device), device, resolve, loss)
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """The array as a tensor, without a copy where torch may write to it."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def train_node(task: Task, site: Site, progress: Progress | None = None) -> NodeResult:
+    """One pass over the node's data from the task's checkpoint. Whatever goes wrong becomes a result with an error."""
+    cpu, wall = time.process_time(), time.monotonic()
+
+    def fail(kind: FailureKind, error: str) -> NodeResult:
+        return failed(task, kind, error, cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall)
+
+    try:
+        checkpoint = Checkpoint.from_bytes(task.checkpoint)
+        with threads(task.settings.threads):
+            trained, train_loss = _trained(task, site, checkpoint, progress)
+            data = trained.data
+    except TooLate as late:
+        return fail("late", str(late) or "past its deadline")
+    except Exception as error:  # the user's model and torch itself may fail in any way
+        return fail("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
+    if not math.isfinite(train_loss):
+        return fail("non-finite", f"its training loss became {train_loss}")
+    return NodeResult(
+        task.run,
+        task.node,
+        task.epoch,
+        task.attempt,
+        samples=len(site.labels),
+        checkpoint=data,
+        train_loss=train_loss,
+        cpu_s=time.process_time() - cpu,
+        wall_s=time.monotonic() - wall,
+    )
+
+
+def _trained(task: Task, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
+    settings = task.settings
+    model = checkpoint.model(resolve=site.resolve).to(site.device)
+    optimizer = make_optimizer(model, settings, task.epoch)
+    load_state(optimizer, model, checkpoint.optimizer)
+    loss = site.loss if site.loss is not None else loss_named(settings.loss)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(task.seed)
+        train_loss = train_pass(model, optimizer, site, settings, loss, progress=progress)
+    state = read_state(optimizer, model) if settings.optimizer_state == "average" else {}
+    return Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state), train_loss
+
+
+def train_pass(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    site: Site,
+    settings: TrainingSettings,
+    loss_function: LossFunction,
+    *,
+    progress: Progress | None = None,
+) -> float:
+    """Train in place, `local_epochs` times over the site's data; the mean loss over all samples seen.
+
+    The order comes from torch's random state. A last batch of one image joins the batch before it, since batch norm
+    needs two.
+    """
+    model.train()
+    total, seen = torch.zeros((), dtype=torch.float64), 0
+    for _ in range(settings.local_epochs):
+        for chosen in batches(len(site.labels), settings.batch):
+            images, labels = site.images[chosen], site.labels[chosen]
+            loss = loss_function(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += loss.detach().cpu() * len(labels)
+            seen += len(labels)
+            if progress is not None:
+                progress()
+    return float(total) / seen

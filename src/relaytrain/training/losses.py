@@ -1,0 +1,37 @@
+"""Loss functions by name: cross-entropy, squared error, or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+from torch.nn import functional
+
+from ..core.errors import ScenarioError
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""(outputs, labels) -> the mean loss of the batch."""
+
+
+def loss_named(name: str, folder: Path | None = None) -> LossFunction:
+    """The loss called `name`; a reference is followed, `folder` first, which runs the user's code."""
+    if name == "cross-entropy":
+        return functional.cross_entropy
+    if name == "mse":
+        return squared_error
+    if ":" not in name:
+        raise ScenarioError(f"training.loss: got {name!r}, expected cross-entropy, mse or dotted.module:name")
+    from ..scenario.resolve import resolve
+
+    value = resolve(name, folder).value
+    if not callable(value):
+        raise ScenarioError(f"training.loss: {name} is a {type(value).__name__}, expected a function")
+    found: LossFunction = value
+    return found
+
+
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean squared distance of the outputs from one-hot labels."""
+    wanted = functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
+    return functional.mse_loss(outputs, wanted)
