@@ -15,7 +15,7 @@ import click
 import typer
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
-from . import compare, front, new, plan, reproduce, schema, simulate, validate
+from . import audit, compare, doctor, export, front, new, plan, report, reproduce, schema, simulate, store, validate
 from .output import talk
 
 BUG = 1
@@ -55,8 +55,13 @@ for _module, _verb in (
     (new, new.new),
     (schema, schema.schema),
     (reproduce, reproduce.reproduce),
+    (report, report.report),
+    (audit, audit.audit),
+    (export, export.export),
+    (doctor, doctor.doctor),
 ):
     _add(_module, _verb)
+app.add_typer(store.app, name="store")
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,61 @@
+"""`relaytrain doctor`: what stands in the way, before any training."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..core.errors import ScenarioError
+from .options import Format, Output, Quiet, Sets, Verbose
+from .output import emit, emit_json
+from .reading import Store
+
+SHORT = "What stands in the way, before any training."
+HELP = """Look at this machine and the run store; with a scenario also at its data, networks and memory.
+
+Names the layers that cannot be pruned or rebuilt, pairs that do not fit a memory, and figures of the scenario that are
+not what is counted. Runs your own code that the scenario names. Exit status 3 when something stands in the way.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain doctor
+  relaytrain doctor my.toml
+"""
+MARKS = {"ok": "ok     ", "note": "note   ", "warning": "warning", "error": "ERROR  "}
+
+Maybe = Annotated[
+    str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario to look at as well.", show_default=False)
+]
+
+
+def doctor(
+    scenario: Maybe = None,
+    sets: Sets = None,
+    store: Store = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Look, list, judge."""
+    from .. import api, health
+    from ..store import store_path
+
+    loaded = api.scenario(scenario, overrides=sets or ()) if scenario is not None else None
+    parts = {"machine": health.check_machine(), "store": health.check_store(store_path(store))}
+    if loaded is not None:
+        parts["scenario"] = health.check_scenario(loaded)
+    found = [finding for part in parts.values() for finding in part]
+    bad = sum(finding.level == "error" for finding in found)
+    if output is Format.json:
+        rows = {name: [finding.to_dict() for finding in part] for name, part in parts.items()}
+        emit_json({"schema": "relaytrain.doctor/1", "healthy": bad == 0, **rows})
+    else:
+        lines = []
+        for name, part in parts.items():
+            lines.append(name)
+            for f in part:
+                lines.append(f"  {MARKS[f.level]}  {f.where}: {f.what}" + (f"; {f.remedy}" if f.remedy else ""))
+        lines.append("healthy" if not bad else f"{bad} thing{'s' * (bad > 1)} in the way")
+        emit("\n".join(lines))
+    return ScenarioError.exit_status if bad else 0

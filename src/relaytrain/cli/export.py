@@ -1,0 +1,82 @@
+"""`relaytrain export`: a trained version in files that others read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json, note
+from .reading import Run, Store, find_run, open_store
+
+SHORT = "The trained network in files that others read."
+HELP = """Write the network that a run trained: spec and safetensors, plain state_dicts, torch.export, ONNX if installed.
+
+Every file is read back and compared with the run, bit for bit. A network of your own is built only when you name the
+function that makes it with --model; without it the weights are written all the same.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain export quickstart-1a2b3c4d trained/
+  relaytrain export quickstart-1a2b3c4d trained/ --best
+  relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net --input 3,32,32
+"""
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")]
+Best = Annotated[bool, typer.Option("--best", help="The epoch with the lowest loss instead of the last one.")]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="MODULE:FUNCTION", help="Makes the network, if it is one of your own.")
+]
+Shape = Annotated[str | None, typer.Option("--input", metavar="C,H,W", help="Shape of one input of such a network.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
+
+
+def export(
+    run: Run,
+    folder: Folder,
+    best: Best = False,
+    model: Model = None,
+    shape: Shape = None,
+    force: Force = False,
+    store: Store = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Find, write, check."""
+    sizes = _sizes(shape)
+    opened = open_store(store)
+    name = find_run(opened, run)
+    from ..export import export_run
+
+    resolve = None
+    if model is not None:
+        from ..models import from_scenario
+
+        resolve = from_scenario(model, Path.cwd())
+    which = "best" if best else "final"
+    found = export_run(opened, name, folder, which=which, resolve=resolve, shape=sizes, force=force)  # type: ignore[arg-type]
+    if output is Format.json:
+        emit_json(found.to_dict())
+        return 0
+    rebuilt = "network rebuilt and compared bit for bit" if found.rebuilt else "weights compared bit for bit"
+    emit(
+        f"{found.version} after epoch {found.epoch} of {name} (loss {found.loss:.4g}) -> {found.folder}\n"
+        + "".join(f"  {file}\n" for file in found.files)
+        + f"read back: {rebuilt}"
+    )
+    for words in found.skipped:
+        note(f"left out: {words}")
+    return 0
+
+
+def _sizes(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not 1 <= len(parts) <= 4 or not all(part.strip().isdecimal() and 0 < int(part) <= 4096 for part in parts):
+        raise UsageError(f"--input: got '{text[:60]}', expected sizes such as 3,32,32")
+    return tuple(int(part) for part in parts)

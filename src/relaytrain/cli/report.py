@@ -1,0 +1,62 @@
+"""`relaytrain report`: a run as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json
+from .reading import LastRun, Store, find_run, open_store, read_run
+
+SHORT = "A run as one HTML file."
+HELP = """Write a run as one HTML file: verdict, timeline, promised and measured loss, energy, and how to reproduce it.
+
+The file holds no script and fetches nothing. A run that is not finished is reported as far as it went.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain report
+  relaytrain report quickstart-1a2b3c4d --out report.html
+  relaytrain report quickstart-1a2b3c4d --baselines others.json
+"""
+
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Where to write it (RUN.html).", show_default=False)]
+Others = Annotated[
+    Path | None,
+    typer.Option("--baselines", metavar="FILE.json", help="Rows to compare with: name, energy, success, how."),
+]
+
+
+def report(
+    run: LastRun = None,
+    out: Out = None,
+    baselines: Others = None,
+    store: Store = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Read, render, write."""
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"--out: got '{out}', expected a folder that exists; make it first: mkdir -p {out.parent}")
+    opened = open_store(store)
+    name = find_run(opened, run)
+    view = read_run(opened, name)
+    from ..report.baselines import read_baselines
+    from ..report.html import report_html
+    from ..report.verdict import verdict_of
+    from ..store.files import write_atomic
+
+    rows = read_baselines(baselines) if baselines is not None else ()
+    target = out or Path(f"{name}.html")
+    write_atomic(target, report_html(view, baselines=rows))
+    verdict = verdict_of(view)
+    if output is Format.json:
+        emit_json({"schema": "relaytrain.report/1", "run": name, "status": view.status, "written": str(target)})
+    else:
+        emit(f"{name}: {verdict.word}. {verdict.sentence}\nreport: {target}")
+    return 0
