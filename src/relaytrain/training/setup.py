@@ -141,7 +141,7 @@ class TrainingSetup:
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
         return cls(
-            problem, settings, sets.nodes, sets.validation, sets.test, plans, _either(known), models=given
+            problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given
         )
 
     @property
@@ -288,7 +288,7 @@ def _plans(
             plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), grow=grow)
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
-    return plans, _either(known) if known else None, tuple(known)
+    return plans, either(known) if known else None, tuple(known)
 
 
 def _network(
@@ -320,7 +320,9 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)
 
 
-def _either(known: Mapping[str, Resolve]) -> Resolve:
+def either(known: Mapping[str, Resolve]) -> Resolve:
+    """One `resolve` out of several; references that none of them is for are refused."""
+
     def follow(reference: str) -> Callable[[], nn.Module]:
         if reference not in known:
             raise ScenarioError(f"factory: the version asks for {reference!r}, which this scenario does not name")

@@ -1,0 +1,265 @@
+"""Nodes in local processes: resident workers, each holding the data of some nodes, training at the same time.
+
+    parent                                    worker (python -m relaytrain.executors.worker)
+    open: data of its nodes  ->  writer thread  ->  pipe  ->
+    task: checkpoint         ->                              trains
+                             <-  reader thread  <-  pipe  <- beats while it trains, then the result
+
+Nothing is pickled, nothing is forked, the caller's `__main__` is not imported. A worker that dies, stops or is too
+slow costs its tasks, never the epoch's end: it is killed, its tasks are answered with an error, and the next task for
+its nodes starts another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from ..core.errors import UsageError
+from ..models.spec import FactorySpec
+from ..training.setup import TrainingSetup
+from .frames import read_frame, write_frame
+from .task import FailureKind, Key, NodeResult, Task, failed
+
+STALL_S = 60.0
+"""A worker that shows no sign of life for so long between two batches is taken for dead."""
+START_S = 180.0
+"""The same for one that is starting: importing torch takes seconds, on a busy machine many."""
+CLOSE_S = 2.0
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+Frame = tuple[dict[str, Any], bytes]
+Inbox = queue.SimpleQueue[tuple["_Worker", Frame | None]]
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process with its two threads; `ready_s` is when it said so, `seen_s` when it last said anything."""
+
+    nodes: tuple[str, ...]
+    process: subprocess.Popen[bytes]
+    outbox: queue.SimpleQueue[tuple[str, bytes, dict[str, Any]] | None] = field(default_factory=queue.SimpleQueue)
+    threads: tuple[threading.Thread, ...] = ()
+    seen_s: float = 0.0
+    ready_s: float | None = None
+    cpu_s: float = 0.0
+    waiting: dict[Key, Task] = field(default_factory=dict)
+
+
+class Processes:
+    """Local worker processes under the contract of every transport.
+
+    Args:
+        setup: whose nodes they play; a module that lives in this process only cannot be sent to others.
+        workers: how many processes; nodes are divided among them by the amount of data.
+        stall_s: how long a worker may show no sign of life.
+    """
+
+    def __init__(self, setup: TrainingSetup, workers: int = 2, *, stall_s: float = STALL_S) -> None:
+        for plan in setup.versions.values():
+            if isinstance(plan.spec, FactorySpec) and plan.spec.factory not in setup.references:
+                raise UsageError(
+                    f"processes: version {plan.name} is a module of this process only, which others cannot build; "
+                    'name it as factory = "module:function", or train in-process'
+                )
+        self.setup, self.stall_s = setup, stall_s
+        self._shares = _divide({node: len(data) for node, data in setup.datasets.items()}, workers)
+        self._crew: list[_Worker | None] = [None] * len(self._shares)
+        self._inbox: Inbox = queue.SimpleQueue()
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def pids(self) -> dict[str, int]:
+        """The process that plays each node, of those that run."""
+        return {node: w.process.pid for w in self._crew if w is not None for node in w.nodes}
+
+    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+        """Results as they arrive; a failure is a result, and every task gets exactly one."""
+        sent_s = time.monotonic()
+        open_: dict[Key, tuple[Task, _Worker]] = {}
+        for task in tasks:
+            index = next((i for i, share in enumerate(self._shares) if task.node in share), None)
+            if index is None:
+                yield failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
+                continue
+            worker = self._hired(index)
+            worker.seen_s = time.monotonic()
+            worker.waiting[task.key] = task
+            worker.outbox.put(("task", task.to_bytes(), {}))
+            open_[task.key] = task, worker
+        while open_:
+            for result in self._next(open_, sent_s):
+                if open_.pop(result.key, None) is not None:
+                    yield result
+
+    def close(self) -> None:
+        """End every worker: by closing its pipe, and if that is not enough, by force."""
+        for index, worker in enumerate(self._crew):
+            if worker is not None:
+                worker.outbox.put(None)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(CLOSE_S)
+                self._end(worker)
+                self._crew[index] = None
+
+    def _next(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> list[NodeResult]:
+        """What the next frame brings, or what the passing of time does."""
+        try:
+            worker, frame = self._inbox.get(timeout=max(0.0, self._until(open_, sent_s) - time.monotonic()))
+        except queue.Empty:
+            return self._overdue(open_, sent_s)
+        if worker not in self._crew:
+            return []  # of a worker that was let go
+        worker.seen_s = time.monotonic()
+        if frame is None:
+            self._end(worker)
+            return self._lose(worker, "lost", f"its process ended ({_status(worker.process)})")
+        header, body = frame
+        if header["kind"] == "ready":
+            worker.ready_s = worker.seen_s
+        elif header["kind"] == "beat":
+            worker.cpu_s = header["cpu_s"]
+        elif header["kind"] == "broken":
+            return self._lose(worker, "refused", header["error"])
+        elif header["kind"] == "result":
+            result = NodeResult.from_bytes(body)
+            worker.waiting.pop(result.key, None)
+            return [result]
+        return []
+
+    def _until(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> float:
+        return min(min(self._due(task, worker, sent_s), self._stalled(worker)) for task, worker in open_.values())
+
+    def _due(self, task: Task, worker: _Worker, sent_s: float) -> float:
+        """When the task is late; starting a process is not counted."""
+        if task.timeout_s is None or worker.ready_s is None:
+            return float("inf")
+        return max(sent_s, worker.ready_s) + task.timeout_s
+
+    def _stalled(self, worker: _Worker) -> float:
+        return worker.seen_s + self._patience(worker)
+
+    def _patience(self, worker: _Worker) -> float:
+        return self.stall_s if worker.ready_s is not None else START_S
+
+    def _overdue(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> list[NodeResult]:
+        now = time.monotonic()
+        results: list[NodeResult] = []
+        for task, worker in list(open_.values()):
+            if task.key not in worker.waiting:
+                continue
+            if now >= self._due(task, worker, sent_s):
+                results += self._lose(worker, "late", f"no answer within {task.timeout_s:g} s")
+            elif now >= self._stalled(worker):
+                results += self._lose(worker, "lost", f"no sign of life for {self._patience(worker):g} s")
+        return results
+
+    def _lose(self, worker: _Worker, kind: FailureKind, error: str) -> list[NodeResult]:
+        """All tasks of a worker answered with an error, the worker ended."""
+        self._end(worker)
+        self._crew = [None if w is worker else w for w in self._crew]
+        tasks, worker.waiting = list(worker.waiting.values()), {}
+        spent = [worker.cpu_s, *[0.0] * len(tasks)]  # tasks are done in order, so the first one was in work
+        return [failed(task, kind, error, cpu_s=cpu) for task, cpu in zip(tasks, spent, strict=False)]
+
+    def _hired(self, index: int) -> _Worker:
+        worker = self._crew[index]
+        if worker is None:
+            worker = self._crew[index] = self._hire(self._shares[index])
+        return worker
+
+    def _hire(self, nodes: tuple[str, ...]) -> _Worker:
+        settings = self.setup.settings
+        one = dict.fromkeys(_ONE_THREAD, str(settings.threads))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "relaytrain.executors.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **one},
+        )
+        worker = _Worker(nodes, process, seen_s=time.monotonic())
+        header = {
+            "nodes": {node: settings.devices.get(node, "cpu") for node in nodes},
+            "loss": settings.loss,
+            "references": list(self.setup.references),
+            "folder": None if self.setup.folder is None else str(self.setup.folder.resolve()),
+            "threads": settings.threads,
+            "path": [entry for entry in sys.path if entry],
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for node in nodes:
+            arrays[f"images/{node}"] = self.setup.datasets[node].images
+            arrays[f"labels/{node}"] = self.setup.datasets[node].labels
+        worker.outbox.put(("open", save(arrays), header))
+        worker.threads = (
+            threading.Thread(target=_write, args=(worker,), daemon=True),
+            threading.Thread(target=_read, args=(worker, self._inbox), daemon=True),
+        )
+        for thread in worker.threads:
+            thread.start()
+        return worker
+
+    def _end(self, worker: _Worker) -> None:
+        worker.process.kill()  # also ends one that is stopped
+        worker.process.wait()
+        worker.outbox.put(None)
+        for thread in worker.threads:
+            thread.join()
+
+
+def _write(worker: _Worker) -> None:
+    """Frames to the worker; in a thread, since a worker that is stopped reads nothing."""
+    pipe = worker.process.stdin
+    assert pipe is not None
+    while (item := worker.outbox.get()) is not None:
+        kind, body, header = item
+        try:
+            write_frame(_binary(pipe), kind, body, **header)
+        except (BrokenPipeError, ValueError):
+            break
+    with contextlib.suppress(BrokenPipeError):  # what was not yet sent is of no use to anyone
+        pipe.close()
+
+
+def _read(worker: _Worker, inbox: Inbox) -> None:
+    pipe = worker.process.stdout
+    assert pipe is not None
+    with pipe:
+        while (frame := read_frame(_binary(pipe))) is not None:
+            inbox.put((worker, frame))
+    inbox.put((worker, None))
+
+
+def _binary(pipe: Any) -> BinaryIO:
+    stream: BinaryIO = pipe
+    return stream
+
+
+def _divide(sizes: dict[str, int], workers: int) -> list[tuple[str, ...]]:
+    """Nodes among workers, the largest first, each to the worker that has least; the same way every time."""
+    if workers < 1:
+        raise UsageError(f"workers: got {workers}, expected at least 1")
+    shares: list[list[str]] = [[] for _ in range(min(workers, len(sizes)))]
+    for node in sorted(sizes, key=lambda node: (-sizes[node], node)):
+        min(shares, key=lambda share: sum(sizes[n] for n in share)).append(node)
+    return [tuple(sorted(share)) for share in shares]
+
+
+def _status(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    return f"signal {-code}" if code is not None and code < 0 else f"status {code}"

@@ -1,0 +1,93 @@
+"""A resident worker process: holds the data of its nodes and trains what it is sent. `python -m` starts it.
+
+It lives as long as its parent: a thread reads the pipe from the parent all the time, and when that ends, whatever the
+process is doing, it ends too. What user code prints goes to stderr, since stdout carries frames.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .frames import read_frame, write_frame
+from .task import Task
+
+BEAT_S = 0.2
+Frame = tuple[dict[str, Any], bytes]
+
+
+def main() -> None:
+    """Serve the parent at stdin and stdout until it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    inbox: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, inbox), daemon=True).start()
+    header, body = inbox.get()
+    try:
+        sites = _open(header, body)
+    except Exception as error:  # the user's own modules may fail in any way on import
+        write_frame(out, "broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+        return
+    write_frame(out, "ready")
+    while True:
+        header, body = inbox.get()
+        _serve(out, sites, Task.from_bytes(body))
+
+
+def _read(stream: BinaryIO, inbox: queue.SimpleQueue[Frame]) -> None:
+    while True:
+        frame = read_frame(stream)
+        if frame is None:
+            os._exit(0)
+        inbox.put(frame)
+
+
+def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
+    for entry in header["path"]:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    import torch
+    from safetensors.torch import load
+
+    from ..models.rebuild import from_scenario
+    from ..training.local import Site
+    from ..training.losses import loss_named
+    from ..training.setup import either
+
+    torch.set_num_threads(header["threads"])
+    folder = Path(header["folder"]) if header["folder"] else None
+    known = {reference: from_scenario(reference, folder) for reference in header["references"]}
+    loss = loss_named(header["loss"], folder)
+    tensors = load(body)
+    sites = {}
+    for node, device in header["nodes"].items():
+        images, labels = tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device)
+        sites[node] = Site(images, labels, device, either(known) if known else None, loss)
+    return sites
+
+
+def _serve(out: BinaryIO, sites: dict[str, Any], task: Task) -> None:
+    from ..training.local import train_node
+
+    began, last = time.process_time(), time.monotonic()
+    write_frame(out, "beat", cpu_s=0.0)
+
+    def progress() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= BEAT_S:
+            last = now
+            write_frame(out, "beat", cpu_s=time.process_time() - began)
+
+    write_frame(out, "result", train_node(task, sites[task.node], progress).to_bytes())
+
+
+if __name__ == "__main__":
+    main()
