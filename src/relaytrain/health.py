@@ -217,19 +217,23 @@ def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Finding]:
     settings = scenario.resolved["costs"]
     for name, facts in setup.version_facts().items():
         ratio = f", {facts.reached_ratio:.1%} of the parameters removed" if facts.reached_ratio else ""
-        sizes = f"{facts.parameters:,} parameters, {facts.flops_per_sample:,} FLOPs a sample{ratio}"
-        yield Finding("ok", name, sizes.replace(",", " ").replace("  ", ", "))
+        sizes = f"{_thousands(facts.parameters)} parameters, {_thousands(facts.flops_per_sample)} FLOPs a sample{ratio}"
+        yield Finding("ok", name, sizes)
         for key in ("parameters", "flops_per_sample"):
             said, counted = getattr(declared[name], key), getattr(facts, key)
             if said and abs(said / counted - 1.0) > FAR_OFF:
-                words = f"the scenario says {said:,.0f}, counted are {counted:,}".replace(",", " ").replace("  ", ", ")
-                yield Finding("warning", f"{name}.{key}", words, "correct it, or leave it out to have it counted")
+                words = f"the scenario says {_thousands(said)}, counted are {_thousands(counted)}"
+                yield Finding("warning", f"{name}.{key}", words, "correct it: plans rest on the scenario's figure")
         held = facts.weight_bytes * settings["weight_copies"] + settings["batch"] * facts.activation_bytes_per_sample
         for node in scenario.problem.nodes:
             limit = (devices.get(node.device or "") or {}).get("memory_bytes") or math.inf
             if held > limit and _trains(setup, name, node.name):
                 words = f"needs {held / 1e6:.3g} MB to train, {node.name} has {limit / 1e6:.3g} MB"
                 yield Finding("note", name, words, "pairs with this node are impossible")
+
+
+def _thousands(value: float) -> str:
+    return f"{value:_.0f}".replace("_", " ")
 
 
 def _trains(setup: TrainingSetup, version: str, node: str) -> bool:

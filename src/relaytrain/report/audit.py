@@ -3,7 +3,7 @@
 * stated against observed probability: of the runs whose first plan rested on a level, how many met their target;
 * the band: how often a loss stayed at or below what was promised just before its epoch;
 * predicted against booked seconds and joules, by version, the measured CPU-seconds beside;
-* targets that a first plan called infeasible although a run of the same case, or that run itself, reached them.
+* targets that a plan called infeasible although a run of the same case, or that run itself, reached them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def audit_views(views: Iterable[RunView]) -> Audit:
             left_out[view.status] = left_out.get(view.status, 0) + 1
     finished.sort(key=lambda view: view.run)
     met = sum(view.status == "met" for view in finished)
-    noes = [view for view in finished if view.plans and not view.plans[0].feasible]
+    noes = [view for view in finished if _called_infeasible(view)]
     return Audit(
         len(finished), met, _levels(finished), _probability(finished), _band(finished), _costs(finished),
         len(noes), _wrong_noes(finished, noes), dict(sorted(left_out.items())),
@@ -204,6 +204,12 @@ def _costs(views: Sequence[RunView]) -> tuple[CostCheck, ...]:
         )
         for (version, clock), rows in sorted(groups.items())
     )
+
+
+def _called_infeasible(view: RunView) -> bool:
+    """Its first plan found no way, or the run was given up because no plan had one."""
+    gave_up = view.verdict is not None and view.verdict.get("infeasible") is True
+    return gave_up or bool(view.plans and not view.plans[0].feasible)
 
 
 def _wrong_noes(views: Sequence[RunView], noes: Sequence[RunView]) -> tuple[WrongNo, ...]:

@@ -27,10 +27,11 @@ from .run_svg import run_svg, thinned, version_colours
 from .verdict import verdict_of
 
 MAX_BYTES = 400_000
-MOST_EPOCHS, MOST_ROWS = 250, 40
+MOST_EPOCHS, MOST_ROWS = 200, 40
 MAX_SCENARIO = 100_000
-SHOWN_TEXT = 400
+SHOWN_TEXT = 240
 """Characters of any one text of the user's: a name or reason that is longer is cut."""
+SHOWN_NAME = 80
 
 TAGS = {
     "measured": "read off a meter while the run trained",
@@ -356,7 +357,7 @@ def _epochs(view: RunView) -> list[Json]:
     return [
         {
             "epoch": e.epoch,
-            "pair": _short(str(e.pair))[:80],
+            "pair": str(e.pair)[:SHOWN_NAME],
             "loss": _loss(e.loss),
             "promised": _loss(e.predicted.guaranteed),
             "in_band": e.in_band,
@@ -365,7 +366,7 @@ def _epochs(view: RunView) -> list[Json]:
             "energy": _energy(view, e.energy_j),
             "tag": e.provenance,
             "cpu": "" if e.cpu_s is None else f"{e.cpu_s:.3g} s",
-            "failed": _short(", ".join(e.failed_nodes))[:80],
+            "failed": ", ".join(e.failed_nodes)[:SHOWN_NAME],
         }
         for e in thinned(view.epochs, MOST_EPOCHS)
     ]

@@ -159,7 +159,7 @@ def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
 def turns(pairs: Sequence[Pair], first: int) -> list[tuple[int, Pair]]:
     """The pair of epoch `first`, then every later change of pair with its epoch."""
     changes = enumerate(pairwise(pairs), first + 1)
-    return [(first, pairs[0])] * bool(pairs) + [(epoch, after) for epoch, (before, after) in changes if before != after]
+    return [(first, pair) for pair in pairs[:1]] + [(k, after) for k, (before, after) in changes if before != after]
 
 
 def say_pairs(pairs: Sequence[Pair]) -> str:

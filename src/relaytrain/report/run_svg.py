@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ..core.explain import say_energy, say_time
+from ..core.problem import Pair
 from .bars import Bar, draw_bars
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Point, Scale, clock_ticks, text_width, ticks
 from .planned import PlanView
@@ -25,7 +26,9 @@ LOSS_Y, LOSS_H = 104.0, 270.0
 ENERGY_Y, ENERGY_H = 414.0, 96.0
 HEIGHT = 568.0
 BAND, BAND_EDGE, FIRST = "#f0a35e", "#c76b15", "#7b8794"
-MOST_POINTS = 360
+MOST_POINTS = 300
+LONGEST = 48
+"""Characters of a pair's name; longer ones are cut."""
 FAR = 1.6
 """A deadline further than this many times the run's duration is named, not drawn: it would squeeze the rest."""
 
@@ -67,10 +70,15 @@ def thinned(rows: Sequence[T], most: int = MOST_POINTS) -> list[T]:
     return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]
 
 
+def _name(pair: Pair) -> str:
+    words = str(pair)
+    return words if len(words) <= LONGEST else words[:LONGEST] + "…"
+
+
 def _legs(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str]) -> None:
     canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
     bars = [
-        Bar(x(leg.start_s), x(leg.end_s), f"{leg.pair} ×{len(leg.epochs)}", colours[leg.pair.version], _tip(view, leg))
+        Bar(x(leg.start_s), x(leg.end_s), f"{_name(leg.pair)} ×{len(leg.epochs)}", colours[leg.pair.version], _tip(view, leg))
         for leg in thinned(view.legs, 120)
     ]
     draw_bars(canvas, bars, top=BAR_Y, height=BAR_H, edge=WIDTH - RIGHT)
@@ -83,7 +91,7 @@ def _legs(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str]) -> N
 def _tip(view: RunView, leg: LegView) -> str:
     cost, asked = leg.cost, view.asked
     energy, time = say_energy(cost.energy_j, asked.energy_unit), say_time(cost.elapsed_s, asked.time_unit)
-    return f"{leg.pair}: epochs {leg.first_epoch}-{leg.last_epoch}, {energy}, {time}, loss {leg.loss:.4g}"
+    return f"{_name(leg.pair)}: epochs {leg.first_epoch}-{leg.last_epoch}, {energy}, {time}, loss {leg.loss:.4g}"
 
 
 def _loss(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], first: PlanView | None) -> None:
@@ -141,7 +149,7 @@ def _measured(view: RunView, rows: list[EpochView], x: Scale, y: Scale) -> list[
 
 def _said(epoch: EpochView) -> str:
     limit = epoch.predicted.guaranteed
-    return f"epoch {epoch.epoch}, {epoch.pair}: {epoch.loss:.4g}" + (f" (promised {limit:.4g})" if limit is not None else "")
+    return f"epoch {epoch.epoch}, {_name(epoch.pair)}: {epoch.loss:.4g}" + (f" (promised {limit:.4g})" if limit is not None else "")
 
 
 def _legend(canvas: Canvas, view: RunView, right: float) -> None:
@@ -182,7 +190,7 @@ def _energy(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], fi
         for epoch in leg.epochs:
             spent += epoch.energy_j
             points.append((epoch.end_s, spent))
-        drawn = [(x(t), y(v)) for t, v in thinned(points)]
+        drawn = [(x(t), y(v)) for t, v in thinned(points, max(2, MOST_POINTS // len(view.legs)))]
         colour = colours[leg.pair.version]
         canvas.area([*drawn, (drawn[-1][0], base), (drawn[0][0], base)], fill=colour, opacity=0.3)
         canvas.path(drawn, stroke=colour)

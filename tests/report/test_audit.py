@@ -1,0 +1,93 @@
+"""An audit over a handful of made-up runs, every figure worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from sample_run import JOULES, SECONDS, Sample, write_run
+
+from relaytrain.report.audit import Z, audit, wilson
+
+QUIET = {"fail_at": None, "roll_back_at": None}
+
+
+def test_four_runs_by_hand(store):
+    write_run(store, "run-good-1", Sample(**QUIET, seed=1))
+    write_run(store, "run-good-2", Sample(**QUIET, seed=2, probability=0.99, cost_factor=1.5, clock="measured"))
+    write_run(store, "run-late-3", Sample(**QUIET, seed=3, deadline_s=50.0))
+    write_run(store, "run-weak-4", Sample(**QUIET, seed=4, rung=0.8, probability=0.83))
+    write_run(store, "run-open-5", Sample(**QUIET, seed=5, stop_after=3))
+    write_run(store, "run-ended-6", Sample(**QUIET, seed=6, verdict="stopped"))
+    found = audit(store)
+    assert (found.runs, found.met) == (4, 3)
+    assert found.left_out == {"interrupted": 1, "stopped": 1}
+    top, low = found.levels
+    assert (top.stated, top.hits, top.count) == (0.95, 2, 3)
+    assert (low.stated, low.hits, low.count) == (0.8, 1, 1)
+    assert top.observed == pytest.approx(2 / 3)
+    assert top.interval == pytest.approx((0.2077, 0.9385), abs=1e-4) and top.agrees is False
+    assert low.interval == pytest.approx((0.2065, 1.0), abs=1e-4) and low.agrees is True
+    assert found.probability.stated == pytest.approx((0.97 + 0.99 + 0.97 + 0.83) / 4)
+    assert (found.probability.hits, found.probability.count) == (3, 4)
+    checks = {(check.version, check.clock): check.to_dict() for check in found.costs}
+    measured, emulated = checks["full", "measured"], checks["full", "emulated"]
+    assert measured["predicted_j"] == pytest.approx(5 * JOULES["full"]) and measured["ratio_j"] == pytest.approx(1.5)
+    assert measured["median_ratio_j"] == pytest.approx(1.5) and measured["ratio_s"] == pytest.approx(1.0)
+    assert emulated["epochs"] == 15 and emulated["predicted_s"] == pytest.approx(15 * SECONDS["full"])
+    assert emulated["ratio_j"] == pytest.approx(1.0)
+    assert measured["cpu_s"] == pytest.approx(0.02 * 5 * SECONDS["full"])
+
+
+def test_band_counts_epochs_at_or_below_their_promise(store):
+    """Without noise every loss is the expected one; with much of it about half lie above, some beyond the band."""
+    write_run(store, "run-calm-1", Sample(**QUIET, noise=0.0))
+    calm = audit(store).band[0]
+    assert calm.hits == calm.count > 0 and calm.stated == 0.95
+    write_run(store, "run-wild-2", Sample(**QUIET, noise=0.3, target=0.0))
+    wild = audit(store).band[0]
+    events = store.events("run-wild-2")
+    limits = {e.epoch: e.body["predicted"]["guaranteed"] for e in events if e.kind == "planned"}
+    inside = sum(e.body["loss"] <= limits[e.epoch] for e in events if e.kind == "epoch_done")
+    assert wild.hits - calm.hits == inside < wild.count - calm.count
+    assert wild.agrees is False, "the promise is broken and the audit says so"
+
+
+def test_targets_called_infeasible_that_were_reached(store):
+    hopeless = Sample(**QUIET, feasible=False, rung=0.0, probability=0.0)
+    write_run(store, "run-gave-up-1", Sample(**QUIET, feasible=False, rung=0.0, probability=0.0, verdict="missed"))
+    write_run(store, "run-other-2", Sample(**QUIET, planner="single"))  # same case, another planner
+    write_run(store, "run-elsewhere-3", Sample(**{**vars(hopeless), "seed": 8, "verdict": "missed"}))  # nobody reached it
+    found = audit(store)
+    assert found.infeasible == 2
+    assert [(w.run, w.reached_by) for w in found.wrong_noes] == [("run-gave-up-1", ("run-other-2",))]
+    write_run(store, "run-surprise-4", Sample(**{**vars(hopeless), "seed": 9}))  # called it infeasible, then met it
+    assert ("run-surprise-4", ("run-surprise-4",)) in [(w.run, w.reached_by) for w in audit(store).wrong_noes]
+    assert audit(store).levels[-1].name == "infeasible"
+
+
+def test_an_empty_store_has_nothing_to_judge(store):
+    found = audit(store)
+    assert found.runs == 0 and found.levels == () and found.to_dict()["probability"]["observed"] is None
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 1), (1, 1), (2, 3), (5, 10), (99, 100), (0, 50), (300, 1000)])
+def test_wilson_is_where_the_score_test_ends(hits, count):
+    """Its ends p solve |share - p| = z sqrt(p (1 - p) / n); found here by bisection."""
+    share = hits / count
+
+    def beyond(p: float) -> bool:
+        return abs(share - p) > Z * math.sqrt(p * (1 - p) / count)
+
+    def edge(outside: float) -> float:
+        if not beyond(outside + (1e-12 if outside == 0 else -1e-12)):
+            return outside
+        inside = share if 0 < share < 1 else (1e-3 if share == 0 else 1 - 1e-3)
+        for _ in range(200):
+            middle = (outside + inside) / 2
+            outside, inside = (middle, inside) if beyond(middle) else (outside, middle)
+        return inside
+
+    low, high = wilson(hits, count)
+    assert low == pytest.approx(0.0 if hits == 0 else edge(0.0), abs=1e-9)
+    assert high == pytest.approx(1.0 if hits == count else edge(1.0), abs=1e-9)
