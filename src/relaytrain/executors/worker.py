@@ -59,7 +59,7 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     from ..models.rebuild import from_scenario
     from ..training.local import Site
     from ..training.losses import loss_named
-    from ..training.setup import either
+    from ..training.references import either
 
     torch.set_num_threads(header["threads"])
     folder = Path(header["folder"]) if header["folder"] else None

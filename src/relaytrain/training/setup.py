@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from .checkpoint import Checkpoint
 from .datasets import Sets, build_sets, together
 from .local import Site, tensor_of
 from .losses import LossFunction, loss_named
+from .references import either
 from .settings import ClockName, TrainingSettings
 
 Way = Literal["network", "pruned", "student"]
@@ -318,14 +319,3 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     if before.way == "student":
         raise ScenarioError(f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one")
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)
-
-
-def either(known: Mapping[str, Resolve]) -> Resolve:
-    """One `resolve` out of several; references that none of them is for are refused."""
-
-    def follow(reference: str) -> Callable[[], nn.Module]:
-        if reference not in known:
-            raise ScenarioError(f"factory: the version asks for {reference!r}, which this scenario does not name")
-        return known[reference](reference)
-
-    return follow

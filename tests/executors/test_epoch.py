@@ -1,0 +1,210 @@
+"""The federated epoch over transports that lose, repeat, delay, mix up and poison results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from relaytrain.core.plan import Decision
+from relaytrain.core.problem import Pair
+from relaytrain.costs.meters import Reading, ReplayMeter
+from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
+from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochResult, FederatedEpoch
+from relaytrain.executors.inprocess import InProcess
+from relaytrain.executors.task import NodeResult, Task, failed
+from relaytrain.scenario import load_scenario
+from relaytrain.testing.small_training import small_setup, tables
+from relaytrain.training.aggregate import fedavg
+from relaytrain.training.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.train
+SILVER = Decision(1, "full", "silver")
+Change = Callable[[Task, NodeResult], Iterable[NodeResult]]
+
+
+class Meddling:
+    """In-process training whose results go through `change`; remembers what it was sent."""
+
+    def __init__(self, setup: Any, change: Change) -> None:
+        self.inner, self.change, self.tasks = InProcess(setup), change, list[Task]()
+
+    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+        chosen = list(tasks)
+        self.tasks += chosen
+        results = []
+        for task, result in zip(chosen, self.inner.send(chosen), strict=True):
+            results += list(self.change(task, result))
+        return iter(reversed(results))
+
+
+def run(change: Change | None = None, *, decision: Decision = SILVER, **settings: Any) -> tuple[EpochResult, Any, Any]:
+    setup = small_setup(**settings)
+    scenario = load_scenario(tables(**settings))
+    transport = Meddling(setup, change or (lambda task, result: [result]))
+    clock = make_clock(setup, scenario.costs, devices=scenario.resolved["devices"])
+    runner = FederatedEpoch(setup, transport, clock)
+    return runner.run_epoch(decision, setup.first_checkpoint()), transport, scenario
+
+
+def test_what_an_epoch_reports() -> None:
+    done, transport, scenario = run()
+    outcome, index = done.outcome, scenario.problem.index(Pair("full", "silver"))
+    assert outcome.elapsed_s == scenario.costs.run_s[index] and outcome.energy_j == scenario.costs.run_j[index]
+    assert outcome.provenance == "modelled"
+    assert [n.node for n in done.nodes] == ["edge-1", "edge-2"] and [n.samples for n in done.nodes] == [64, 48]
+    assert sum(n.energy_j for n in done.nodes) == pytest.approx(outcome.energy_j)
+    assert done.nodes[0].energy_j / done.nodes[1].energy_j == pytest.approx(64 / 48)
+    assert outcome.cpu_s == pytest.approx(sum(n.cpu_s for n in done.nodes)) and (outcome.wall_s or 0) > 0
+    losses = [n.train_loss or math.nan for n in done.nodes]
+    assert done.train_loss == pytest.approx((64 * losses[0] + 48 * losses[1]) / 112)
+    assert outcome.loss == done.evaluation.loss and 0 <= done.evaluation.accuracy <= 1
+    assert [t.attempt for t in transport.tasks] == [0, 0]
+
+
+def test_repeated_reordered_foreign_and_old_results_change_nothing() -> None:
+    def mixed(task: Task, result: NodeResult) -> list[NodeResult]:
+        old = replace(result, attempt=task.attempt - 1)
+        stranger = replace(result, node="stranger")
+        other_run, other_epoch = replace(result, run="another"), replace(result, epoch=task.epoch + 1)
+        return [result, old, stranger, other_run, other_epoch, result]
+
+    assert run(mixed)[0].checkpoint.digest == run()[0].checkpoint.digest
+
+
+def test_a_late_answer_of_the_first_attempt_is_dropped_and_the_second_counts() -> None:
+    held: list[NodeResult] = []
+
+    def late(task: Task, result: NodeResult) -> list[NodeResult]:
+        if task.node == "edge-2" and task.attempt == 0:
+            held.append(replace(result, checkpoint=b"poison"))
+            return [failed(task, "late", "no answer within 1 s", cpu_s=0.25)]
+        return [*held, result]
+
+    done, transport, scenario = run(late)
+    assert [(t.node, t.attempt) for t in transport.tasks] == [("edge-1", 0), ("edge-2", 0), ("edge-2", 1)]
+    assert done.checkpoint.digest == run()[0].checkpoint.digest
+    assert [(f.node, f.attempt, f.kind) for f in done.failures] == [("edge-2", 0, "late")]
+    run_j = scenario.costs.run_j[scenario.problem.index(Pair("full", "silver"))]
+    assert done.outcome.wasted_j == pytest.approx(run_j * 48 / 112)
+    assert done.outcome.energy_j == pytest.approx(run_j * (1 + 48 / 112))
+    assert done.outcome.wasted_s == 0.0 and done.outcome.failed_nodes == ()
+
+
+def test_lost_work_takes_time_only_when_charged() -> None:
+    def once(task: Task, result: NodeResult) -> list[NodeResult]:
+        return [failed(task, "lost", "gone")] if task.attempt == 0 else [result]
+
+    plain, charged = run(once)[0].outcome, run(once, charge_lost_work=True)[0].outcome
+    assert charged.elapsed_s == 2 * plain.elapsed_s and charged.wasted_s == plain.elapsed_s
+    assert plain.wasted_s == 0.0 and plain.wasted_j == charged.wasted_j > 0.0
+
+
+def test_a_silent_transport_is_a_lost_epoch() -> None:
+    with pytest.raises(EpochLost, match=r"0 of 2 nodes of silver answered.*edge-1: no answer") as caught:
+        run(lambda task, result: [])
+    lost = caught.value.lost
+    assert {f.node for f in lost.failures} == {"edge-1", "edge-2"} and lost.energy_j > 0.0 and lost.elapsed_s == 0.0
+    assert caught.value.exit_status == 7
+
+
+def test_quorum() -> None:
+    def without_2(task: Task, result: NodeResult) -> list[NodeResult]:
+        return [] if task.node == "edge-2" else [result]
+
+    with pytest.raises(EpochLost, match="expected at least 2"):
+        run(without_2)
+    done, transport, _ = run(without_2, quorum=0.5)
+    assert done.outcome.failed_nodes == ("edge-2",) and [n.node for n in done.nodes] == ["edge-1"]
+    assert [(t.node, t.attempt) for t in transport.tasks] == [("edge-1", 0), ("edge-2", 0), ("edge-2", 1)]
+    alone = fedavg(list(InProcess(small_setup()).send(transport.tasks[:1])), small_setup().first_checkpoint())
+    assert done.checkpoint.digest == alone.checkpoint.digest
+
+
+def test_stragglers_are_not_waited_for_twice_once_the_quorum_is_there() -> None:
+    def slow(task: Task, result: NodeResult) -> list[NodeResult]:
+        return [failed(task, "late", "slow")] if task.node == "edge-2" else [result]
+
+    _, transport, _ = run(slow, quorum=0.5)
+    assert len(transport.tasks) == 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["weights", "optimizer"])
+def test_non_finite_updates_are_rejected(value: float, where: str) -> None:
+    def poisoned(task: Task, result: NodeResult) -> list[NodeResult]:
+        if task.node != "edge-1":
+            return [result]
+        assert result.checkpoint is not None
+        update = Checkpoint.from_bytes(result.checkpoint)
+        tensors = getattr(update, where)
+        next(iter(tensors.values())).reshape(-1)[0] = value
+        return [replace(result, checkpoint=replace(update).data)]
+
+    with pytest.raises(EpochNonFinite, match="edge-1: non-finite values in") as caught:
+        run(poisoned)
+    assert caught.value.exit_status == 8
+    done = run(poisoned, quorum=0.5)[0]
+    assert done.outcome.failed_nodes == ("edge-1",) and done.failures[0].kind == "non-finite"
+    assert all(bool(torch.isfinite(t).all()) for t in done.checkpoint.weights.values())
+
+
+def test_divergence_on_every_node_is_non_finite_training_and_is_not_retried() -> None:
+    setup = small_setup().with_settings(lr=1e20)
+    transport = Meddling(setup, lambda task, result: [result])
+    runner = FederatedEpoch(setup, transport, EmulatedClock(setup.problem, load_scenario(tables()).costs))
+    with pytest.raises(EpochNonFinite):
+        runner.run_epoch(SILVER, setup.first_checkpoint())
+    assert len(transport.tasks) == 2
+
+
+def test_absurd_and_foreign_updates_are_refused() -> None:
+    other = small_setup(width=0.5).first_checkpoint()
+
+    def wrong(task: Task, result: NodeResult) -> list[NodeResult]:
+        assert result.checkpoint is not None
+        if task.node == "edge-1":
+            return [replace(result, checkpoint=other.data)]
+        update = Checkpoint.from_bytes(result.checkpoint)
+        return [replace(result, checkpoint=replace(update, weights={n: t * 1e8 for n, t in update.weights.items()}).data)]
+
+    with pytest.raises(EpochLost) as caught:
+        run(wrong)
+    assert "edge-1: weights of another version" in str(caught.value) and "an update of norm" in str(caught.value)
+
+
+def test_an_error_target_reads_the_accuracy() -> None:
+    scenario = load_scenario(tables(), ["target.metric=error"])
+    from relaytrain.training.setup import TrainingSetup
+
+    setup = TrainingSetup.from_scenario(scenario)
+    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
+    done = runner.run_epoch(SILVER, setup.first_checkpoint())
+    assert done.outcome.loss == 1.0 - done.evaluation.accuracy
+
+
+def test_the_emulated_clock_adds_the_handover() -> None:
+    setup = small_setup()
+    scenario = load_scenario(tables())
+    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
+    done = runner.run_epoch(SILVER, setup.first_checkpoint(), before=Pair("full", "gold"))
+    before, now = scenario.problem.index(Pair("full", "gold")), scenario.problem.index(Pair("full", "silver"))
+    assert done.outcome.elapsed_s == scenario.costs.epoch_s[before, now]
+    assert done.outcome.energy_j == scenario.costs.epoch_j[before, now]
+
+
+def test_the_measured_clock_reads_its_meter() -> None:
+    setup = small_setup(clock="measured")
+    meter = ReplayMeter([Reading(12.0, "measured", "replay", 1.0, 1.0)])
+    clock = MeasuredClock(meter)
+    handover = Reading(3.0, "modelled", "replay", 0.1, 0.5)
+    done = FederatedEpoch(setup, InProcess(setup), clock).run_epoch(
+        SILVER, setup.first_checkpoint(), before=Pair("full", "gold"), handover=handover
+    )
+    assert done.outcome.energy_j == 15.0 and done.outcome.provenance == "modelled"
+    assert done.outcome.elapsed_s == pytest.approx((done.outcome.wall_s or 0) + 0.5)
+    assert sum(n.energy_j for n in done.nodes) == pytest.approx(12.0)

@@ -1,0 +1,176 @@
+"""Workers killed, stopped, refusing, orphaned: a result in words each time, never a hang, and the next epoch works."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaytrain.core.errors import UsageError
+from relaytrain.core.plan import Decision
+from relaytrain.data.dataset import Dataset
+from relaytrain.executors.clock import make_clock
+from relaytrain.executors.epoch import FederatedEpoch
+from relaytrain.executors.inprocess import InProcess
+from relaytrain.executors.processes import Processes
+from relaytrain.executors.task import NodeResult, Task
+from relaytrain.models.cnn import Cnn
+from relaytrain.scenario import load_scenario
+from relaytrain.testing.small_training import small_setup, tables
+from relaytrain.testing.transport_suite import LONG
+from relaytrain.training.datasets import Sets
+from relaytrain.training.setup import TrainingSetup
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+EXIT_S = 20.0
+"""Against a hang only; orphans are gone within two seconds on a machine that is not overloaded."""
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Processes]:
+    with Processes(small_setup(), workers=2) as transport:
+        yield transport
+
+
+def tasks(crew: Processes, *, attempt: int = 0, timeout_s: float | None = None, **settings: Any) -> list[Task]:
+    data = crew.setup.first_checkpoint().data
+    chosen = replace(crew.setup.settings, **settings)
+    return [Task("run", 1, attempt, node, data, chosen, 1.0, timeout_s) for node in crew.setup.datasets]
+
+
+def by_node(results: list[NodeResult]) -> dict[str, NodeResult]:
+    return {result.node: result for result in results}
+
+
+def test_killed_stopped_and_idle_workers_are_replaced(crew: Processes) -> None:
+    healthy = by_node(list(crew.send(tasks(crew))))
+    assert not any(r.error for r in healthy.values())
+    pids = crew.pids()
+    assert len(set(pids.values())) == 2 and set(pids) == set(crew.setup.datasets)
+    cloud, edge = pids["cloud"], pids["edge-1"]
+    assert cloud != edge
+
+    # Killed while it waits, and stopped while it waits.
+    os.kill(cloud, signal.SIGKILL)
+    os.kill(edge, signal.SIGSTOP)
+    results = by_node(list(crew.send(tasks(crew, attempt=1, timeout_s=0.5))))
+    assert results["cloud"].kind == "lost" and "signal 9" in (results["cloud"].error or "")
+    assert results["edge-1"].kind == results["edge-2"].kind == "late"
+
+    # Killed in the middle of its work, which is known from its neighbour's being done.
+    again = tasks(crew, attempt=2)
+    again[0] = replace(again[0], settings=replace(again[0].settings, local_epochs=LONG))
+    stream = crew.send(again)
+    first = [next(stream), next(stream)]
+    assert {r.node: r.checkpoint for r in first} == {n: healthy[n].checkpoint for n in ("edge-1", "edge-2")}
+    os.kill(crew.pids()["cloud"], signal.SIGKILL)
+    (last,) = stream
+    assert last.node == "cloud" and last.kind == "lost"
+
+
+def test_an_epoch_survives_a_killed_worker_bit_for_bit(crew: Processes) -> None:
+    scenario = load_scenario(tables())
+    setup, decision = crew.setup, Decision(1, "full", "silver")
+    start = setup.first_checkpoint()
+    runs = []
+    for transport in (InProcess(setup), crew):
+        if transport is crew:
+            for pid in set(crew.pids().values()):
+                os.kill(pid, signal.SIGKILL)
+        clock = make_clock(setup, scenario.costs, devices=scenario.resolved["devices"])
+        runs.append(FederatedEpoch(setup, transport, clock).run_epoch(decision, start))
+    one, other = runs
+    assert one.checkpoint.digest == other.checkpoint.digest
+    assert one.outcome.loss == other.outcome.loss and one.outcome.elapsed_s == other.outcome.elapsed_s
+    assert one.failures == () and one.outcome.wasted_j == 0.0
+    assert {f.node for f in other.failures} == {"edge-1", "edge-2"} and other.outcome.failed_nodes == ()
+    assert other.outcome.wasted_j > 0.0
+    assert other.outcome.energy_j == pytest.approx(one.outcome.energy_j + other.outcome.wasted_j)
+
+
+def test_orphans_end_with_their_parent() -> None:
+    script = (
+        "import sys\n"
+        "from relaytrain.executors.processes import Processes\n"
+        "from relaytrain.executors.task import Task\n"
+        "from relaytrain.testing.small_training import small_setup\n"
+        "setup = small_setup(local_epochs=100)\n"
+        "crew = Processes(setup, workers=1)\n"
+        "data = setup.first_checkpoint().data\n"
+        "busy = setup.with_settings(local_epochs=100000).settings\n"
+        "first, second = Task('r', 1, 0, 'cloud', data, setup.settings), Task('r', 1, 0, 'edge-1', data, busy)\n"
+        "next(crew.send([first, second]))\n"
+        "print(crew.pids()['cloud'], flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = os.pidfd_open(int(parent.stdout.readline()))  # it trains the second task now
+        parent.kill()
+    try:
+        ended, _, _ = select.select([worker], [], [], EXIT_S)
+        assert ended, "the worker outlived its parent"
+    finally:
+        os.close(worker)
+
+
+def test_users_code_comes_from_the_scenarios_folder_and_may_print(tmp_path: Path) -> None:
+    (tmp_path / "users_net.py").write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "def net():\n"
+        "    print('hello from the factory')\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10))\n"
+        "def loss(outputs, labels):\n"
+        "    print('hello from the loss')\n"
+        "    return nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)\n"
+    )
+    scenario = load_scenario(users_tables("users_net:net", loss="users_net:loss"))
+    setup = TrainingSetup.from_scenario(scenario, folder=tmp_path)
+    start = setup.first_checkpoint()
+    tasks = [Task("run", 1, 0, node, start.data, setup.settings) for node in setup.datasets]
+    plain = by_node(list(InProcess(setup).send(tasks)))
+    with Processes(setup, workers=1) as crew:
+        sent = by_node(list(crew.send(tasks)))
+    assert not any(r.error for r in plain.values())
+    assert {n: r.checkpoint for n, r in plain.items()} == {n: r.checkpoint for n, r in sent.items()}
+
+
+def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> None:
+    (tmp_path / "fickle_net.py").write_text(
+        "from torch import nn\n"
+        "def net():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    setup = TrainingSetup.from_scenario(load_scenario(users_tables("fickle_net:net")), folder=tmp_path)
+    (tmp_path / "fickle_net.py").write_text("raise RuntimeError('not on this machine')\n")
+    data = setup.first_checkpoint().data
+    with Processes(setup, workers=1) as crew:
+        results = list(crew.send([Task("run", 1, 0, node, data, setup.settings) for node in setup.datasets]))
+    assert len(results) == 3
+    assert all(r.kind == "refused" and "not on this machine" in (r.error or "") for r in results)
+
+
+def test_a_module_of_this_process_is_refused() -> None:
+    setup = small_setup()
+    sets = Sets(setup.datasets, setup.validation, setup.test)
+    model = Cnn((4, 4, 8), (1, 8, 8), 10)
+    own = TrainingSetup.from_model(model, setup.problem, sets, ratios={"half": 0.5, "small": 0.75})
+    assert isinstance(sets.validation, Dataset)
+    with pytest.raises(UsageError, match="module of this process only"):
+        Processes(own)
+
+
+def users_tables(factory: str, **training: Any) -> dict[str, Any]:
+    made = tables(**training)
+    versions = [{**made["versions"][0], "factory": factory}, *made["versions"][1:]]
+    del versions[0]["family"], versions[0]["width"]
+    return {**made, "versions": versions}
