@@ -118,7 +118,9 @@ def check_scenario(scenario: Scenario) -> list[Finding]:
         return [*found, Finding("error", "scenario", str(error))]
     found += _data(setup)
     try:
-        found += [*_networks(setup), *_facts(scenario, setup)]
+        found += _networks(setup)
+        if not any(finding.level == "error" for finding in found):  # what cannot be pruned cannot be counted either
+            found += _facts(scenario, setup)
     except RelayTrainError as error:
         found.append(Finding("error", "versions", str(error)))
     return found
