@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..compression.prune import prune, reestimate_batchnorm
 from ..core.errors import ScenarioError, UsageError
 from ..core.problem import Problem
+from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..models.flops import count
 from ..models.rebuild import Resolve, build, from_scenario, of_module, spec_of
@@ -218,6 +219,12 @@ class TrainingSetup:
         if version not in self.versions:
             raise ScenarioError(f"versions: no version {version!r}, expected one of {', '.join(self.versions)}")
         return self.versions[version]
+
+    def timer(self) -> Timer:
+        """What `costs.profiled.profile` times versions with."""
+        from .timing import VersionTimer
+
+        return VersionTimer(self)
 
     def version_facts(self) -> dict[str, VersionFacts]:
         """Counted parameters, FLOPs and bytes of every version, before any training."""

@@ -1,0 +1,102 @@
+"""Timing a few batches of every version: the measuring half of `costs.profiled.profile`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+
+import torch
+
+from ..costs.profiled import Timing, VersionTimings
+from ..executors.task import Task
+from .checkpoint import Checkpoint
+from .local import Site, train_node, train_pass
+from .optimizer import make_optimizer
+from .setup import TrainingSetup
+from .threads import threads
+
+WARM_UP = 3
+ENOUGH_S = 0.25
+"""CPU seconds of steps after which a version at one batch size is known well enough."""
+MOST_STEPS = 200
+SMALLER = 4
+"""The second batch size is so many times smaller."""
+
+
+@dataclass
+class _Case:
+    """One version at one batch size, ready to step."""
+
+    version: str
+    size: int
+    step: Callable[[], object]
+    taken_s: list[float]
+
+    def more(self, batches: int) -> bool:
+        count = len(self.taken_s)
+        return count < batches or (sum(self.taken_s) < ENOUGH_S and count < MOST_STEPS)
+
+
+class VersionTimer:
+    """Times versions of a setup on the data of its largest node.
+
+    Versions take turns step by step, so that what else the machine does falls on all of them alike.
+    """
+
+    def __init__(self, setup: TrainingSetup) -> None:
+        self.setup = setup
+        self.batch, self.local_epochs = setup.settings.batch, setup.settings.local_epochs
+        self._node = max(setup.datasets, key=lambda name: len(setup.datasets[name]))
+        self._site = setup.site(self._node)
+
+    def time(self, batches: int) -> dict[str, VersionTimings]:
+        """Steps at the full batch size and at a quarter of it, and whole tasks of one small batch."""
+        sizes = sorted({self.batch, max(2, self.batch // SMALLER)})
+        starts = {name: self.setup.initial(name) for name in self.setup.versions}
+        steps = [case for name, start in starts.items() for case in self._steps(name, start, sizes)]
+        tasks = [self._task(name, start, sizes[0]) for name, start in starts.items()]
+        with threads(self.setup.settings.threads), torch.random.fork_rng(devices=[]):
+            _time([*steps, *tasks], batches)
+        facts = self.setup.version_facts()
+        timings = {}
+        for task in tasks:
+            own = [case for case in steps if case.version == task.version]
+            pass_s = max(0.0, median(task.taken_s) - median(own[0].taken_s))
+            each = tuple(Timing(case.size, taken) for case in own for taken in case.taken_s)
+            timings[task.version] = VersionTimings(each, pass_s, float(facts[task.version].flops_per_sample))
+        return timings
+
+    def _steps(self, version: str, start: Checkpoint, sizes: Sequence[int]) -> list[_Case]:
+        settings, loss = self.setup.settings, self.setup.loss()
+        model = start.model(resolve=self.setup.resolve).to(self._site.device)
+        optimizer = make_optimizer(model, settings, 1)
+        cases = []
+        for size in sizes:
+            one = replace(settings, batch=size, local_epochs=1)
+            cases.append(_Case(version, size, partial(train_pass, model, optimizer, self._batch(size), one, loss), []))
+        return cases
+
+    def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
+        settings = replace(self.setup.settings, local_epochs=1)
+        task = Task("profile", 1, 0, self._node, start.data, settings)
+        return _Case(version, size, partial(train_node, task, self._batch(size)), [])
+
+    def _batch(self, size: int) -> Site:
+        """`size` samples, repeated from the start where the node holds fewer."""
+        site = self._site
+        chosen = torch.arange(size) % len(site.labels)
+        return Site(site.images[chosen], site.labels[chosen], site.device, site.resolve, site.loss)
+
+
+def _time(cases: list[_Case], batches: int) -> None:
+    for case in cases:
+        for _ in range(WARM_UP):
+            case.step()
+    while open_ := [case for case in cases if case.more(batches)]:
+        for case in open_:
+            began = time.process_time()
+            case.step()
+            case.taken_s.append(time.process_time() - began)
