@@ -288,7 +288,8 @@ def _trouble(view: RunView) -> list[Json]:
         rows.append((failed.epoch or 0, say_failure(failed.node, failed.reason)))
     for back in view.rollbacks:
         bans = f"; {back.forbidden} is not used again" if back.forbidden else ""
-        rows.append((back.to_epoch, f"rolled back to this epoch, {back.undone} undone: {back.reason}{bans}"))
+        undone = f"{back.undone} epochs undone" if back.undone else "the next one undone"
+        rows.append((back.to_epoch, f"rolled back to the end of this epoch, {undone}: {back.reason}{bans}"))
     rows.sort(key=lambda row: row[0])
     return [{"epoch": epoch, "what": _short(what)} for epoch, what in thinned(rows, MOST_ROWS)]
 
