@@ -24,6 +24,9 @@ RUN_SCHEMA = "relaytrain.run/1"
 ORCHESTRATOR = "orchestrator"
 """The name under which a `node_failed` event books work that was lost with the orchestrator's own process."""
 
+LONGEST_BAND = 512
+"""Epochs of a plan's band that are kept: plans without a deadline can be very long."""
+
 INTERRUPTED = "the run was interrupted during this epoch"
 NON_FINITE = "non-finite"
 WORKER_LOST = "worker lost"
@@ -73,6 +76,8 @@ def plan_json(plan: Plan) -> Json:
     whole = plan.to_dict()
     for name in ("decisions", "energy_by_epoch_j", "time_by_epoch_s"):
         whole.pop(name, None)
+    for name in ("expected_loss", "guaranteed_loss"):
+        whole[name] = whole[name][:LONGEST_BAND]
     return whole
 
 

@@ -35,8 +35,6 @@ ROLL_BACKS = 3
 THIN_EVERY = 8
 """Epochs between two removals of checkpoints that no longer matter."""
 
-ATTEMPTS = 2
-"""How often an epoch is tried on a node set that does not answer, before the set counts as lost."""
 
 
 def start(
@@ -191,7 +189,7 @@ class _Relay:
             self._hand_over(decision)
             result = self._train(decision)
         except NonFiniteTraining as error:
-            self._roll_back(decision, str(error))
+            self._roll_back(decision, error)
             return True
         if result is not None:
             self._record_epoch(decision, result, planned, step)
@@ -244,22 +242,19 @@ class _Relay:
         self.checkpoint, self.handover = handed.checkpoint, body
 
     def _train(self, decision: Decision) -> EpochResult | None:
-        """The epoch, tried again when too few nodes answer; None when its node set is lost and all is to be decided anew."""
-        while True:
-            try:
-                result = self.job.runner.run_epoch(decision, self.checkpoint, run=self.writer.run, attempt=self.attempt)
-            except WorkerLost as error:
-                self._book_lost(str(error), node=decision.nodes)
-                if self.attempt < ATTEMPTS:
-                    continue
-                reason = f"{decision.nodes} does not answer: {error}"
-                cause = {"cause": journal.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
-                self._undo_decision({"to_epoch": self.writer.epoch, **cause})
-                self.steering.lost[decision.nodes] = reason
-                return None
-            if not math.isfinite(result.outcome.loss):
-                raise NonFiniteTraining(f"the loss after epoch {decision.epoch} on {decision.pair} is {result.outcome.loss}")
-            return result
+        """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""
+        try:
+            result = self.job.runner.run_epoch(decision, self.checkpoint, run=self.writer.run, attempt=self.attempt)
+        except WorkerLost as error:
+            self._book_lost(str(error), decision.nodes, error)
+            reason = f"{decision.nodes} does not answer: {error}"
+            cause = {"cause": journal.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
+            self._undo_decision({"to_epoch": self.writer.epoch, **cause})
+            self.steering.lost[decision.nodes] = reason
+            return None
+        if not math.isfinite(result.outcome.loss):
+            raise NonFiniteTraining(f"the loss after epoch {decision.epoch} on {decision.pair} is {result.outcome.loss}")
+        return result
 
     # --- keeping it
 
@@ -297,9 +292,10 @@ class _Relay:
             return replace(kept, elapsed_s=modelled[0], energy_j=modelled[1], provenance=costs.provenance), wasted
         return replace(kept, elapsed_s=elapsed_s, energy_j=energy_j), wasted
 
-    def _roll_back(self, decision: Decision, reason: str) -> None:
+    def _roll_back(self, decision: Decision, error: NonFiniteTraining) -> None:
         """Non-finite numbers: the epoch is undone, its pair forbidden for this run, the last good weights are taken."""
-        wasted_s, wasted_j = self._cost_of(decision)
+        reason = str(error)
+        wasted_s, wasted_j = self._cost_of(decision, error)
         body = {
             "to_epoch": self.writer.epoch,
             "cause": journal.NON_FINITE,
@@ -325,18 +321,25 @@ class _Relay:
         self.attempt = 0
         self._charge()
 
-    def _book_lost(self, reason: str, node: str = journal.ORCHESTRATOR) -> None:
-        """Book an attempt that came to nothing. How far it had come is not known: its whole modelled cost is taken."""
+    def _book_lost(self, reason: str, node: str = journal.ORCHESTRATOR, error: Exception | None = None) -> None:
+        """Book an attempt that came to nothing."""
         planned = self.writer.planned
         assert planned is not None
-        wasted_s, wasted_j = self._cost_of(journal.decision_from(planned["decision"]))
+        wasted_s, wasted_j = self._cost_of(journal.decision_from(planned["decision"]), error)
         body = {"node": node, "attempt": self.attempt, "reason": reason, "wasted_s": wasted_s, "wasted_j": wasted_j}
         self.writer.append("node_failed", body, self.writer.epoch + 1)
-        self.attempt += node != journal.ORCHESTRATOR
+        self.attempt += 1
         self._charge()
 
-    def _cost_of(self, decision: Decision) -> tuple[float, float]:
-        """Modelled seconds and joules of an attempt at `decision`; a handover that is kept is not paid for again."""
+    def _cost_of(self, decision: Decision, error: Exception | None = None) -> tuple[float, float]:
+        """Seconds and joules of a lost attempt at `decision`; a handover that is kept is not paid for again.
+
+        Metered where an error carries what it cost; else the whole modelled cost is taken, for how far the attempt had
+        come is not known.
+        """
+        lost = getattr(error, "lost", None)
+        if lost is not None and self.job.settings.clock == "measured":
+            return max(_number(lost.elapsed_s), 0.0), max(_number(lost.energy_j), 0.0)
         table, problem = self.steering.table(), self.steering.problem
         before, now = self.steering.state.pair, problem.index(decision.pair)
         seconds, joules = float(table.run_s[now]), float(table.run_j[now])

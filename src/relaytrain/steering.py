@@ -26,8 +26,9 @@ from .core.protocols import Estimator, Planner
 from .core.state import TOLERANCE, State
 from .costs.table import TableCosts
 
-PATIENCE = 20
-"""Epochs without a better loss after which a run that no plan can save, and no deadline ends, is given up."""
+PATIENCE, LEAST_GAIN = 20, 0.05
+"""A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
+less than this share of the way left."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,10 @@ class Steering:
         if plan.feasible or math.isfinite(plan.deadline_s) or self.problem.max_epochs is not None:
             return False
         losses = [outcome.loss for outcome in self.history]
-        return len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE])
+        if len(losses) <= PATIENCE:
+            return False
+        before, since = min(losses[:-PATIENCE]), min(losses[-PATIENCE:])
+        return before - since < LEAST_GAIN * (min(before, since) - self.problem.target.loss)
 
     def _why_not(self, pair: Pair) -> str | None:
         return self.forbidden.get(pair) or self.lost.get(pair.nodes)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from .faults import Fault, Path
 from .fields import shown
+from .prior import PriorHandoverTable
 from .schema import MAX_PAIRS, ChangeTable, CurveTable, JumpRangeTable, JumpTable, ScenarioFile, StepsTable
 
 MAX_STATES = 1e10
@@ -92,10 +93,15 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
         for index, row in enumerate(rows):
             faults += _missing(("law", key, index, "version"), row.version, versions, "version")
             faults += _missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
+    prior = file.prior
+    for index, curve in enumerate(prior.curves if prior else []):
+        faults += _missing(("prior", "curves", index, "version"), curve.version, versions, "version")
+        faults += _missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
     drawn = file.world.random
-    rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable]] = [
+    rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [
         *((("changes", i), rule) for i, rule in enumerate(file.changes)),
         *((("law", "jumps", i), rule) for i, rule in enumerate(file.law.jumps)),
+        *((("prior", "handovers", i), rule) for i, rule in enumerate(prior.handovers if prior else [])),
         *((("world", "random", "jumps", i), rule) for i, rule in enumerate(drawn.jumps if drawn else [])),
     ]
     for path, rule in rules:

@@ -54,6 +54,7 @@ class TrainingSettings:
     epoch_timeout_s: float | None = None
     importance: Literal["l1", "l2"] = "l1"
     charge_lost_work: bool = False
+    when_infeasible: Literal["continue", "stop"] = "continue"
     transport: TransportName = "in-process"
     workers: int = 2
     distill: DistillSettings = DistillSettings()
