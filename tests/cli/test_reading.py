@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from relaytrain.scenario import load_scenario
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from sample_run import Sample, open_store, write_run
 
 NO_TORCH = find_spec("torch") is None
-VERBS = (("report",), ("audit",), ("export",), ("doctor",), ("store", "check"), ("store", "gc"))
+VERBS = (("report",), ("audit",), ("export",), ("doctor",), ("profile",), ("store", "check"), ("store", "gc"))
 
 
 @pytest.fixture
@@ -162,6 +165,25 @@ class TestWithTorch:
         assert "left out: model.pt2: not today" in call.err
         again = relaytrain("export", "small", tmp_path / "out", "--store", tmp_path / "trained", "--force", "--format", "json")
         assert json.loads(again.out)["which"] == "final"
+
+
+    def test_profile_writes_costs_that_a_scenario_takes(self, relaytrain, tmp_path):
+        file, pasted = self.write(tmp_path, self.tables()), tmp_path / "measured.toml"
+        call = relaytrain("profile", file, "--batches", "1", "--pairs", pasted, "--format", "json")
+        assert call.status == 0 and call.err == f"costs: {pasted}\n"
+        found = json.loads(call.out)
+        assert found["schema"] == "relaytrain.profile/1" and set(found["versions"]) == {"full", "half", "small"}
+        rows = tomllib.loads(pasted.read_text())["pairs"]
+        assert [(r["version"], r["nodes"]) for r in rows] == [(r["version"], r["nodes"]) for r in found["pairs"]]
+        loaded = load_scenario({"schema": 1, **self.tables(), "pairs": rows})
+        assert loaded.costs.run_s.tolist() == [r["seconds"] for r in rows] and (loaded.costs.run_s > 0).all()
+
+
+def test_verbs_that_need_torch_say_so(relaytrain, runs, monkeypatch):
+    monkeypatch.setattr("relaytrain.cli.reading.find_spec", lambda name: None)
+    for arguments in (("profile",), ("export", "quick-good-1", "out")):
+        call = relaytrain(*arguments)
+        assert call.status == 2 and "pip install 'relaytrain[train]'" in call.err
 
 
 def _untraceable(model, shape):

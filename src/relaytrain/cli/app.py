@@ -15,7 +15,22 @@ import click
 import typer
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
-from . import audit, compare, doctor, export, front, new, plan, report, reproduce, schema, simulate, store, validate
+from . import (
+    audit,
+    compare,
+    doctor,
+    export,
+    front,
+    new,
+    plan,
+    profile,
+    report,
+    reproduce,
+    schema,
+    simulate,
+    store,
+    validate,
+)
 from .output import talk
 
 BUG = 1
@@ -59,6 +74,7 @@ for _module, _verb in (
     (audit, audit.audit),
     (export, export.export),
     (doctor, doctor.doctor),
+    (profile, profile.profile),
 ):
     _add(_module, _verb)
 app.add_typer(store.app, name="store")

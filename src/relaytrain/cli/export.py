@@ -10,7 +10,7 @@ import typer
 from ..core.errors import UsageError
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
-from .reading import Run, Store, find_run, open_store
+from .reading import Run, Store, find_run, need_torch, open_store
 
 SHORT = "The trained network in files that others read."
 HELP = """Write the network that a run trained: spec and safetensors, plain state_dicts, torch.export, ONNX if installed.
@@ -47,6 +47,7 @@ def export(
     verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
+    need_torch("export")
     sizes = _sizes(shape)
     opened = open_store(store)
     name = find_run(opened, run)

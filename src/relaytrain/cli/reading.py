@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,12 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or the be
 LastRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; the last one without it.", show_default=False)
 ]
+
+
+def need_torch(verb: str) -> None:
+    """Refuse in words where torch is not installed."""
+    if find_spec("torch") is None:
+        raise UsageError(f"{verb} needs torch, which is not installed: pip install 'relaytrain[train]'")
 
 
 def open_store(folder: Path | None) -> RunStore:

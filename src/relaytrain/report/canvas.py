@@ -91,8 +91,8 @@ class Canvas:
     def path(self, points: list[Point], *, stroke: str, width: float = 2, dash: str = "") -> None:
         """A polyline."""
         corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
-        look = {"fill": "none", "stroke": stroke, "stroke_dasharray": dash, "stroke_linejoin": "round"}
-        self._add("polyline", points=corners, stroke_width=width, **look)
+        look = {"fill": "none", "stroke_linejoin": "round", "stroke": stroke}
+        self._add("polyline", points=corners, **look, stroke_width=width, stroke_dasharray=dash)
 
     def dot(self, at: Point, *, fill: str, radius: float = 3, hollow: bool = False, tip: str = "") -> None:
         """A round marker; a hollow one is drawn in outline."""

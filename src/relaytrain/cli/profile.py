@@ -1,0 +1,113 @@
+"""`relaytrain profile`: what each version costs on this machine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UsageError
+from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
+from .output import emit_json, emit_view, note
+from .reading import need_torch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..core.cost import CostTable
+    from ..core.problem import Problem
+    from ..costs.profiled import Profile
+
+SHORT = "What each version costs on this machine."
+HELP = """Time a few batches of every version on this machine and fit what an epoch costs: CPU seconds and joules.
+
+FLOPs overstate what pruning saves; these figures do not. `as if` is the FLOPs a sample for which a device profile gives
+the measured ratios between versions. --pairs writes the costs as [[pairs]] to paste into a scenario.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain profile my.toml
+  relaytrain profile my.toml --batches 40 --pairs measured.toml
+"""
+
+Batches = Annotated[
+    int, typer.Option("--batches", metavar="N", help="Steps to time at each of two batch sizes (12).", show_default=False)
+]
+Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE.toml", help="Write the costs as [[pairs]] here.")]
+
+
+def profile(
+    scenario: Scenario = SCENARIO,
+    batches: Batches = 12,
+    pairs: Pairs = None,
+    sets: Sets = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Time, fit, show."""
+    from .. import api
+
+    need_torch("profile")
+    if batches < 1:
+        raise UsageError(f"--batches: got {batches}, expected at least 1")
+    if pairs is not None and not pairs.parent.is_dir():
+        raise UsageError(f"--pairs: got '{pairs}', expected a folder that exists; make it first: mkdir -p {pairs.parent}")
+    loaded = api.scenario(scenario, overrides=sets or ())
+    from ..costs.profiled import profile as measure
+    from ..training.setup import TrainingSetup
+
+    setup = TrainingSetup.from_scenario(loaded)
+    found = measure(setup, batches=batches)
+    samples = {name: len(data) for name, data in setup.datasets.items()}
+    costs = found.costs(loaded.problem, samples, loaded.costs)
+    if output is Format.json:
+        emit_json({**found.to_dict(), "pairs": _rows(loaded.problem, costs)})
+    else:
+        emit_view(_view(found, loaded.problem, costs))
+    if pairs is not None:
+        from ..store.files import write_atomic
+
+        write_atomic(pairs, _toml(found, loaded.problem, costs))
+        note(f"costs: {pairs}")
+    return 0
+
+
+def _rows(problem: Problem, costs: CostTable) -> list[dict[str, Any]]:
+    """Pairs that can run, with the seconds and joules of an epoch."""
+    return [
+        {"version": pair.version, "nodes": pair.nodes, "seconds": float(costs.run_s[i]), "energy": float(costs.run_j[i])}
+        for i, pair in enumerate(problem.pairs)
+        if math.isfinite(costs.run_s[i]) and math.isfinite(costs.run_j[i])
+    ]
+
+
+def _toml(found: Profile, problem: Problem, costs: CostTable) -> str:
+    lines = [f"# Measured on {found.machine}: one epoch of each pair, seconds and joules. Paste into a scenario."]
+    for row in _rows(problem, costs):
+        lines += ["[[pairs]]", f'version = "{row["version"]}"', f'nodes = "{row["nodes"]}"']
+        lines += [f"seconds = {row['seconds']:.6g}", f"energy = {row['energy']:.6g}"]
+    return "\n".join(lines) + "\n"
+
+
+def _view(found: Profile, problem: Problem, costs: CostTable) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from ..core.explain import say_energy, say_time
+    from ..report.tables import table, titled
+
+    columns = ("version", "a sample", "a batch", "a pass", "FLOPs a sample", "as if")
+    versions = table(columns, numbers=columns[1:])
+    as_if = found.effective_flops()
+    for name, row in found.versions.items():
+        times = (f"{1e6 * row.per_sample_s:.4g} us", f"{1e3 * row.per_batch_s:.4g} ms", f"{1e3 * row.pass_s:.4g} ms")
+        versions.add_row(Text(name), *times, f"{row.flops_per_sample:.4g}", f"{as_if[name]:.4g}")
+    epochs = table(("pair", "an epoch", "energy"), numbers=("an epoch", "energy"))
+    for pair in _rows(problem, costs):
+        seconds, joules = say_time(pair["seconds"]), say_energy(pair["energy"])
+        epochs.add_row(Text(f"{pair['version']} on {pair['nodes']}"), seconds, joules)
+    head = f"CPU time on {found.machine}, batches of {found.batch}"
+    return Group(titled(head, versions), Text(), titled("one epoch on this machine, one node after the other", epochs))
