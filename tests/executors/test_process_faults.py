@@ -70,7 +70,7 @@ def test_killed_stopped_and_idle_workers_are_replaced(crew: Processes) -> None:
     again[0] = replace(again[0], settings=replace(again[0].settings, local_epochs=LONG))
     stream = crew.send(again)
     first = [next(stream), next(stream)]
-    assert {r.node: r.checkpoint for r in first} == {n: healthy[n].checkpoint for n in ("edge-1", "edge-2")}
+    assert {r.node: r.data for r in first} == {n: healthy[n].data for n in ("edge-1", "edge-2")}
     os.kill(crew.pids()["cloud"], signal.SIGKILL)
     (last,) = stream
     assert last.node == "cloud" and last.kind == "lost"
@@ -141,7 +141,7 @@ def test_users_code_comes_from_the_scenarios_folder_and_may_print(tmp_path: Path
     with Processes(setup, workers=1) as crew:
         sent = by_node(list(crew.send(tasks)))
     assert not any(r.error for r in plain.values())
-    assert {n: r.checkpoint for n, r in plain.items()} == {n: r.checkpoint for n, r in sent.items()}
+    assert {n: r.data for n, r in plain.items()} == {n: r.data for n, r in sent.items()}
 
 
 def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> None:

@@ -12,13 +12,26 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..core.errors import RelayTrainError
 from ..training.settings import TrainingSettings, seed_of
 
 FailureKind = Literal["lost", "late", "refused", "non-finite"]
 """lost: the node or its process died. late: past the deadline. refused: it raised. non-finite: NaN or infinity."""
+
+
+class Held(Protocol):
+    """A checkpoint in memory, whose bytes are made when somebody asks for them."""
+
+    @property
+    def data(self) -> bytes:
+        """The safetensors bytes."""
+        ...
+
+
+Blob = bytes | Held
+"""A checkpoint: its bytes, or the object itself where task and result stay in one process."""
 
 _LENGTH = struct.Struct("<I")
 _MOST_HEADER = 16 * 2**20
@@ -33,7 +46,7 @@ class Task:
     epoch: int
     attempt: int
     node: str
-    checkpoint: bytes
+    checkpoint: Blob
     settings: TrainingSettings
     resources: float = 1.0
     timeout_s: float | None = None
@@ -54,7 +67,7 @@ class Task:
             "run": self.run, "epoch": self.epoch, "attempt": self.attempt, "node": self.node,
             "settings": self.settings.to_dict(), "resources": self.resources, "timeout_s": self.timeout_s,
         }  # fmt: skip
-        return pack(header, self.checkpoint)
+        return pack(header, as_bytes(self.checkpoint))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Task:
@@ -73,7 +86,7 @@ class NodeResult:
     epoch: int
     attempt: int
     samples: int = 0
-    checkpoint: bytes | None = None
+    checkpoint: Blob | None = None
     train_loss: float | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -85,10 +98,15 @@ class NodeResult:
         """The task it answers."""
         return self.run, self.epoch, self.node, self.attempt
 
+    @property
+    def data(self) -> bytes | None:
+        """The new checkpoint's bytes."""
+        return None if self.checkpoint is None else as_bytes(self.checkpoint)
+
     def to_bytes(self) -> bytes:
         """The form that goes over a pipe."""
         header = {name: value for name, value in vars(self).items() if name != "checkpoint"}
-        return pack({**header, "whole": self.checkpoint is not None}, self.checkpoint or b"")
+        return pack({**header, "whole": self.checkpoint is not None}, self.data or b"")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeResult:
@@ -96,6 +114,11 @@ class NodeResult:
         header, body = unpack(data)
         whole = header.pop("whole")
         return cls(checkpoint=body if whole else None, **header)
+
+
+def as_bytes(checkpoint: Blob) -> bytes:
+    """The bytes of a checkpoint in either form."""
+    return checkpoint if isinstance(checkpoint, bytes) else checkpoint.data
 
 
 def failed(task: Task, kind: FailureKind, error: str, *, cpu_s: float = 0.0, wall_s: float = 0.0) -> NodeResult:

@@ -84,22 +84,22 @@ class TransportSuite:
                 for task in tasks:
                     wanted, got = train_node(task, self.setup.site(task.node)), results[task.node]
                     assert got.error is None, got.error
-                    assert got.checkpoint == wanted.checkpoint, (family, task.node, epoch)
+                    assert got.data == wanted.data, (family, task.node, epoch)
                     assert (got.samples, got.train_loss) == (wanted.samples, wanted.train_loss)
                     assert got.cpu_s > 0.0 and got.wall_s > 0.0
-                    data[task.node] = got.checkpoint or b""
+                    data[task.node] = got.data or b""
 
     def test_the_order_of_tasks_does_not_matter(self) -> None:
         """Each result depends on its own task alone."""
         tasks = self.tasks(self.checkpoint().data)
         forth, back = self.sent(tasks), self.sent(reversed(tasks))
-        assert {n: r.checkpoint for n, r in forth.items()} == {n: r.checkpoint for n, r in back.items()}
+        assert {n: r.data for n, r in forth.items()} == {n: r.data for n, r in back.items()}
 
     def test_a_repeated_attempt_gives_the_same_bits(self) -> None:
         """Attempts differ in their key, not in what they compute."""
         data = self.checkpoint().data
         first, second = self.sent(self.tasks(data)), self.sent(self.tasks(data, attempt=1))
-        assert all(first[node].checkpoint == second[node].checkpoint for node in first)
+        assert all(first[node].data == second[node].data for node in first)
 
     def test_no_tasks_no_results(self) -> None:
         """Nothing is waited for."""

@@ -21,6 +21,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
+from ..executors.task import Blob, as_bytes
 from ..models.rebuild import Resolve, build, check_state, shapes_of, skeleton
 from ..models.spec import FamilySpec, Spec, read_spec, spec_json
 
@@ -83,6 +84,11 @@ class Checkpoint:
             raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
         _check(spec, weights, state, where)
         return cls(spec, weights, state, version)
+
+    @classmethod
+    def opened(cls, blob: Blob, *, where: str = "checkpoint") -> Checkpoint:
+        """The checkpoint in bytes, or the object itself where it never left this process."""
+        return blob if isinstance(blob, Checkpoint) else cls.from_bytes(as_bytes(blob), where=where)
 
     @property
     def digest(self) -> str:

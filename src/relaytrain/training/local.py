@@ -71,10 +71,9 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
         return failed(task, kind, error, cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall)
 
     try:
-        checkpoint = Checkpoint.from_bytes(task.checkpoint)
+        checkpoint = Checkpoint.opened(task.checkpoint)
         with threads(task.settings.threads):
             trained, train_loss = _trained(task, site, checkpoint, progress)
-            data = trained.data
     except TooLate as late:
         return fail("late", str(late) or "past its deadline")
     except Exception as error:  # the user's model and torch itself may fail in any way
@@ -87,7 +86,7 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
         task.epoch,
         task.attempt,
         samples=len(site.labels),
-        checkpoint=data,
+        checkpoint=trained,
         train_loss=train_loss,
         cpu_s=time.process_time() - cpu,
         wall_s=time.monotonic() - wall,
@@ -122,7 +121,7 @@ def train_pass(
     needs two.
     """
     model.train()
-    total, seen = torch.zeros((), dtype=torch.float64), 0
+    total, seen = 0.0, 0
     for _ in range(settings.local_epochs):
         for chosen in batches(len(site.labels), settings.batch):
             images, labels = site.images[chosen], site.labels[chosen]
@@ -130,8 +129,8 @@ def train_pass(
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            total += loss.detach().cpu() * len(labels)
+            total += loss.item() * len(labels)
             seen += len(labels)
             if progress is not None:
                 progress()
-    return float(total) / seen
+    return total / seen
