@@ -98,10 +98,17 @@ def test_it_says_what_came(play):
     assert "node edge-2 failed: killed by signal 9" in page.text
     assert "rolled back to epoch 17: loss became non-finite" in page.text
     assert "full on gold ×7 → medium on silver ×10 → small on bronze ×16" in page.text, "the first plan"
-    assert command(view) == "relaytrain run quickstart.json --seed 7 --planner pact"
+    assert command(view) == "relaytrain run quickstart.json" and command(view) in page.text
     assert "torch 2.13.0" in page.text and '"charge' not in page.text
     inside = sum(e.in_band for e in view.epochs)
     assert f"{inside} of {len(view.epochs)} epochs" in page.text
+
+
+def test_the_command_says_what_the_scenario_does_not(play):
+    other = play(Sample(name="my run", extra={"seed": 8, "planner": "single"}))
+    assert command(other) == "relaytrain run 'my run.json' --set training.seed=8 --set planner.name=single"
+    kept = play(Sample(extra={"command": "relaytrain run my.toml --seed 7"}), "quickstart-0002")
+    assert command(kept) == "relaytrain run my.toml --seed 7"
 
 
 def test_a_missed_target_says_by_how_much(play):

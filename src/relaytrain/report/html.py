@@ -70,15 +70,17 @@ def report_html(view: RunView, *, baselines: Sequence[Baseline] = ()) -> str:
 
 
 def command(view: RunView) -> str:
-    """What starts the same run again: as recorded, else put together from what was."""
+    """What starts the same run again: as recorded, else the resolved scenario with what the run says otherwise."""
     recorded = view.started.get("command")
     if isinstance(recorded, str) and recorded:
         return recorded
-    words = ["relaytrain", "run", text(view.started.get("preset")) or f"{view.name}.json"]
-    if view.started.get("seed") is not None:
-        words += ["--seed", text(view.started["seed"])]
-    if view.started.get("planner"):
-        words += ["--planner", text(view.started["planner"]).partition("/")[0]]
+    words = ["relaytrain", "run", f"{view.name}.json"]
+    planner = text(view.started.get("planner")).partition("/")[0]
+    for key, used in (("training.seed", text(view.started.get("seed"))), ("planner.name", planner)):
+        table = view.scenario.get(key.partition(".")[0])
+        said = table.get(key.partition(".")[2]) if isinstance(table, Mapping) else None
+        if used and used != text(said):
+            words += ["--set", f"{key}={used}"]
     return shlex.join(words)
 
 
