@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -14,6 +16,7 @@ from relaytrain.core.errors import ScenarioError
 from relaytrain.report.baselines import Baseline, read_baselines
 from relaytrain.report.html import MAX_BYTES, command, report_html
 from relaytrain.report.run import RunView
+from relaytrain.scenario import load_scenario
 from relaytrain.store import Event
 
 ATTACK = "<script>alert('{0}')</script>\"'><img src=x onerror={0}()> & {{{{ {0} }}}} \x00\x1b\ud800"
@@ -102,6 +105,13 @@ def test_it_says_what_came(play):
     assert "torch 2.13.0" in page.text and '"charge' not in page.text
     inside = sum(e.in_band for e in view.epochs)
     assert f"{inside} of {len(view.epochs)} epochs" in page.text
+
+
+def test_the_scenario_in_it_is_the_runs(play):
+    resolved = load_scenario("quickstart", overrides=["target.deadline=inf"]).resolved
+    html = report_html(play(Sample(extra={"scenario": resolved})))
+    inside = unescape(html.partition("Save it under the name")[2].partition("<pre>")[2].partition("</pre>")[0])
+    assert load_scenario(json.loads(inside)).resolved == resolved
 
 
 def test_the_command_says_what_the_scenario_does_not(play):
