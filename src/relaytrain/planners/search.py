@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.state import TOLERANCE
-from .instance import Array, Instance, Start, instance_of
+from .dense import dense
+from .instance import MOST_CELLS, Array, Instance, Start, instance_of
 from .labels import FOUND, TOO_MANY, search
 from .togo import STEPS, ToGo, nothing
 from .walk import first_weights, follow_lookups, replay, walk_steps
@@ -27,6 +28,8 @@ from .walk import first_weights, follow_lookups, replay, walk_steps
 MOST_EXPANDED = 40_000_000
 """Labels times pairs squared that a search with the epoch in its state may take before it settles for a bound; fifty
 times as many without."""
+DENSE_PER_LABEL = 400
+"""A label takes about as long as this many transitions of the dense program."""
 MOST_UNPRUNED = 200_000
 """Labels allowed to prove an answer under a law that is not monotone, where no label may be dropped for another."""
 
@@ -202,6 +205,9 @@ def _solve_labels(
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
     most = instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED)
     most = min(most, max((MOST_EXPANDED if by_epoch else 50 * MOST_EXPANDED) // len(mask) ** 2, 10_000))
+    fallback = 0 if by_epoch or not dominate else _dense_work(instance, start)
+    if fallback:
+        most = min(most, max(fallback // DENSE_PER_LABEL, 1_000))
     found = search(
         instance.form,
         (instance.seconds, instance.joules),
@@ -221,6 +227,18 @@ def _solve_labels(
     if found.status == FOUND:
         answer = _solution(instance, start, found.actions, math.inf, exact=True, labels=found.labels)
         return replace(answer, bound_j=answer.energy_j)
+    if found.status == TOO_MANY and fallback:
+        path = dense(
+            instance.form,
+            (instance.seconds, instance.joules),
+            int(instance.goal),
+            (start.pair, int(start.loss), int(instance.deadline - start.elapsed_s)),
+            mask,
+        )
+        if len(path) == 0:
+            return replace(_infeasible(), labels=found.labels)
+        answer = _solution(instance, start, path, math.inf, exact=True, labels=found.labels)
+        return replace(answer, bound_j=answer.energy_j)
     if found.status == TOO_MANY:
         if best is None:
             return replace(_infeasible(bound), exact=False, labels=found.labels)
@@ -228,6 +246,16 @@ def _solve_labels(
     if best is None:
         return replace(_infeasible(), labels=found.labels)
     return replace(best, bound_j=best.energy_j, exact=True, labels=found.labels)
+
+
+def _dense_work(instance: Instance, start: Start) -> int:
+    """Transitions of the dense program for a gridded instance; 0 where it does not apply or would not fit."""
+    finite = instance.seconds[instance.allowed]
+    if not instance.form.integer or not math.isfinite(instance.deadline) or finite.min(initial=math.inf) < 1.0:
+        return 0
+    pairs = len(instance.joules)
+    cells = (int(instance.deadline - start.elapsed_s) + 1) * pairs * instance.form.table.shape[3]
+    return cells * pairs if 0 < cells <= MOST_CELLS else 0
 
 
 def _proven(instance: Instance, start: Start, mask: NDArray[np.bool_], answer: Solution, **how: Any) -> Solution:
