@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .core.state import Grid, State
     from .planners.baselines import OneSwitch, Single, StaticLearn
     from .planners.pact import Optimum, Pact
+    from .runs import Trained, load_model, resume, run, train
     from .scenario import Scenario, load_scenario
+    from .session import Session
 
 _HOME = {
     "Comparison": "api",
@@ -36,14 +38,20 @@ _HOME = {
     "RelayTrainError": "core.errors",
     "Scenario": "scenario",
     "ScenarioError": "core.errors",
+    "Session": "session",
     "Single": "planners.baselines",
     "State": "core.state",
     "StaticLearn": "planners.baselines",
     "Target": "core.problem",
+    "Trained": "runs",
     "compare": "api",
     "front": "api",
+    "load_model": "runs",
     "load_scenario": "scenario",
     "plan": "api",
+    "resume": "runs",
+    "run": "runs",
+    "train": "runs",
 }
 
 __all__ = [
@@ -62,14 +70,20 @@ __all__ = [
     "RelayTrainError",
     "Scenario",
     "ScenarioError",
+    "Session",
     "Single",
     "State",
     "StaticLearn",
     "Target",
+    "Trained",
     "compare",
     "front",
+    "load_model",
     "load_scenario",
     "plan",
+    "resume",
+    "run",
+    "train",
 ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .core.cost import CostTable
-from .core.errors import ScenarioError, UsageError
+from .core.errors import UsageError
 from .core.plan import Decision
 from .core.problem import Pair, Problem
 from .core.protocols import Estimator, Planner, Transport
@@ -191,8 +191,8 @@ def scenario_of(started: Mapping[str, Any], given: Scenario | None = None) -> Sc
     from .scenario import load_scenario
 
     kept = started.get("scenario")
-    if not isinstance(kept, Mapping):
-        raise ScenarioError("the run has no scenario: it was started from Python; go on with rt.train(..., resume=RUN)")
+    if not isinstance(kept, Mapping) or started.get("in_memory"):
+        raise UsageError("this run was started from Python, with a module of that process; go on with rt.train(..., resume=RUN)")
     loaded = load_scenario(kept)
     if given is not None:
         if given.digest != loaded.digest:

@@ -21,13 +21,19 @@ from . import (
     doctor,
     export,
     front,
+    ls,
     new,
     plan,
     profile,
     report,
     reproduce,
+    resume,
+    rm,
+    run,
     schema,
+    show,
     simulate,
+    stop,
     store,
     validate,
 )
@@ -44,11 +50,13 @@ Results go to stdout, progress to stderr; most verbs take --format json.
 EXAMPLES = """\b
 First steps:
   relaytrain plan               the plan for the embedded quickstart, and why
+  relaytrain run                the same trained for real; relaytrain resume, ls, show, report
   relaytrain new my.toml        a commented scenario of your own, then:
   relaytrain plan my.toml --set target.deadline=5m
 
 \b
-Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 1 our bug.
+Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target missed, 6 stopped, 7 nodes lost,
+8 losses were no numbers, 9 store damaged, 10 no space, 1 our bug.
 """
 
 app = typer.Typer(
@@ -62,6 +70,7 @@ def _add(module: ModuleType, verb: Callable[..., Any]) -> None:
 
 
 for _module, _verb in (
+    (run, run.run),
     (plan, plan.plan),
     (compare, compare.compare),
     (simulate, simulate.simulate),
@@ -70,6 +79,11 @@ for _module, _verb in (
     (new, new.new),
     (schema, schema.schema),
     (reproduce, reproduce.reproduce),
+    (resume, resume.resume),
+    (stop, stop.stop),
+    (ls, ls.ls),
+    (show, show.show),
+    (rm, rm.rm),
     (report, report.report),
     (audit, audit.audit),
     (export, export.export),

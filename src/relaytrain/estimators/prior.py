@@ -33,8 +33,8 @@ from .legs import Leg, legs_of
 from .robust import robust_figures
 from .steps import StepsPrior
 
-PACES = np.linspace(-4.0, 4.0, 33)
-"""Log paces of the hypotheses, in units of the pair's spread."""
+PACES = np.linspace(-8.0, 4.0, 49)
+"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
 
 FLOORS = np.linspace(-2.5, 2.5, 11)
 COMMON = np.linspace(-2.5, 2.5, 11)

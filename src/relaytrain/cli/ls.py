@@ -1,0 +1,62 @@
+"""`relaytrain ls`: the runs of a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.explain import say_energy, say_time
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json, emit_view
+from .reading import Store
+
+SHORT = "The runs of a store."
+HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time."""
+EXAMPLES = """\b
+Examples:
+  relaytrain ls
+  relaytrain ls --store /data/runs --format json
+"""
+
+
+def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+    """Read and list."""
+    from ..store import RunStore
+
+    opened = RunStore.open(store)
+    rows = [_row(summary) for summary in opened.runs()]
+    if output is Format.json:
+        emit_json({"schema": "relaytrain.runs/1", "store": str(opened.folder), "runs": rows})
+        return 0
+    if not rows:
+        emit(f"{opened.folder}: no runs yet; start one with relaytrain run")
+        return 0
+    from rich.table import Table
+
+    table = Table(title=None)
+    for heading in ("run", "status", "epochs", "loss", "best", "energy", "time", "updated"):
+        table.add_column(heading, justify="left" if heading in ("run", "status", "updated") else "right", no_wrap=heading == "run")
+    for row in rows:
+        losses = ["-" if row[key] is None else f"{row[key]:.4g}" for key in ("loss", "best_loss")]
+        table.add_row(
+            row["run"], row["status"], str(row["epochs"]), *losses,
+            say_energy(row["energy_j"]), say_time(row["elapsed_s"]), row["updated"],
+        )  # fmt: skip
+    emit_view(table)
+    return 0
+
+
+def _row(summary: Any) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return {
+        "run": summary.run,
+        "status": summary.status + (" (stopping)" if summary.stop_requested else ""),
+        "epochs": summary.epoch,
+        "loss": summary.loss,
+        "best_loss": summary.best_loss,
+        "energy_j": summary.totals.energy_j,
+        "wasted_j": summary.totals.wasted_j,
+        "elapsed_s": summary.totals.elapsed_s,
+        "updated": updated,
+    }

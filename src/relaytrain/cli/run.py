@@ -1,0 +1,66 @@
+"""`relaytrain run`: the relay trained for real."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .compiled import compiled
+from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
+from .output import note
+from .plan import PlannerName, RuleName
+from .reading import Store, need_torch
+from .watching import Stop, conclude, say
+
+SHORT = "Train the relay for real, planning again after every epoch."
+HELP = """Train a scenario for real: plan, run an epoch, measure, plan again, until the target is met or missed.
+
+Everything is kept in the store; Ctrl-C stops after the running epoch, and whatever ends the process, `relaytrain
+resume` goes on bit for bit. Exit status: 0 target met, 4 given up as infeasible, 5 missed, 6 stopped, 7 nodes lost,
+8 losses were no numbers, 9 store damaged, 10 no space.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain run
+  relaytrain run my.toml --seed 3 --transport processes
+  relaytrain run my.toml --set target.deadline=5m --planner one-switch --format json
+"""
+
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Of weights and shuffling (the scenario's).", show_default=False)
+]
+TransportName = Annotated[
+    str | None,
+    typer.Option("--transport", metavar="NAME", help="inprocess, or processes: worker processes.", show_default=False),
+]
+Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="The run's name.", show_default=False)]
+
+
+def run(
+    scenario: Scenario = SCENARIO,
+    planner: PlannerName = None,
+    rule: RuleName = None,
+    seed: Seed = None,
+    transport: TransportName = None,
+    name: Name = None,
+    sets: Sets = None,
+    without: Without = None,
+    store: Store = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Load, train, judge."""
+    need_torch("run")
+    from .. import api, runs
+    from ..store import RunStore
+
+    opened = RunStore.open(store)
+    changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport)]
+    loaded = api.scenario(scenario, overrides=changes, without=without or ())
+    for words in loaded.warnings:
+        note(f"warning: {words}")
+    with compiled(), Stop().listening() as stop:
+        ended = runs.run(loaded, store=opened, name=name, told=say, stop=stop)
+    return conclude(ended, opened, output)

@@ -1,0 +1,102 @@
+"""`relaytrain show`: one run in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.explain import say_energy, say_time
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json
+from .reading import LastRun, Store, find_run, open_store, read_run
+
+if TYPE_CHECKING:
+    from ..report.run import RunView
+
+SHORT = "One run: verdict, legs, handovers, what went wrong."
+HELP = """Show a run: how it ended or where it stands, its legs and handovers, energy useful and wasted, failures."""
+EXAMPLES = """\b
+Examples:
+  relaytrain show
+  relaytrain show quickstart-1a2b3c4d --format json
+"""
+
+
+def show(
+    run: LastRun = None,
+    store: Store = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Read and tell."""
+    opened = open_store(store)
+    view = read_run(opened, find_run(opened, run))
+    if output is Format.json:
+        emit_json(as_json(view))
+    else:
+        emit(as_text(view))
+    return 0
+
+
+def as_text(view: RunView) -> str:
+    """A run in plain lines."""
+    from ..report.verdict import verdict_of
+
+    verdict = verdict_of(view)
+    time_unit, energy_unit = view.asked.time_unit, view.asked.energy_unit
+    lines = [f"{view.run}: {verdict.word}. {verdict.sentence}"]
+    lines.append(f"  scenario {view.name}, planner {view.planner}, {view.clock} clock, {view.sessions} session(s)")
+    for leg in view.legs:
+        cost = leg.cost
+        lines.append(
+            f"  {leg.epochs[0].pair!s:<24} epochs {leg.first_epoch:>4}-{leg.last_epoch:<4} "
+            f"{say_energy(cost.energy_j, energy_unit):>10} {say_time(cost.elapsed_s, time_unit):>9}   loss -> {leg.loss:.4g}"
+        )
+    for hand in view.handovers:
+        jump = "" if hand.loss_after is None or hand.loss_before is None else f", loss {hand.loss_after - hand.loss_before:+.3g}"
+        lines.append(f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after} ({hand.kind}){jump}")
+    totals = view.totals
+    lines.append(
+        f"  {say_energy(totals.useful_j, energy_unit)} useful + {say_energy(totals.wasted_j, energy_unit)} wasted"
+        f" = {say_energy(totals.energy_j, energy_unit)}"
+    )
+    ended = view.verdict or {}
+    if isinstance(ended.get("test_loss"), int | float):
+        accuracy = ended.get("test_accuracy")
+        lines.append(f"  test loss {ended['test_loss']:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else ""))
+    lines += [f"  failed at epoch {f.epoch}: {f.node}: {f.reason}" for f in view.failures[:20]]
+    lines += [f"  rolled back to epoch {r.to_epoch}: {r.reason}" for r in view.rollbacks[:20]]
+    lines += [f"  note: {note}" for note in verdict.notes]
+    return "\n".join(lines)
+
+
+def as_json(view: RunView) -> dict[str, Any]:
+    """A run as plain JSON values."""
+    return {
+        "schema": "relaytrain.show/1",
+        "run": view.run,
+        "status": view.status,
+        "scenario": view.name,
+        "planner": view.planner,
+        "clock": view.clock,
+        "initial_loss": view.initial_loss,
+        "loss": view.loss,
+        "totals": view.totals.to_dict(),
+        "verdict": None if view.verdict is None else dict(view.verdict),
+        "epochs": [
+            {
+                "epoch": e.epoch,
+                "version": e.pair.version,
+                "nodes": e.pair.nodes,
+                "loss": e.loss,
+                "elapsed_s": e.elapsed_s,
+                "energy_j": e.energy_j,
+            }
+            for e in view.epochs
+        ],
+        "handovers": [
+            {"epoch": h.epoch, "before": list(h.before), "after": list(h.after), "kind": h.kind} for h in view.handovers
+        ],
+        "failures": [{"epoch": f.epoch, "node": f.node, "reason": f.reason} for f in view.failures],
+        "rollbacks": [{"to_epoch": r.to_epoch, "reason": r.reason} for r in view.rollbacks],
+    }

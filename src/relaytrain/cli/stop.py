@@ -1,0 +1,24 @@
+"""`relaytrain stop`: ask a running run, in whatever process, to stop after its epoch."""
+
+from __future__ import annotations
+
+from .options import Quiet, Verbose
+from .output import emit
+from .reading import LastRun, Store, find_run, open_store
+
+SHORT = "Ask a run to stop after its epoch."
+HELP = """Ask a run in another shell to stop in order after the epoch it is at; `relaytrain resume` goes on later."""
+EXAMPLES = """\b
+Examples:
+  relaytrain stop
+  relaytrain stop quickstart-1a2b3c4d
+"""
+
+
+def stop(run: LastRun = None, store: Store = None, quiet: Quiet = False, verbose: Verbose = False) -> int:
+    """Leave the request."""
+    opened = open_store(store)
+    name = find_run(opened, run)
+    opened.request_stop(name)
+    emit(f"{name} was asked to stop after its epoch; to go on later: relaytrain resume {name}")
+    return 0
