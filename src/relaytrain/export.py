@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .core.errors import RelayTrainError, ScenarioError, UsageError
-from .report.run import EpochView, RunView
+from .report.run import RunView
+from .report.views import EpochView
 from .store import RunStore
 from .store.files import make_dir, write_atomic
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from ..core.plan import finite
 from ..store.runs import RunStore
-from .run import Cost, EpochView, RunView
+from .run import RunView
+from .views import Cost, EpochView
 
 INTERVAL = 0.95
 Z = 1.959963984540054

@@ -18,7 +18,8 @@ from ..core.problem import Pair
 from .bars import Bar, draw_bars
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Point, Scale, clock_ticks, text_width, ticks
 from .planned import PlanView
-from .run import EpochView, LegView, RunView, legs_of
+from .run import RunView
+from .views import EpochView, LegView, legs_of
 
 WIDTH, LEFT, RIGHT = 960.0, 74.0, 24.0
 BAR_Y, BAR_H = 44.0, 32.0
