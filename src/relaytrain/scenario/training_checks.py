@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from ..models.families import FAMILIES
 from .faults import Fault
 from .fields import shown
 from .schema import ScenarioFile
@@ -23,6 +24,10 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             faults.append(Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}"))
         if version.width is not None and version.family is None and version.student is None:
             faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
+        for key in ("family", "student"):
+            name = getattr(version, key)
+            if name is not None and ":" not in name and name not in FAMILIES:
+                faults.append(Fault((*at, key), shown(name), f"one of {', '.join(FAMILIES)}"))
         earlier.append(version.name)
     for index, version in enumerate(file.versions if file.data is not None else []):
         if not version.ways or (index == 0 and "ratio" in version.ways):

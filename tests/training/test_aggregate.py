@@ -1,0 +1,88 @@
+"""FedAvg against numpy, and against the order in which results come."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from relaytrain.core.errors import WorkerLost
+from relaytrain.executors.task import NodeResult, Task
+from relaytrain.models import build, family_spec
+from relaytrain.training.aggregate import fedavg
+from relaytrain.training.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.train
+SPEC = family_spec("resnet8", input=(1, 8, 8), classes=10, width=0.25)
+EXACT = 1e-7
+"""float32 against float64: one rounding."""
+
+
+def result(node: str, samples: int, seed: int) -> NodeResult:
+    model = build(SPEC, seed=seed)
+    for name, tensor in model.state_dict().items():
+        if not tensor.is_floating_point():
+            tensor.fill_(seed)
+        elif "running" in name:
+            tensor.add_(0.1 * seed)
+    momentum = {f"momentum_buffer/{name}": p * seed for name, p in model.named_parameters()}
+    checkpoint = Checkpoint.of_model(model, SPEC, "full", momentum)
+    return NodeResult("run", node, 1, 0, samples, checkpoint.data, 1.0)
+
+
+START = Checkpoint.of_model(build(SPEC), SPEC, "full")
+RESULTS = [result("b", 30, 1), result("a", 10, 2), result("c", 60, 3)]
+
+
+def test_weights_statistics_and_momentum_are_sample_weighted_means() -> None:
+    averaged = fedavg(RESULTS, START)
+    assert averaged.used == ("a", "b", "c") and averaged.refused == {}
+    parts = [(r.samples / 100, Checkpoint.from_bytes(r.data or b"")) for r in RESULTS]
+    for kind in ("weights", "optimizer"):
+        for name, tensor in getattr(averaged.checkpoint, kind).items():
+            if tensor.is_floating_point():
+                wanted = sum(share * getattr(p, kind)[name].double().numpy() for share, p in parts)
+                np.testing.assert_allclose(tensor.numpy(), wanted, rtol=EXACT, atol=EXACT, err_msg=name)
+            else:
+                assert int(tensor) == 3, name
+
+
+def test_every_order_gives_the_same_bits() -> None:
+    digests = {fedavg(order, START).checkpoint.digest for order in itertools.permutations(RESULTS)}
+    assert len(digests) == 1
+
+
+def test_one_result_is_taken_as_it_is() -> None:
+    alone = fedavg(RESULTS[:1], START)
+    assert alone.checkpoint.digest == Checkpoint.from_bytes(RESULTS[0].data or b"").digest
+
+
+def test_equal_updates_average_to_themselves() -> None:
+    same = [result("a", 10, 4), result("b", 20, 4), result("c", 33, 4)]
+    averaged = fedavg(same, START).checkpoint
+    for name, tensor in Checkpoint.from_bytes(same[0].data or b"").weights.items():
+        assert torch.allclose(averaged.weights[name].double(), tensor.double(), rtol=EXACT, atol=0), name
+
+
+def test_nothing_to_average() -> None:
+    with pytest.raises(WorkerLost, match="no node answered"):
+        fedavg([], START)
+    bad = NodeResult("run", "a", 1, 0, error="gone", kind="lost")
+    with pytest.raises(WorkerLost, match="a: gone"):
+        fedavg([bad], START)
+    with pytest.raises(WorkerLost, match="0 samples"):
+        fedavg([NodeResult("run", "a", 1, 0, 0, START.data, 1.0)], START)
+
+
+def test_tasks_and_results_survive_the_pipe() -> None:
+    from relaytrain.training.settings import DistillSettings, TrainingSettings
+
+    settings = TrainingSettings(lr=0.1, devices={"a": "cpu"}, distill=DistillSettings(epochs=3), epoch_timeout_s=2.5)
+    task = Task("run", 3, 1, "a", START.data, settings, 0.5, 7.0)
+    again = Task.from_bytes(task.to_bytes())
+    assert again == task and again.seed == task.seed and again.key == task.key
+    assert NodeResult.from_bytes(RESULTS[0].to_bytes()) == RESULTS[0]
+    failed = NodeResult("run", "a", 1, 0, error="gone", kind="lost", cpu_s=0.5)
+    assert NodeResult.from_bytes(failed.to_bytes()) == failed
