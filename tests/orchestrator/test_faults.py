@@ -209,6 +209,7 @@ def test_a_full_disk_ends_with_exit_10_and_the_last_good_epoch(store, monkeypatc
     assert orchestrator.resume(stub.job(), store, "disk-is-full").verdict == "met"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(50))
 def test_c9_non_finite_numbers_never_get_in(store, case):
     """NaN and infinity in losses, handovers, metered costs, the probe and the estimate, at random epochs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_a_run_is_recorded_decision_first_and_ends_at_the_first_epoch_that_meets
     assert ended.loss <= 0.45 < min(outcome.loss for outcome in ended.outcomes[:-1])
     events = store.events("straight-1")
     assert events[0].kind == "run_started" and events[-1].kind == "verdict"
-    for before, after in zip(events, events[1:], strict=False):
+    for before, after in pairwise(events):
         if after.kind in ("handover", "epoch_done"):
             assert before.epoch == after.epoch and before.kind in ("planned", "handover")
     assert sum(e.kind == "epoch_done" for e in events) == len(ended.outcomes)

@@ -30,6 +30,7 @@ def straight(tmp_path_factory):
     return trace(store, "undisturbed"), ended
 
 
+@pytest.mark.slow
 def test_resume_after_a_death_at_every_moment_is_bit_equal(store, straight):
     deaths = 0
     for count in range(2, 200):
