@@ -27,6 +27,7 @@ from ..training.checkpoint import Checkpoint
 from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site
 from ..training.setup import TrainingSetup
+from ..training.workbench import loaded
 from .clock import Bill, RunClock, Work
 from .task import FailureKind, NodeResult, Task
 
@@ -167,7 +168,7 @@ class FederatedEpoch:
         """Loss and accuracy on the set that the target is read on; not charged."""
         if self._site is None:
             self._site = Site.of(self.setup.target_set())
-        model = checkpoint.model(resolve=self.setup.resolve)
+        model = loaded(checkpoint, resolve=self.setup.resolve)
         return evaluate(model, self._site, loss=self._loss, thread_count=self.setup.settings.threads)
 
     def _collect(

@@ -31,6 +31,7 @@ from .losses import LossFunction, loss_named
 from .optimizer import load_state, make_optimizer, read_state
 from .settings import TrainingSettings
 from .threads import threads
+from .workbench import loaded
 
 Progress = Callable[[], None]
 """Called after every batch; may raise `TooLate` to end the pass."""
@@ -95,7 +96,7 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
 
 def _trained(task: Task, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
     settings = task.settings
-    model = checkpoint.model(resolve=site.resolve).to(site.device)
+    model = loaded(checkpoint, resolve=site.resolve, device=site.device)
     optimizer = make_optimizer(model, settings, task.epoch)
     load_state(optimizer, model, checkpoint.optimizer)
     loss = site.loss if site.loss is not None else loss_named(settings.loss)
