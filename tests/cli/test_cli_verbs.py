@@ -11,7 +11,7 @@ import relaytrain as rt
 from relaytrain.scenario import preset_names
 
 VERBS = ("plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce")
-SCREEN_ROWS, SCREEN_COLUMNS = 45, 100
+SCREEN_ROWS, SCREEN_COLUMNS = 50, 120
 
 
 def test_help_names_every_verb_and_fits_a_screen(relaytrain):
