@@ -136,6 +136,7 @@ def test_the_most_epochs_end_a_run(store):
     assert len(ended.outcomes) == 3 and ended.verdict == "missed"
 
 
+@pytest.mark.slow
 def test_without_a_deadline_a_run_that_gains_nothing_is_given_up(store):
     """The floor of every pair lies above the target: no plan is feasible and no deadline ends it."""
 

@@ -5,31 +5,34 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.law import ROBUST_LEVEL, Array
+from .belief import Z_ROBUST
 
 HORIZONS = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Epochs ahead at which the robust curve is made to meet the quantile."""
 
-SCATTER = (np.array([-2.02018287, -0.95857246, 0.0, 0.95857246, 2.02018287]) * np.sqrt(2.0), np.array([0.0113, 0.2221, 0.5333, 0.2221, 0.0113]))
-"""Nodes and weights that stand for a standard normal (Gauss-Hermite, five nodes)."""
-
-ROUNDS = 3
-PACES, FLOORS = 13, 9
+ROUNDS = 2
+PACES, FLOORS = 13, 7
 
 
-def quantiles(values: Array, weights: Array, level: float) -> Array:
-    """The weighted quantile of values (P, N, T) with weights (P, N), over N: (P, T)."""
+def quantiles(values: Array, weights: Array, levels: tuple[float, ...]) -> tuple[Array, ...]:
+    """Weighted quantiles, over N, of values (P, N, T) with weights (P, N): (P, T) for each level."""
     order = np.argsort(values, axis=1, kind="stable")
-    sorted_values = np.take_along_axis(values, order, axis=1)
-    heaped = np.cumsum(np.take_along_axis(np.broadcast_to(weights[:, :, None], values.shape), order, axis=1), axis=1)
-    heaped /= heaped[:, -1:, :]
-    first = (heaped < level).sum(axis=1).clip(max=values.shape[1] - 1)
-    return np.asarray(np.take_along_axis(sorted_values, first[:, None, :], axis=1)[:, 0, :])
+    ranked = np.take_along_axis(values, order, axis=1)
+    heaped = np.cumsum(np.take_along_axis(weights[:, :, None], order, axis=1), axis=1)
+    last = values.shape[1] - 1
+    found = []
+    for level in levels:
+        first = (heaped < level * heaped[:, -1:, :]).sum(axis=1).clip(max=last)
+        found.append(np.asarray(np.take_along_axis(ranked, first[:, None, :], axis=1)[:, 0, :]))
+    return tuple(found)
 
 
 def robust_figures(
     curves: Array, landed: Array, mult: Array, ahead: tuple[Array, Array], noise: float
 ) -> tuple[Array, Array]:
     """Factor on progress and asymptote (P,) of the curves that meet the 0.95 quantiles at `HORIZONS`.
+
+    The scatter of the loss h epochs ahead adds to the spread of the hypotheses as variances do, in logarithms.
 
     Args:
         curves: The expected curves (P, 4).
@@ -39,12 +42,12 @@ def robust_figures(
         noise: Relative scatter of an observed loss.
     """
     values, weights = ahead
-    nodes, shares = SCATTER
-    scattered = (values[:, :, None, :] * np.exp(noise * nodes)[None, None, :, None]).reshape(len(values), -1, values.shape[2])
-    spread = (weights[:, :, None] * shares[None, None, :]).reshape(len(values), -1)
-    wanted = np.log(np.maximum(quantiles(scattered, spread, ROBUST_LEVEL), 1e-9))
+    middle, high, most = quantiles(values, weights, (0.5, ROBUST_LEVEL, 0.999))
+    centre = np.log(np.maximum(middle, 1e-9))
+    away = np.log(np.maximum(high, 1e-9)) - centre
+    wanted = centre + np.sqrt(away**2 + (Z_ROBUST * noise) ** 2)
     floor = curves[:, 0]
-    top = np.maximum(quantiles(values, weights, 0.999)[:, -1], floor)  # no asymptote lies above the worst end
+    top = np.maximum(most[:, -1], floor)  # no asymptote lies above the worst end
     low_pace, high_pace = np.full(len(curves), np.log(0.02)), np.zeros(len(curves))
     low_floor, high_floor = floor.copy(), top
     pace, best_floor = np.ones(len(curves)), floor.copy()
@@ -71,11 +74,10 @@ def _follow(curves: Array, landed: Array, mult: Array, pace: Array, floor: Array
     factor = mult[:, None] * pace
     seen = np.empty((*pace.shape, len(HORIZONS)))
     for step in range(1, HORIZONS[-1] + 1):
-        above = loss > floor
-        inside = np.where(above, loss, floor + drop)
-        u = ((inside - floor) / drop) ** (-1.0 / power)
-        moved = inside + factor * (floor + drop * (u + 1.0 / scale) ** -power - inside)
-        loss = np.where(above, np.maximum(moved, 0.0), loss)
+        height = np.maximum(loss - floor, 1e-12)
+        u = (height / drop) ** (-1.0 / power)
+        moved = loss + factor * (floor + drop * (u + 1.0 / scale) ** -power - loss)
+        loss = np.where(loss > floor, np.maximum(moved, 0.0), loss)
         if step in HORIZONS:
             seen[:, :, HORIZONS.index(step)] = loss
     return seen
