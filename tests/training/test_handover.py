@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.plan import Decision
@@ -15,6 +16,7 @@ from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import tables
 from relaytrain.training.checkpoint import Checkpoint
+from relaytrain.training.datasets import Sets
 from relaytrain.training.handover import hand_over
 from relaytrain.training.setup import TrainingSetup
 
@@ -42,6 +44,7 @@ def test_pruning_along_the_relay(family: str, width: float) -> None:
     for epoch, (version, ratio) in enumerate([("half", 0.5), ("small", 0.75)], start=3):
         handed = hand_over(setup, checkpoint, version, "silver")
         assert handed.kind == "prune" and handed.checkpoint.version == version
+        assert handed.checkpoint.spec == setup.version_facts()[version].spec
         assert handed.reached_ratio == pytest.approx(ratio, abs=RATIO_WITHIN)
         assert handed.cpu_s > 0.0 and handed.elapsed_s > 0.0
         again = hand_over(setup, Checkpoint.from_bytes(checkpoint.data), version, "silver")
@@ -61,6 +64,31 @@ def check_momentum(before: Checkpoint, after: Checkpoint) -> None:
         old = zip(before.weights[name].reshape(-1).tolist(), before.optimizer[key].reshape(-1).tolist(), strict=True)
         new = zip(after.weights[name].reshape(-1).tolist(), tensor.reshape(-1).tolist(), strict=True)
         assert set(new) <= set(old), name
+
+
+@pytest.mark.parametrize(("family", "width"), [("mobilenet", 0.5), ("alexnet", 0.25), ("vgg11", 0.1)])
+def test_a_version_is_one_spec_whatever_path_led_to_it(family: str, width: float) -> None:
+    setup, _ = setup_of(tables(family=family, width=width))
+    full = setup.first_checkpoint()
+    straight = hand_over(setup, full, "small", "gold").checkpoint
+    by_half = hand_over(setup, hand_over(setup, full, "half", "silver").checkpoint, "small", "gold").checkpoint
+    assert straight.spec == by_half.spec == setup.version_facts()["small"].spec
+
+
+def test_a_users_module_is_pruned_and_trained_on() -> None:
+    base, _ = setup_of(tables())
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 30), nn.ReLU(), nn.Linear(30, 10)
+    )
+    sets = Sets(base.datasets, base.validation, base.test)
+    setup = TrainingSetup.from_model(model, base.problem, sets, ratios={"half": 0.5, "small": 0.75})
+    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, load_scenario(tables()).costs))
+    checkpoint = setup.first_checkpoint()
+    for epoch, version in enumerate(["full", "half", "small"], start=1):
+        checkpoint = hand_over(setup, checkpoint, version, "gold").checkpoint
+        assert checkpoint.spec == setup.version_facts()[version].spec
+        checkpoint = runner.run_epoch(Decision(epoch, version, "silver"), checkpoint).checkpoint
+    assert sum(t.numel() for t in checkpoint.weights.values()) < 0.3 * sum(p.numel() for p in model.parameters())
 
 
 def test_batch_norm_is_estimated_on_the_new_nodes_data() -> None:

@@ -87,6 +87,32 @@ def prune(
     return Pruned(best.model, ratio, of, reached, best.channels, best.parameters, kept)
 
 
+def prune_to(
+    model: nn.Module, example: Tensor, shapes: Mapping[str, tuple[int, ...]], *, importance: Importance = "l1"
+) -> Pruned | None:
+    """A copy of `model` whose state has exactly these shapes, so that a version is one thing whatever path led to it.
+
+    None where removing channels does not lead there: it has fewer of some already, or its layers are coupled otherwise.
+    """
+    start = sum(p.numel() for p in model.parameters())
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, _LAYERS)}
+    widths: dict[str, int] = {}
+    for name, layer in layers.items():
+        shape = shapes.get(f"{name}.weight")
+        if shape is None or len(shape) < 2:
+            return None
+        widths[name] = _width(layer, shape)
+        if widths[name] > _width(layer, tuple(layer.weight.shape)):
+            return None
+    trial = _prune_channels(model, example, 0.0, output_layers(model, example), importance, widths)
+    if {name: tuple(tensor.shape) for name, tensor in trial.model.state_dict().items()} != dict(shapes):
+        return None
+    kept = kept_indexes(model, example, trial.history)
+    _check_runs(model, trial.model, example)
+    reached = 1.0 - trial.parameters / start
+    return Pruned(trial.model, reached, "current", reached, 0.0, trial.parameters, kept)
+
+
 def reestimate_batchnorm(model: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace the running statistics of every batch norm by plain averages over `batches`, in place.
 
@@ -238,8 +264,14 @@ def _search(model: nn.Module, example: Tensor, start: int, target: float, option
 
 
 def _prune_channels(
-    model: nn.Module, example: Tensor, channels: float, keep: Iterable[str], importance: Importance
+    model: nn.Module,
+    example: Tensor,
+    channels: float,
+    keep: Iterable[str],
+    importance: Importance,
+    widths: Mapping[str, int] | None = None,
 ) -> _Trial:
+    """Remove a share `channels` of every layer, or leave each layer as many as `widths` says."""
     import torch_pruning as tp
 
     copied = _clean_copy(model).eval()
@@ -255,7 +287,11 @@ def _prune_channels(
                 importance=tp.importance.MagnitudeImportance(p=1 if importance == "l1" else 2),
                 pruning_ratio=channels,
                 # Own ratios, since torch-pruning rounds down and skips a layer that would lose its last channel.
-                pruning_ratio_dict={module: _own_ratio(module, channels) for module in layers if module not in ignored},
+                pruning_ratio_dict={
+                    module: _own_ratio(module, channels, None if widths is None else widths[names[module]])
+                    for module in layers
+                    if module not in ignored
+                },
                 ignored_layers=ignored,
                 # Its defaults are dictionaries shared between all pruners of a process.
                 in_channel_groups={},
@@ -271,16 +307,21 @@ def _prune_channels(
     return _Trial(copied, channels, sum(p.numel() for p in copied.parameters()), list(pruner.pruning_history()))
 
 
-def _own_ratio(layer: nn.Module, channels: float) -> float:
+def _own_ratio(layer: nn.Module, channels: float, remaining: int | None = None) -> float:
     """The ratio that leaves the rounded number of channels, at least one, after torch-pruning's rounding down."""
-    if isinstance(layer, nn.Linear):
-        width = layer.out_features
-    else:
-        width = int(layer.out_channels)  # type: ignore[arg-type]
-        if layer.groups != width:
-            width //= int(layer.groups)  # type: ignore[arg-type]
-    remaining = max(1, round(width * (1.0 - channels)))
+    width = _width(layer, tuple(layer.weight.shape))  # type: ignore[arg-type]
+    remaining = max(1, round(width * (1.0 - channels))) if remaining is None else remaining
     return 0.0 if remaining >= width else 1.0 - (remaining + 0.25) / width
+
+
+def _width(layer: nn.Module, shape: tuple[int, ...]) -> int:
+    """The number of output channels that torch-pruning counts for a layer whose weight has this shape."""
+    if isinstance(layer, nn.Linear):
+        return shape[0]
+    groups = int(layer.groups)  # type: ignore[arg-type]
+    if groups == layer.out_channels:  # depthwise, or plain with a single output
+        return shape[0]
+    return shape[1] if layer.transposed else shape[0] // groups
 
 
 def _clean_copy(model: nn.Module) -> nn.Module:

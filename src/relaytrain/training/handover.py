@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..compression.carry import keep_values
 from ..compression.distill import DistillOptions, distill
-from ..compression.prune import Kept, prune, reestimate_batchnorm
+from ..compression.prune import Kept, prune, prune_to, reestimate_batchnorm
 from ..core.errors import ScenarioError
 from ..models.flops import parameters
 from ..models.spec import FamilySpec
@@ -107,18 +107,22 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
 
 def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     model = checkpoint.model(resolve=setup.resolve)
-    full = setup.version_facts()[setup.full.name].parameters
-    if parameters(model) <= full * (1.0 - plan.ratio):  # already as small: whole channels reach a little further
-        made_model, kept, reached = model, None, 1.0 - parameters(model) / full
-    else:
+    facts = setup.version_facts()
+    full = facts[setup.full.name].parameters
+    made = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=setup.settings.importance)
+    made_model: nn.Module = model
+    kept: Kept | None = None
+    if made is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
         made = prune(
             model, setup.example, plan.ratio,
             of="full", full_parameters=full, importance=setup.settings.importance,
         )  # fmt: skip
-        made_model, kept, reached = made.model, made.kept, made.reached
+    if made is not None:
+        made_model, kept = made.model, made.kept
     reestimate_batchnorm(made_model, setup.batches(nodes))
     spec = setup.spec_of(made_model)
     state = checkpoint.optimizer if kept is None else carry_optimizer(checkpoint.optimizer, kept)
+    reached = 1.0 - parameters(made_model) / full
     return Handed(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
 
 

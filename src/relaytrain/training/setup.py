@@ -16,8 +16,8 @@ from ..core.problem import Problem
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..models.flops import count
-from ..models.rebuild import Resolve, build, from_scenario, of_module, spec_of
-from ..models.spec import Spec, family_spec
+from ..models.rebuild import Resolve, build, from_scenario, of_module, shapes_of, skeleton, spec_of
+from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
 from .checkpoint import Checkpoint
 from .datasets import Sets, build_sets, together
@@ -232,6 +232,11 @@ class TrainingSetup:
             self._cache["facts"] = {name: self._facts(plan) for name, plan in self.versions.items()}
         facts: dict[str, VersionFacts] = self._cache["facts"]
         return facts
+
+    def shapes_of(self, version: str) -> dict[str, tuple[int, ...]]:
+        """Shapes of every tensor in the state of `version`."""
+        spec = self.version_facts()[version].spec
+        return shapes_of(skeleton(spec)) if isinstance(spec, FamilySpec) else dict(spec.shapes)
 
     def batches(self, nodes: str, most: int = BATCHNORM_BATCHES) -> list[Tensor]:
         """Up to `most` batches of images of a node set, taken evenly from its nodes, always the same ones."""
