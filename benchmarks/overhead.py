@@ -22,19 +22,12 @@ from machine import calibrated
 from torch.nn import functional
 
 from relaytrain import orchestrator
-from relaytrain.core.plan import Decision
-from relaytrain.estimators import Prior
-from relaytrain.executors.clock import make_clock
-from relaytrain.executors.epoch import FederatedEpoch
-from relaytrain.executors.inprocess import InProcess
-from relaytrain.job import EpochResult, Job, Probe, Settings
+from relaytrain.launch import job_of
 from relaytrain.models import build
-from relaytrain.planners.registry import planner_named
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import tables
 from relaytrain.training.checkpoint import Checkpoint
-from relaytrain.training.evaluate import evaluate
 from relaytrain.training.settings import seed_of
 from relaytrain.training.setup import TrainingSetup
 
@@ -122,39 +115,6 @@ def mean(states: list[dict[str, torch.Tensor]], counts: list[int]) -> dict[str, 
     return averaged
 
 
-class Trainer:
-    """Real training as the orchestrator wants it."""
-
-    def __init__(self, setup: TrainingSetup, epochs: FederatedEpoch) -> None:
-        self.setup, self.epochs = setup, epochs
-        self.last: Checkpoint | None = None
-
-    def first(self) -> Checkpoint:
-        return self.setup.first_checkpoint()
-
-    def to_bytes(self, checkpoint: Checkpoint) -> bytes:
-        return checkpoint.data
-
-    def from_bytes(self, data: bytes) -> Checkpoint:
-        return Checkpoint.from_bytes(data)
-
-    def probe(self, checkpoint: Checkpoint) -> Probe:
-        made = self.epochs.evaluate(checkpoint)
-        return Probe(made.loss, made.accuracy)
-
-    def test(self, checkpoint: Checkpoint) -> Probe:
-        made = evaluate(checkpoint.model(resolve=self.setup.resolve), self.setup.test)
-        return Probe(made.loss, made.accuracy)
-
-    def hand_over(self, *_: Any) -> Any:
-        raise AssertionError("one pair only: nothing to hand over")
-
-    def run_epoch(self, decision: Decision, checkpoint: Checkpoint, *, run: str, attempt: int = 0) -> EpochResult:
-        done = self.epochs.run_epoch(decision, checkpoint, run=run, attempt=attempt)
-        self.last = done.checkpoint
-        return EpochResult(done.outcome, done.checkpoint, {"nodes": [node.to_dict() for node in done.nodes]})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=10)
@@ -181,25 +141,23 @@ def main() -> None:
         theirs.end()
         ours.begin()
 
-    trainer = Trainer(setup, FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs)))
-    settings = Settings(when_infeasible="continue", seed=setup.settings.seed)
-    job = Job(
-        scenario.problem, scenario.costs, scenario.law,
-        lambda problem: Prior.of(scenario, problem.initial_loss), planner_named(scenario.planner.name), trainer, settings,
-    )  # fmt: skip
+    job = job_of(scenario, setup=setup)
     with calibrated(), tempfile.TemporaryDirectory() as folder:
+        store = RunStore.open(folder)
         ours.begin()
-        ended = orchestrator.start(job, RunStore.open(folder), told=between)
+        ended = orchestrator.start(job, store, run="overhead", told=between)
+        kept = store.latest_checkpoint("overhead")
+        assert kept is not None
+        last = Checkpoint.from_bytes(kept.data)
     print(f"the run: {ended.verdict} after {len(ended.outcomes)} epochs at loss {ended.loss:.3g}; {'; '.join(ended.notes)}")
-    report(ours, theirs, trainer, bare)
+    report(ours, theirs, last, bare)
 
 
-def report(ours: Taken, theirs: Taken, trainer: Trainer, bare: BareLoop) -> None:
+def report(ours: Taken, theirs: Taken, last: Checkpoint, bare: BareLoop) -> None:
     """Each orchestrated epoch against its two bare neighbours; the first one pays for imports and is left out."""
-    assert trainer.last is not None
-    equal = all(torch.equal(trainer.last.weights[name], tensor) for name, tensor in bare.weights.items())
-    equal &= all(torch.equal(trainer.last.optimizer[f"momentum_buffer/{n}"], t) for n, t in bare.momentum.items())
-    size = len(trainer.last.data) / 1e6
+    equal = all(torch.equal(last.weights[name], tensor) for name, tensor in bare.weights.items())
+    equal &= all(torch.equal(last.optimizer[f"momentum_buffer/{n}"], t) for n, t in bare.momentum.items())
+    size = len(last.data) / 1e6
     print(f"{len(ours.cpu_s) - 1} repetitions; checkpoint {size:.1f} MB; weights and momentum equal: {equal}")
     epoch_s = float(np.median(theirs.cpu_s[1:]))
     print(f"bare epoch: {epoch_s:.2f} s CPU (wanted >= {LEAST_S:g})")
