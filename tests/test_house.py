@@ -52,7 +52,11 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 }
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "jsonpickle", "joblib"}
 # A plan draws itself in notebooks and terminals: the one way from the centre outwards, taken only when asked to.
-SHOWS_ITSELF = {("core/plan.py", "report.svg"), ("core/plan.py", "report.tables")}
+SHOWS_ITSELF = {
+    ("core/plan.py", "report.svg"),
+    ("core/plan.py", "report.tables"),
+    ("scenario/training_checks.py", "models.families"),  # names and widths only: plain data, no torch
+}
 
 
 def _name(file: Path) -> str:

@@ -46,7 +46,7 @@ class Faulty:
         self.inner, self.chance, self.share, self.faults = inner, chance, share, 0
 
     def send(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        from relaytrain.executors.task import failed
+        from relaytrain.training.task import failed
 
         late = []
         for task in list(tasks):

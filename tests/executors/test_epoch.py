@@ -16,11 +16,11 @@ from relaytrain.costs.meters import Reading, ReplayMeter
 from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
 from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochResult, FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
-from relaytrain.executors.task import NodeResult, Task, failed
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.training.aggregate import fedavg
 from relaytrain.training.checkpoint import Checkpoint
+from relaytrain.training.task import NodeResult, Task, failed
 
 pytestmark = pytest.mark.train
 SILVER = Decision(1, "full", "silver")

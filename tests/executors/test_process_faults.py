@@ -21,13 +21,13 @@ from relaytrain.executors.clock import make_clock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.executors.processes import Processes
-from relaytrain.executors.task import NodeResult, Task
 from relaytrain.models.cnn import Cnn
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.testing.transport_suite import LONG
 from relaytrain.training.datasets import Sets
 from relaytrain.training.setup import TrainingSetup
+from relaytrain.training.task import NodeResult, Task
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 EXIT_S = 20.0
@@ -100,7 +100,7 @@ def test_orphans_end_with_their_parent() -> None:
     script = (
         "import sys\n"
         "from relaytrain.executors.processes import Processes\n"
-        "from relaytrain.executors.task import Task\n"
+        "from relaytrain.training.task import Task\n"
         "from relaytrain.testing.small_training import small_setup\n"
         "setup = small_setup(local_epochs=100)\n"
         "crew = Processes(setup, workers=1)\n"

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from relaytrain.core.errors import WorkerLost
-from relaytrain.executors.task import NodeResult, Task
 from relaytrain.models import build, family_spec
 from relaytrain.training.aggregate import fedavg
 from relaytrain.training.checkpoint import Checkpoint
+from relaytrain.training.task import NodeResult, Task
 
 pytestmark = pytest.mark.train
 SPEC = family_spec("resnet8", input=(1, 8, 8), classes=10, width=0.25)

@@ -27,9 +27,9 @@ from ..training.checkpoint import Checkpoint
 from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site
 from ..training.setup import TrainingSetup
+from ..training.task import FailureKind, NodeResult, Task
 from ..training.workbench import loaded
 from .clock import Bill, RunClock, Work
-from .task import FailureKind, NodeResult, Task
 
 RETRIES = 1
 SLACK_FACTOR, SLACK_S = 5.0, 30.0

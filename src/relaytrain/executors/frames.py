@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from typing import Any, BinaryIO
 
-from .task import pack, unpack
+from ..training.task import pack, unpack
 
 _SIZE = struct.Struct("<Q")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..training.local import Site, TooLate, train_node
 from ..training.setup import TrainingSetup
-from .task import NodeResult, Task, failed
+from ..training.task import NodeResult, Task, failed
 
 
 class InProcess:

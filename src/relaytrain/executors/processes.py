@@ -29,8 +29,8 @@ from safetensors.numpy import save
 from ..core.errors import UsageError
 from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
+from ..training.task import FailureKind, Key, NodeResult, Task, failed
 from .frames import read_frame, write_frame
-from .task import FailureKind, Key, NodeResult, Task, failed
 
 STALL_S = 60.0
 """A worker that shows no sign of life for so long between two batches is taken for dead."""

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..training.task import Task
 from .frames import read_frame, write_frame
-from .task import Task
 
 BEAT_S = 0.2
 Frame = tuple[dict[str, Any], bytes]

@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..executors.task import NodeResult, Task
 from ..models.rebuild import build
 from ..models.spec import family_spec
 from ..training.checkpoint import Checkpoint
 from ..training.local import train_node
 from ..training.setup import TrainingSetup
+from ..training.task import NodeResult, Task
 from .small_training import small_setup
 
 FAMILIES = (("cnn", 1.0), ("mobilenet", 0.25), ("resnet8", 0.5))

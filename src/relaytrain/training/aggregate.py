@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..core.errors import RelayTrainError, WorkerLost
-from ..executors.task import NodeResult
 from .checkpoint import Checkpoint
+from .task import NodeResult
 
 MOST_GROWTH = 1e3
 """An update with a value beyond so many times the largest one before (plus one) is refused: its norm is absurd."""

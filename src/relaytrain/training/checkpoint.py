@@ -21,9 +21,9 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
-from ..executors.task import Blob, as_bytes
 from ..models.rebuild import Resolve, build, check_state, shapes_of, skeleton
 from ..models.spec import FamilySpec, Spec, read_spec, spec_json
+from .task import Blob, as_bytes
 
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from ..compression.distill import batches
 from ..data.dataset import Dataset
-from ..executors.task import FailureKind, NodeResult, Task, failed
 from ..models.rebuild import Resolve
 from .checkpoint import Checkpoint
 from .losses import LossFunction, loss_named
 from .optimizer import load_state, make_optimizer, read_state
 from .settings import TrainingSettings
+from .task import FailureKind, NodeResult, Task, failed
 from .threads import threads
 from .workbench import loaded
 

@@ -11,11 +11,11 @@ from statistics import median
 import torch
 
 from ..costs.profiled import Timing, VersionTimings
-from ..executors.task import Task
 from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
 from .optimizer import make_optimizer
 from .setup import TrainingSetup
+from .task import Task
 from .threads import threads
 
 WARM_UP = 3
