@@ -76,6 +76,14 @@ def test_planning_by_the_mean_never_costs_less(seed):
         assert not other.feasible or other.probability >= instance.target.probability - 1e-9
 
 
+@pytest.mark.parametrize("seed", range(50, 60))
+def test_the_floor_lies_below_every_schedule(seed):
+    instance = random_instance(seed, epochs=6)
+    search = VersionSearch(instance, [0])
+    found = search.best()
+    assert found is None or search.floor() <= found.cost * (1 + 1e-12)
+
+
 def test_a_target_already_met_needs_nothing():
     instance = random_instance(1)
     found = plan(replace(instance, target=replace(instance.target, loss=5.0)))

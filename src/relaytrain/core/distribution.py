@@ -297,7 +297,10 @@ def label(factor: float, of: Distribution, frequencies: Frequencies) -> Label:
 def frequencies_for(terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None) -> Frequencies:
     """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last."""
     deviation = math.sqrt(sum(f * f * d.variance for f, d in terms))
-    furthest = max((abs(f) * d.reach(tail / len(terms)) for f, d in terms), default=0.0)
+    largest: dict[Distribution, float] = {}
+    for factor, of in terms:
+        largest[of] = max(largest.get(of, 0.0), abs(factor))
+    furthest = max((f * d.reach(tail / len(terms)) for d, f in largest.items()), default=0.0)
     period = 2.0 * (9.0 * deviation + furthest) or 1.0
     least = terms if least is None else least
     spread = math.sqrt(sum(f * f * d.variance for f, d in least))

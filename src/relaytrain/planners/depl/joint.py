@@ -53,7 +53,8 @@ def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
     best: dict[tuple[int, ...], Schedule] = {}
 
     def value(chosen: tuple[int, ...], below: float) -> float:
-        found = VersionSearch(instance, chosen, switches=switches).best(below=below)
+        search = VersionSearch(instance, chosen, switches=switches)
+        found = search.best(below=below) if search.floor() < below else None
         if found is None:
             return math.inf
         best[chosen] = found

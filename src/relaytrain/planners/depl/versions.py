@@ -76,6 +76,29 @@ class VersionSearch:
                         self._focus(better.models)
         return found
 
+    def floor(self) -> float:
+        """A lower bound on the cost of any schedule, from means and variances alone; infinite if none can exist.
+
+        So many epochs are needed at least that the largest expected progress, with the largest variance, passes
+        Cantelli's inequality; they cost at least the bound of as many epochs of whichever version bounds lowest.
+        """
+        instance, target = self.instance, self.instance.target
+        k = np.arange(1, target.max_epochs + 1)
+        gain = instance.data_gain(self.chosen)
+        factors = [gain * m.gain / np.sqrt(k + m.offset) for m in instance.models]
+        noises = [m.noise for m in instance.models]
+        progress = np.max([f * d.mean for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
+        variance = np.max([f**2 * d.variance for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
+        jumps = [jump for row in instance.switches for jump in row if jump is not None]
+        variance += self.switches * max((jump.variance for jump in jumps), default=0.0)
+        lowest = instance.initial_loss + self.switches * min((0.0, *(jump.mean for jump in jumps))) - progress
+        odds = (1 - target.probability) / target.probability
+        enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
+        if not len(enough) or k[enough[0]] * self._quickest.min() > target.deadline_s + SLACK:
+            return math.inf
+        bounds = k[enough[0]] * self._slopes.min(axis=2) + self._offsets
+        return float(bounds.max(axis=1).min())
+
     def _structures(self, segments: int) -> Iterator[tuple[int, ...]]:
         allowed = self.instance.switches
         for structure in itertools.product(range(len(self.instance.models)), repeat=segments):
