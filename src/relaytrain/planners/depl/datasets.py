@@ -28,19 +28,27 @@ class Choice:
     exact: bool
 
 
-def choose(count: int, value: Value) -> Choice:
+Floor = Callable[[tuple[int, ...]], float]
+"""A lower bound on the cost of a choice, cheap to get."""
+
+
+def choose(count: int, value: Value, floor: Floor | None = None) -> Choice:
     """The best non-empty choice among `count` datasets."""
-    return exhaustive(count, value) if count <= EXHAUSTIVE else local_search(count, value)
+    return exhaustive(count, value, floor) if count <= EXHAUSTIVE else local_search(count, value)
 
 
-def exhaustive(count: int, value: Value) -> Choice:
-    """Tries all non-empty choices, the small ones first."""
+def exhaustive(count: int, value: Value, floor: Floor | None = None) -> Choice:
+    """Tries all non-empty choices, those with the lowest floor (without one: the fewest datasets) first."""
+    sizes = range(1, count + 1)
+    every = [chosen for size in sizes for chosen in itertools.combinations(range(count), size)]
+    rows = sorted(((floor(chosen) if floor else 0.0), i) for i, chosen in enumerate(every))
     best = Choice((), math.inf, True)
-    for size in range(1, count + 1):
-        for chosen in itertools.combinations(range(count), size):
-            found = value(chosen, best.value)
-            if found < best.value:
-                best = Choice(chosen, found, True)
+    for least, i in rows:
+        if least >= best.value:
+            break
+        found = value(every[i], best.value)
+        if found < best.value:
+            best = Choice(every[i], found, True)
     return best
 
 

@@ -53,14 +53,16 @@ def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
     best: dict[tuple[int, ...], Schedule] = {}
 
     def value(chosen: tuple[int, ...], below: float) -> float:
-        search = VersionSearch(instance, chosen, switches=switches)
-        found = search.best(below=below) if search.floor() < below else None
+        found = VersionSearch(instance, chosen, switches=switches).best(below=below)
         if found is None:
             return math.inf
         best[chosen] = found
         return found.cost
 
-    choice = choose(len(instance.datasets), value)
+    def floor(chosen: tuple[int, ...]) -> float:
+        return VersionSearch(instance, chosen, switches=switches).floor()
+
+    choice = choose(len(instance.datasets), value, floor)
     if not choice.chosen:
         return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
     return complete(instance, choice.chosen, best[choice.chosen].models, exact=choice.exact)
