@@ -25,11 +25,14 @@ from ..core.errors import ScenarioError
 from ..core.law import EpochLaw, LevelLaw, LossLaw, pair_jumps
 from ..core.problem import Pair, Problem, Target
 from ..core.state import TOLERANCE, Grid
+from .depl_cases import KINDS
 
 Estimate = Literal["true", "exp", "rob"]
 ESTIMATES: tuple[Estimate, ...] = ("true", "exp", "rob")
 PACT = "pact"
 """The kind of a file that names none."""
+KNOWN = (PACT, *KINDS)
+"""Kinds that have a runner; those of DepL are read by `depl_cases`."""
 
 
 @dataclass(frozen=True)
@@ -76,22 +79,18 @@ def kind_of(path: Path) -> str:
     return str(found.get("kind", PACT if "law" in found else "no case"))
 
 
-def case_files(folder: Path) -> tuple[list[Path], list[tuple[Path, str]]]:
-    """All PACT cases below `folder`, and the files of other kinds with those kinds.
+def case_files(folder: Path) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
+    """All files below `folder` of a kind in KNOWN, and those of other kinds; each with its kind.
 
     Raises:
-        ScenarioError: the folder holds no PACT case at all.
+        ScenarioError: the folder holds no case of a known kind at all.
     """
-    known, others = [], []
-    for path in sorted(folder.rglob("*.json")):
-        kind = kind_of(path)
-        if kind == PACT:
-            known.append(path)
-        else:
-            others.append((path, kind))
+    files = [(path, kind_of(path)) for path in sorted(folder.rglob("*.json"))]
+    known = [(path, kind) for path, kind in files if kind in KNOWN]
+    others = [(path, kind) for path, kind in files if kind not in KNOWN]
     if not known:
         seen = ", ".join(sorted({kind for _, kind in others})) or "no JSON file"
-        raise ScenarioError(f"{folder}: got {seen}, expected at least one case of kind {PACT}")
+        raise ScenarioError(f"{folder}: got {seen}, expected at least one case of kind {', '.join(KNOWN)}")
     return known, others
 
 

@@ -1,0 +1,343 @@
+"""Distributions of loss changes, and exact quantiles of weighted sums of independent ones.
+
+`weighted_sum` chooses the frequencies for the sum at hand: the period so long that next to nothing lies further than
+half of it from the mean (heavier tails get a longer one), and as many points as the characteristic function needs to
+die out. `normal_quantile` and `sampled_quantile` are the approximations to compare with.
+
+Paper: DepL section VI-A, equation (8): x is inverse-gamma, the loss change at a switch Student's t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from statistics import NormalDist
+from typing import Any, Protocol
+
+import numpy as np
+
+from .errors import UsageError
+from .fourier import Complex, Frequencies, Label, Real
+from .transforms import log_laplace_inverse_gamma, log_laplace_log_normal
+
+TAIL = 1e-11
+"""Mass allowed further than half a period from the mean."""
+DEAD = -36.0
+"""log of a characteristic function too small to count."""
+MOST_POINTS = 1 << 14
+"""Frequencies kept at most. A tail of order 3 or less asks for more and gets a shorter period: quantiles to 1e-4 or so."""
+_KNOTS = 600
+
+
+class Distribution(Protocol):
+    """A random variable with a mean and a variance."""
+
+    @property
+    def mean(self) -> float:
+        """Expected value."""
+
+    @property
+    def variance(self) -> float:
+        """Variance, finite."""
+
+    @property
+    def positive(self) -> bool:
+        """Never below zero, surely."""
+
+    def log_cf(self, t: Real) -> Complex:
+        """Log E exp(i t (X - mean)), any real t."""
+
+    def reach(self, tail: float) -> float:
+        """A distance from the mean beyond which at most about `tail` of the mass lies."""
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normal with a mean and a standard deviation."""
+
+    mean: float
+    deviation: float
+    positive: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Square of the deviation."""
+        return self.deviation**2
+
+    def log_cf(self, t: Real) -> Complex:
+        """Exact: -(deviation t)^2 / 2."""
+        return (-0.5 * (self.deviation * t) ** 2).astype(np.complex128)
+
+    def reach(self, tail: float) -> float:
+        """By the normal quantile."""
+        return -NormalDist().inv_cdf(tail / 2) * self.deviation
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+        return random.normal(self.mean, self.deviation, size)
+
+
+class _Tabulated:
+    """A positive variable whose log characteristic function is dear: kept as a spline, made once for each."""
+
+    def log_cf(self: Any, t: Real) -> Complex:
+        """By the spline; frequencies at which nothing is left get DEAD."""
+        if self.variance == 0:
+            return np.zeros(t.shape, np.complex128)
+        top, spline = _table(self)
+        size = np.abs(t)
+        found = np.where(size < top, spline(np.minimum(size, top)), DEAD)
+        return np.where(t < 0, found.conj(), found)
+
+
+@lru_cache(maxsize=256)
+def _table(of: Any) -> tuple[float, Any]:
+    from scipy.interpolate import make_interp_spline
+
+    top = 8.0 / math.sqrt(of.variance)
+    while of.exact_log_cf(np.array([top]))[0].real > DEAD:
+        top *= 1.3
+    knots = top * (np.arange(_KNOTS + 1) / _KNOTS) ** 3  # crowded at 0, where a power tail leaves few derivatives
+    return top, make_interp_spline(knots, of.exact_log_cf(knots), k=5)
+
+
+@dataclass(frozen=True)
+class _UnitT(_Tabulated):
+    """Student's t without location and scale, so that one table serves all that share nu."""
+
+    nu: float
+    variance: float = 1.0
+
+    def exact_log_cf(self, t: Real) -> Complex:
+        """The Laplace transform of the mixing inverse-gamma at t^2 / 2; real."""
+        return log_laplace_inverse_gamma((0.5 * t**2).astype(np.complex128), self.nu / 2, self.nu / 2)
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """location + scale * t with nu > 2 degrees of freedom; a normal whose variance is inverse-gamma."""
+
+    location: float
+    scale: float
+    nu: float
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.nu > 2 or self.scale < 0:
+            raise UsageError(f"Student's t: got scale {self.scale}, nu {self.nu}; expected scale >= 0 and nu > 2")
+
+    @property
+    def mean(self) -> float:
+        """The location."""
+        return self.location
+
+    @property
+    def variance(self) -> float:
+        """scale^2 nu / (nu - 2)."""
+        return self.scale**2 * self.nu / (self.nu - 2)
+
+    def log_cf(self, t: Real) -> Complex:
+        """That of the unit t, at scale * t."""
+        return _UnitT(self.nu).log_cf(self.scale * t)
+
+    def reach(self, tail: float) -> float:
+        """By the power law that bounds the density, x^(-nu-1)."""
+        nu = self.nu
+        log_c = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
+        log_x = (math.log(2.0 / (nu * tail)) + log_c + 0.5 * (nu + 1) * math.log(nu)) / nu
+        return self.scale * math.exp(log_x)
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+        return self.location + self.scale * random.standard_t(self.nu, size)
+
+
+@dataclass(frozen=True)
+class InverseGamma(_Tabulated):
+    """Inverse-gamma given by its mean and variance; a variance of 0 is the constant."""
+
+    mean: float
+    variance: float
+    positive: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.mean > 0 or not 0 <= self.variance < math.inf:
+            raise UsageError(
+                f"inverse-gamma: got mean {self.mean}, variance {self.variance}; expected mean > 0 and variance >= 0"
+            )
+
+    @cached_property
+    def shape(self) -> float:
+        """Alpha: the order of the right tail."""
+        return 2.0 + self.mean**2 / self.variance
+
+    @property
+    def scale(self) -> float:
+        """Beta."""
+        return self.mean * (self.shape - 1.0)
+
+    def exact_log_cf(self, t: Real) -> Complex:
+        """By integration, t >= 0."""
+        raised = log_laplace_inverse_gamma(np.asarray(1j * t, np.complex128), self.shape, self.scale)  # of exp(-i t X): the conjugate
+        return (raised + 1j * self.mean * t).conj()
+
+    def reach(self, tail: float) -> float:
+        """P(X > scale/z) = P(gamma < z), bounded by the first terms of its series; bisection on log z."""
+        if self.variance == 0:
+            return 0.0
+        shape = self.shape
+        low, high = -60.0, math.log(shape)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            z = math.exp(middle)
+            bound = shape * middle - z - math.lgamma(shape + 1) - math.log1p(-z / (shape + 1))
+            low, high = (middle, high) if bound < math.log(tail) else (low, middle)
+        return self.scale / math.exp(low) - self.mean
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+        if self.variance == 0:
+            return np.full(size, self.mean)
+        return self.scale / random.gamma(self.shape, 1.0, size)
+
+
+@dataclass(frozen=True)
+class LogNormal(_Tabulated):
+    """Log-normal given by its mean and variance."""
+
+    mean: float
+    variance: float
+    positive: bool = True
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm."""
+        return math.sqrt(math.log1p(self.variance / self.mean**2))
+
+    @property
+    def location(self) -> float:
+        """Mean of the logarithm."""
+        return math.log(self.mean) - 0.5 * self.sigma**2
+
+    def exact_log_cf(self, t: Real) -> Complex:
+        """By integration, t >= 0."""
+        raised = log_laplace_log_normal(np.asarray(1j * t, np.complex128), self.location, self.sigma)
+        return (raised + 1j * self.mean * t).conj()
+
+    def reach(self, tail: float) -> float:
+        """By the normal quantile of the logarithm."""
+        return math.exp(self.location - NormalDist().inv_cdf(tail / 2) * self.sigma) - self.mean
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+        return random.lognormal(self.location, self.sigma, size)
+
+
+@dataclass(frozen=True)
+class Empirical:
+    """Observed values, smoothed by normal kernels of Silverman's width and drawn together to keep the variance."""
+
+    values: tuple[float, ...]
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2:
+            raise UsageError(f"empirical distribution: got {len(self.values)} value(s), expected at least 2")
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values."""
+        return float(np.mean(self.values))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the values."""
+        return float(np.var(self.values))
+
+    @cached_property
+    def _kernel(self) -> tuple[Real, float]:
+        """Centres relative to the mean, and the kernels' deviation."""
+        share = (4.0 / (3.0 * len(self.values))) ** 0.2
+        share = share / math.sqrt(1.0 + share**2)
+        centres = (np.asarray(self.values) - self.mean) * math.sqrt(1.0 - share**2)
+        return centres, share * math.sqrt(self.variance)
+
+    def log_cf(self, t: Real) -> Complex:
+        """Exact for the mixture of kernels."""
+        centres, width = self._kernel
+        mixed = np.exp(1j * np.multiply.outer(t, centres)).mean(axis=-1)
+        logs = np.log(np.where(np.abs(mixed) < 1e-300, 1e-300, mixed)) - 0.5 * (width * t) ** 2
+        return np.asarray(logs, np.complex128)
+
+    def reach(self, tail: float) -> float:
+        """The furthest centre and the kernel's own reach."""
+        centres, width = self._kernel
+        return float(np.abs(centres).max()) - NormalDist().inv_cdf(tail / 2) * width
+
+    def sample(self, random: np.random.Generator, size: int) -> Real:
+        """Independent draws."""
+        centres, width = self._kernel
+        return self.mean + random.choice(centres, size) + random.normal(0.0, width, size)
+
+
+Term = tuple[float, Distribution]
+"""A factor and the variable it multiplies."""
+
+
+def label(factor: float, of: Distribution, frequencies: Frequencies) -> Label:
+    """The label of factor * variable."""
+    return Label(factor * of.mean, of.log_cf(factor * frequencies.at), frequencies)
+
+
+def frequencies_for(terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None) -> Frequencies:
+    """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last."""
+    deviation = math.sqrt(sum(f * f * d.variance for f, d in terms))
+    largest: dict[Distribution, float] = {}
+    for factor, of in terms:
+        largest[of] = max(largest.get(of, 0.0), abs(factor))
+    furthest = max((f * d.reach(tail / len(terms)) for d, f in largest.items()), default=0.0)
+    period = 2.0 * (9.0 * deviation + furthest) or 1.0
+    least = terms if least is None else least
+    spread = math.sqrt(sum(f * f * d.variance for f, d in least))
+    if spread == 0:
+        return Frequencies(period, 1)
+    top = 8.0 / spread
+    while _decay(least, top) > DEAD + 2.0:
+        top *= 1.2
+    period = min(period, 2.0 * math.pi * MOST_POINTS / top)
+    return Frequencies(period, math.ceil(top * period / (2.0 * math.pi)))
+
+
+def _decay(terms: Sequence[Term], t: float) -> float:
+    return sum(float(d.log_cf(np.array([f * t]))[0].real) for f, d in terms)
+
+
+def weighted_sum(terms: Sequence[Term], constant: float = 0.0) -> Label:
+    """The label of constant + sum of factor * variable, all independent."""
+    frequencies = frequencies_for(terms)
+    total = Label(constant, np.zeros(frequencies.points, np.complex128), frequencies)
+    for factor, of in terms:
+        total = total + label(factor, of, frequencies)
+    return total
+
+
+def normal_quantile(terms: Sequence[Term], omega: float, constant: float = 0.0) -> float:
+    """The quantile if the sum were normal. Too low, so unsafe, when a heavy-tailed switch dominates."""
+    mean = constant + sum(f * d.mean for f, d in terms)
+    return mean + NormalDist().inv_cdf(omega) * math.sqrt(sum(f * f * d.variance for f, d in terms))
+
+
+def sampled_quantile(
+    terms: Sequence[Term], omega: float, constant: float = 0.0, *, samples: int = 100_000, seed: int = 0
+) -> float:
+    """The quantile of independent draws of the sum."""
+    random = np.random.default_rng(seed)
+    total = np.full(samples, constant)
+    for factor, of in terms:
+        total += factor * of.sample(random, samples)
+    return float(np.quantile(total, omega))

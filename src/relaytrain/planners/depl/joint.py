@@ -1,0 +1,105 @@
+"""The whole problem: datasets, versions, clusters and resources together, with the true cost at every stage.
+
+Nothing is ever blacklisted. A later stage cannot fail after an earlier one succeeded, because a choice of datasets is
+judged by the cost of its best schedule and a schedule by the cost of its best allocation; what one choice of datasets
+costs prunes the search under the next.
+
+Paper: DepL Fig. 3, equations (2)-(6).
+Deviations: the paper decides stage by stage with proxies and goes back when a later stage fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...core.distribution import weighted_sum
+from .allocation import allocate
+from .datasets import choose
+from .instance import Instance
+from .losses import SLACK, exact_probability
+from .versions import SWITCHES, Schedule, VersionSearch
+
+
+@dataclass(frozen=True)
+class DeplPlan:
+    """A plan by indices into its instance; clusters, resources and models have one entry an epoch.
+
+    `probability`, `quantile` and `mean` are those of the final loss; `dual_bound` bounds from below the cost of any
+    allocation of the same schedule. `exact` says that every choice of datasets was tried.
+    """
+
+    feasible: bool
+    cost: float = math.inf
+    datasets: tuple[int, ...] = ()
+    models: tuple[int, ...] = ()
+    clusters: tuple[int, ...] = ()
+    resources: tuple[float, ...] = ()
+    elapsed_s: float = 0.0
+    probability: float = 0.0
+    quantile: float = math.inf
+    mean: float = math.inf
+    dual_bound: float = math.inf
+    exact: bool = True
+    reason: str = ""
+
+
+def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
+    """The cheapest plan among schedules with at most `switches` switches, or an infeasible one with the reason."""
+    if instance.initial_loss <= instance.target.loss + SLACK:
+        start = instance.initial_loss
+        return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
+    best: dict[tuple[int, ...], Schedule] = {}
+
+    def value(chosen: tuple[int, ...], below: float) -> float:
+        found = VersionSearch(instance, chosen, switches=switches).best(below=below)
+        if found is None:
+            return math.inf
+        best[chosen] = found
+        return found.cost
+
+    def floor(chosen: tuple[int, ...]) -> float:
+        return VersionSearch(instance, chosen, switches=switches).floor()
+
+    choice = choose(len(instance.datasets), value, floor)
+    if not choice.chosen:
+        return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
+    return complete(instance, choice.chosen, best[choice.chosen].models, exact=choice.exact)
+
+
+def complete(instance: Instance, chosen: Sequence[int], models: Sequence[int], *, exact: bool = True) -> DeplPlan:
+    """The plan for given data and schedule: best allocation, and the final loss's distribution worked out exactly."""
+    volume = instance.volume(chosen)
+    epochs = [(instance.models[m].work * volume, instance.models[m].size) for m in models]
+    charge = instance.data_charge(chosen).tolist()
+    found = allocate(epochs, instance.clusters, instance.target.deadline_s, charge)
+    probability = exact_probability(instance, chosen, models)
+    terms = instance.terms(chosen, models)
+    label = weighted_sum(terms, instance.initial_loss)
+    random = any(f * f * d.variance > 0 for f, d in terms)
+    enough = probability >= instance.target.probability - SLACK
+    return DeplPlan(
+        found.feasible and enough,
+        found.cost,
+        tuple(chosen),
+        tuple(models),
+        found.clusters,
+        found.resources,
+        found.elapsed_s,
+        probability,
+        label.quantile(instance.target.probability) if random else label.mean,
+        label.mean,
+        found.dual_bound,
+        exact,
+        "" if found.feasible and enough else "the schedule misses its deadline or its target",
+    )
+
+
+def _reason(instance: Instance, switches: int) -> str:
+    target = instance.target
+    return (
+        f"no schedule of at most {target.max_epochs} epochs and {switches} switches has a loss of at most "
+        f"{target.loss:g} with probability {target.probability:g} within {target.deadline_s:g} s; "
+        f"allow more epochs, more time, a higher loss or a lower probability"
+    )

@@ -1,0 +1,74 @@
+"""Small random DepL instances, and every plan of one tried in turn with formulas of its own."""
+
+import itertools
+import math
+
+import numpy as np
+
+from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
+from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
+
+
+def random_instance(seed, *, epochs=4, most=2):
+    """One to `most` datasets, two models, one to three clusters; targets from easy to impossible."""
+    random = np.random.default_rng(seed)
+    models = tuple(
+        Model(
+            f"m{i}",
+            random.uniform(0.05, 0.3),
+            random.uniform(0.6, 2.0),
+            random.uniform(0.9, 1.4),
+            float(random.integers(0, 3)),
+            InverseGamma(random.uniform(0.9, 1.1), random.uniform(0.005, 0.05)),
+        )
+        for i in range(2)
+    )
+    jump = StudentT(random.uniform(0.0, 0.15), random.uniform(0.01, 0.05), 5.0)
+    clusters = tuple(
+        Cluster(f"n{i}", random.uniform(25, 120), random.uniform(2, 60), random.uniform(0.7, 1.5))
+        for i in range(random.integers(1, 4))
+    )
+    datasets = tuple(DataSource(f"d{i}", random.uniform(0.4, 1.2)) for i in range(random.integers(1, most + 1)))
+    charges = random.uniform(0, 12, (len(datasets), len(clusters))) * random.integers(0, 2)
+    target = Target(random.uniform(1.6, 3.9), random.choice([0.5, 0.9, 0.99]), random.uniform(0.12, 0.6), epochs)
+    return Instance(models, ((None, jump), (jump, None)), clusters, datasets, charges, 5.0, target, 0.7, 0.35)
+
+
+def cheapest(instance):
+    """The least cost over all datasets, sequences and assignments; infinite when there is none."""
+    target, best = instance.target, math.inf
+    for size in range(1, len(instance.datasets) + 1):
+        for chosen in itertools.combinations(range(len(instance.datasets)), size):
+            for epochs in range(1, target.max_epochs + 1):
+                for models in itertools.product(range(len(instance.models)), repeat=epochs):
+                    loss = weighted_sum(instance.terms(chosen, models), instance.initial_loss)
+                    if loss.cdf(target.loss) >= target.probability - 1e-9:
+                        best = min(best, cheapest_assignment(instance, chosen, models))
+    return best
+
+
+def cheapest_assignment(instance, chosen, models):
+    """Over every assignment of clusters to epochs, each with resources by bisection on the multiplier."""
+    volume = sum(instance.datasets[d].volume for d in chosen)
+    best = math.inf
+    for used in itertools.product(range(len(instance.clusters)), repeat=len(models)):
+        charge = sum(instance.charges[d, n] for d in chosen for n in set(used))
+        rows = [(instance.models[m], instance.clusters[n]) for m, n in zip(models, used, strict=True)]
+        best = min(best, charge + bisected([(m.work * volume, m.size, c) for m, c in rows], instance.target.deadline_s))
+    return best
+
+
+def bisected(rows, deadline_s):
+    def resources(mu):
+        return [min(c.capability, math.sqrt(mu * work / c.price)) for work, _, c in rows]
+
+    def elapsed(x):
+        return sum(work / at + size / c.bandwidth for at, (work, size, c) in zip(x, rows, strict=True))
+
+    if elapsed([c.capability for _, _, c in rows]) > deadline_s + 1e-12:
+        return math.inf
+    low, high = 1e-9, 1e9
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if elapsed(resources(middle)) <= deadline_s else (middle, high)
+    return sum(c.price * at for at, (_, _, c) in zip(resources(high), rows, strict=True))

@@ -1,0 +1,154 @@
+"""The joint search against every plan tried in turn, and what must hold of it whatever the instance."""
+
+import math
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from instances import bisected, cheapest, random_instance
+
+from relaytrain.core.distribution import InverseGamma, Normal, StudentT
+from relaytrain.planners.depl import allocation
+from relaytrain.planners.depl.allocation import Allocator, allocate, slots_for
+from relaytrain.planners.depl.baselines import best_expected, greedy_expected
+from relaytrain.planners.depl.instance import Cluster
+from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.versions import VersionSearch
+
+SEEDS = range(200 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 12)
+SLACK = 1e-7
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_tried_in_turn_is_cheaper(seed):
+    instance = random_instance(seed, epochs=3)
+    found, least = plan(instance), cheapest(instance)
+    assert found.feasible == math.isfinite(least)
+    if found.feasible:
+        assert found.cost == pytest.approx(least, rel=1e-6)
+        assert found.probability >= instance.target.probability - 1e-9
+        assert found.elapsed_s <= instance.target.deadline_s + 1e-9
+
+
+def test_the_random_instances_are_of_both_sorts():
+    feasible = [plan(random_instance(seed, epochs=3)).feasible for seed in SEEDS]
+    assert 0.2 < np.mean(feasible) < 0.9
+
+
+@pytest.mark.parametrize("seed", range(20, 30))
+def test_a_looser_target_never_costs_more(seed):
+    instance = random_instance(seed, epochs=6)
+    target, cost = instance.target, plan(instance).cost
+    for looser in (
+        replace(target, loss=target.loss + 0.3),
+        replace(target, probability=target.probability - 0.2),
+        replace(target, deadline_s=target.deadline_s * 1.3),
+        replace(target, max_epochs=target.max_epochs + 2),
+    ):
+        assert plan(replace(instance, target=looser)).cost <= cost * (1 + SLACK)
+
+
+@pytest.mark.parametrize("seed", range(30, 40))
+def test_order_and_names_change_nothing(seed):
+    instance = random_instance(seed, epochs=6)
+    random = np.random.default_rng(seed)
+    m, n, d = (random.permutation(len(part)) for part in (instance.models, instance.clusters, instance.datasets))
+    other = replace(
+        instance,
+        models=tuple(replace(instance.models[i], name=f"x{i}") for i in m),
+        switches=tuple(tuple(instance.switches[i][j] for j in m) for i in m),
+        clusters=tuple(replace(instance.clusters[i], name=f"y{i}") for i in n),
+        datasets=tuple(instance.datasets[i] for i in d),
+        charges=instance.charges[np.ix_(d, n)],
+    )
+    here, there = plan(instance), plan(other)
+    assert here.feasible == there.feasible
+    assert here.cost == there.cost or here.cost == pytest.approx(there.cost, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40, 46))
+def test_planning_by_the_mean_never_costs_less(seed):
+    instance = random_instance(seed, epochs=5, most=1)
+    found = plan(instance)
+    for other in (best_expected(instance), greedy_expected(instance)):
+        assert other.cost >= found.cost * (1 - SLACK)
+        assert not other.feasible or other.probability >= instance.target.probability - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(50, 60))
+def test_the_floor_lies_below_every_schedule(seed):
+    instance = random_instance(seed, epochs=6)
+    search = VersionSearch(instance, [0])
+    found = search.best()
+    assert found is None or search.floor() <= found.cost * (1 + 1e-12)
+
+
+def test_a_target_already_met_needs_nothing():
+    instance = random_instance(1)
+    found = plan(replace(instance, target=replace(instance.target, loss=5.0)))
+    assert found.feasible and found.cost == 0.0 and found.models == ()
+
+
+def test_noise_that_may_be_negative_is_searched_without_bisection():
+    instance = random_instance(3, epochs=3, most=1)
+    models = tuple(replace(m, noise=Normal(m.noise.mean, 0.1)) for m in instance.models)
+    instance = replace(instance, models=models, target=replace(instance.target, loss=3.3, deadline_s=0.6))
+    assert plan(instance).cost == pytest.approx(cheapest(instance), rel=1e-6)
+
+
+def test_progress_without_noise_is_counted_exactly():
+    instance = random_instance(3, epochs=3, most=1)
+    still = tuple(replace(m, noise=InverseGamma(1.0, 0.0)) for m in instance.models)
+    switches = tuple(tuple(j and StudentT(j.location, 0.0, 5.0) for j in row) for row in instance.switches)
+    best = max(still, key=lambda m: m.gain / math.sqrt(1 + m.offset))
+    gain = instance.data_gain([0]) * best.gain / math.sqrt(1 + best.offset)
+    for short, epochs in ((0.0, 1), (1e-6, 2)):
+        target = replace(instance.target, loss=5.0 - gain - short, deadline_s=5.0)
+        found = plan(replace(instance, models=still, switches=switches, target=target))
+        assert len(found.models) >= epochs
+        assert found.feasible
+
+
+def test_impossible_switches_are_not_taken():
+    instance = random_instance(5, epochs=4)
+    never = replace(instance, switches=((None, None), (None, None)))
+    search = VersionSearch(never, [0])
+    assert all(len(s) == 1 for n in (1, 2, 3) for s in search._structures(n))
+
+
+CLUSTERS = (Cluster("a", 100, 40, 1.3), Cluster("b", 50, 60, 0.8), Cluster("c", 70, 9, 0.7))
+
+
+@pytest.mark.parametrize("charge", [(0.0, 0.0, 0.0), (20.0, 5.0, 1.0)])
+@pytest.mark.parametrize("stretch", [1.05, 1.3, 2.5])
+def test_the_multiplier_finds_what_trying_all_finds(monkeypatch, charge, stretch):
+    epochs = [(2.6, 0.5)] * 3 + [(1.4, 0.25)] * 3 + [(1.0, 0.1)] * 4
+    deadline = stretch * sum(min(c / n.capability + s / n.bandwidth for n in CLUSTERS) for c, s in epochs)
+    everything = allocate(epochs, CLUSTERS, deadline, charge)
+    monkeypatch.setattr(allocation, "EXHAUSTIVE", 0)
+    near = allocate(epochs, CLUSTERS, deadline, charge)
+    assert near.cost == pytest.approx(everything.cost, rel=1e-3)
+    assert near.cost >= everything.cost * (1 - 1e-12)
+    assert near.dual_bound <= everything.cost * (1 + 1e-12)
+    rows = [(c, s, CLUSTERS[n]) for (c, s), n in zip(epochs, everything.clusters, strict=True)]
+    paid = sum(charge[n] for n in set(everything.clusters))
+    assert everything.cost == pytest.approx(paid + bisected(rows, deadline), rel=1e-9)
+
+
+def test_sixty_epochs_stay_within_the_dual_bound():
+    epochs = [(2.6, 0.5)] * 20 + [(1.4, 0.25)] * 20 + [(1.0, 0.1)] * 20
+    clusters = (*CLUSTERS, Cluster("d", 30, 80, 0.5))
+    least = sum(min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs)
+    for stretch in (1.1, 1.5, 2.5):
+        found = allocate(epochs, clusters, stretch * least, [0.0] * 4)
+        assert found.cost <= found.dual_bound * 1.0005
+        assert found.elapsed_s <= stretch * least + 1e-9
+
+
+def test_bounds_of_counts_lie_below_their_costs():
+    allocator = Allocator(slots_for([(2.6, 0.5), (1.0, 0.1)], CLUSTERS), np.array([3.0, 0.0, 9.0]), 0.4)
+    slopes, offsets = allocator.least(np.geomspace(0.1, 400, 60))
+    for counts in ((1, 0), (2, 3), (0, 6), (4, 4)):
+        lowest = (np.array(counts) @ slopes.transpose(0, 2, 1) + offsets).max(axis=1).min()
+        assert lowest <= allocator.solve(counts)[0] * (1 + 1e-12)
