@@ -13,14 +13,15 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
-from relaytrain.core.errors import UsageError  # noqa: E402
+from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline.actions import Kind  # noqa: E402
+from relaytrain.pipeline.choice import within_stage  # noqa: E402
 from relaytrain.pipeline.lifetimes import peak, steady_peaks, timeline  # noqa: E402
 from relaytrain.pipeline.memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
 from relaytrain.pipeline.networks import chain, network, published_vgg  # noqa: E402
-from relaytrain.pipeline.partition import equal_size, split  # noqa: E402
+from relaytrain.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
 from relaytrain.pipeline.schedules import Window, async_1f1b, gpipe, sync_1f1b  # noqa: E402
 from relaytrain.pipeline.simulator import simulate  # noqa: E402
 from relaytrain.pipeline.stage import Stage  # noqa: E402
@@ -62,18 +63,12 @@ def _parts(units, cuts):
     return [nn.Sequential(*part) for part in split(units, cuts)]
 
 
-def _names(units, first):
-    """Facts of a stage's layers under the names they have in the stage's own module."""
-    return {layer.name: f"{int(unit.name.split(':')[0]) - first}.{layer.name.split('.', 1)[1]}" for unit in units for layer in unit.layers}
-
-
 def _best(facts, cuts, alive, demand=Policy.on_demand):
     chosen, made = [], []
     for at, part in enumerate(split(facts, cuts)):
         choice = smallest([layer for unit in part for layer in unit.layers], alive[at], demand)
-        names = _names(part, (0, *cuts)[at])
         chosen.append(choice)
-        made.append({names[name]: policy for name, policy in choice.items()})
+        made.append(within_stage(choice, (0, *cuts)[at]))
     return chosen, made
 
 
@@ -232,6 +227,25 @@ def test_the_closed_form_is_what_a_run_holds(name, stages, m, window):
                 assert run.peak_stored(stage) <= corrected_bound(part, alive[stage]) == size.stored
     for stage in range(stages):
         assert stored["best", stage] <= min(stored[Policy.stash, stage], stored[Policy.on_demand, stage])
+
+
+def test_a_run_stays_within_the_memory_it_was_planned_for():
+    units, facts, _, data, schedule = _setup("vgg", 3, 3)
+    cap, plan = 2.0 * sum(unit.weight_bytes for unit in facts), None
+    while True:  # the tightest memory that still does
+        try:
+            plan = partition(facts, [Device(f"d{i}", 1e9, 0.98 * cap) for i in range(3)], m=3, state_tensors=1)
+        except InfeasibleError:
+            break
+        cap *= 0.98
+    assert plan is not None
+    assert any(Policy.on_demand in stage.policies.values() for stage in plan.stages)
+    parts, rule = _parts(units, plan.cuts), RULES["momentum"][0]
+    run = simulate(parts, schedule, data, F.cross_entropy, rule, [stage.policies for stage in plan.stages])
+    for at, stage in enumerate(plan.stages):
+        transient = max(held.transient for held in run.held[at])
+        assert run.peak_total(at) + transient == stage.choice.size.total <= cap
+    _same(run, simulate(parts, schedule, data, F.cross_entropy, rule, [Policy.stash] * 3))
 
 
 def test_chains_are_their_networks():

@@ -65,6 +65,15 @@ def choose(
     return made({x.name: Policy.on_demand if x.name in best[1] else Policy.stash for x in layers})
 
 
+def within_stage(policies: Mapping[str, Policy], first: int) -> dict[str, Policy]:
+    """`policies` under the names that layers have in the stage's own module, whose first unit is `first` of the chain."""
+    made = {}
+    for name, policy in policies.items():
+        unit, _, rest = name.partition(".")
+        made[f"{int(unit) - first}.{rest}"] = policy
+    return made
+
+
 def _saved(layer: Layer, alive: Alive) -> int:
     return version_bytes(layer, Policy.stash, alive) - version_bytes(layer, Policy.on_demand, alive)
 

@@ -17,10 +17,11 @@ from itertools import pairwise
 from typing import Any
 
 from ..core.errors import InfeasibleError, UsageError
-from .choice import Choice, Keeping, choose
+from .choice import Choice, Keeping, choose, within_stage
 from .lifetimes import steady_peaks
 from .schedules import Window
 from .units import Unit
+from .weights import Policy
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class StagePlan:
     choice: Choice
     compute_s: float
     link_s: float
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The policies by the layers' names in `nn.Sequential(*units[first:end])`, as `Stage` wants them."""
+        return within_stage(self.choice.policies, self.first)
 
 
 @dataclass(frozen=True)
