@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
+import weakref
 from collections import deque
 
 import pytest
@@ -283,11 +285,28 @@ def test_what_cannot_be_versioned_is_refused_in_words():
         Stage(layer, Adam(0.1), Policy.fused)
     stage = Stage(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Linear(4, 4)), SGD(0.1))
     stage.forward(0, torch.zeros(1, 4))
-    next(iter(stage._flights.values())).calls["0"].inputs.add_(1)
+    stage.flight(0).calls["0"].inputs.add_(1)
     with pytest.raises(UsageError, match="changed in place"):
         stage.backward(0, torch.ones(1, 4))
     with pytest.raises(UsageError, match="labels"):
         Stage(nn.Sequential(layer), SGD(0.1), loss=F.cross_entropy).forward(0, torch.zeros(1, 4))
+
+
+def test_a_backward_leaves_nothing_behind():
+    model, shape = _model("vgg")
+    stage = Stage(model, SGD(0.1), Policy.on_demand, loss=F.cross_entropy)
+    inputs, labels = _data(shape)[0]
+    gc.collect()
+    gc.disable()  # what only the collector would free counts as left behind
+    try:
+        stage.forward(0, inputs, labels)
+        flight = stage.flight(0)
+        left = [weakref.ref(flight.output), weakref.ref(flight.calls["3"]), *map(weakref.ref, flight.saved)]
+        del flight
+        stage.backward(0)
+        assert [ref() for ref in left] == [None] * len(left)
+    finally:
+        gc.enable()
 
 
 def test_activations_in_place_are_fine():

@@ -181,6 +181,7 @@ class Stage:
                 output = self._loss(output, target) / (self._flush or 1)
         flight.output = output
         self._flights[index] = flight
+        self.current = _Flight(self._version)  # or the last minibatch would outlive its backward
         self._transient = max([self._transient, *(store.transient_bytes for store in self.layers.values())])
         sent: Tensor = output.detach().requires_grad_()
         return sent
@@ -189,6 +190,7 @@ class Stage:
         """The backward of minibatch `index` and, asynchronously, its update; the error for the stage before."""
         flight = self._flights.pop(index)
         assert flight.output is not None
+        flight.saved.clear()  # from here autograd frees what it has used
         torch.autograd.backward(flight.output, errors)
         updates = {name: self._update(name, call) for name, call in flight.calls.items()}
         if self._flush is None:
@@ -196,6 +198,10 @@ class Stage:
         else:
             self._add(updates)
         return None if flight.entry is None else flight.entry.grad
+
+    def flight(self, index: int) -> _Flight:
+        """A minibatch under way, for those who count."""
+        return self._flights[index]
 
     def update(self) -> None:
         """The update of a synchronous schedule: the sum over the step's minibatches."""

@@ -74,7 +74,7 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
         for probe in probes:
             probe.counter = counter
         output = stage.forward(0, torch.empty(inputs.shape, dtype=inputs.dtype, device="meta"))
-    flight = stage.current
+    flight = stage.flight(0)
     numbers: dict[int, int] = {}
 
     def number(tensor: Tensor) -> tuple[int, int]:
