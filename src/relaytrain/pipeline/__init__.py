@@ -2,6 +2,6 @@
 
 In reading order: `actions` and `schedules` say what runs when, `lifetimes` counts which weight versions that keeps
 alive, `updates` and `factors` are the arithmetic, `weights` the policies, `stage` a part of a network on one device,
-`simulator` all stages in one process, `units` what a network is made of, `memory` the bytes of a stage, `partition`
-who gets which layers, `networks` the networks as chains.
+`simulator` all stages in one process, `networks` networks as chains, `units` what their parts weigh, `memory` the bytes
+of a stage, `choice` which layers keep what under a cap, `partition` who gets which layers, `planning` all of it by name.
 """

@@ -7,7 +7,6 @@ torch.optim, operation by operation, so one stage trains bit for bit as torch.op
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,13 +103,6 @@ class Adam:
         step_size = self.lr / (1 - beta1**steps)
         root = second.sqrt().div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
         return weight.addcdiv(first, root, value=-step_size), State(steps, (first, second))
-
-
-def replay(rule: Rule, weight: Tensor, gradients: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
-    """All `gradients` in order."""
-    for gradient in gradients:
-        weight, state = rule.step(weight, gradient, state)
-    return weight, state
 
 
 def _check(lr: float, **others: float) -> None:
