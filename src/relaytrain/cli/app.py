@@ -23,6 +23,7 @@ from . import (
     front,
     ls,
     new,
+    pipeline,
     plan,
     profile,
     report,
@@ -91,6 +92,7 @@ for _module, _verb in (
     (profile, profile.profile),
 ):
     _add(_module, _verb)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(store.app, name="store")
 
 

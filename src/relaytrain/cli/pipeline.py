@@ -1,0 +1,148 @@
+"""`relaytrain pipeline`: a network too large for one device, split over several."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UsageError
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json, emit_view
+from .reading import need_torch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..pipeline.partition import Device
+    from ..pipeline.planning import Planned
+
+SHORT = "Split a network over devices that cannot hold it."
+HELP = """Split a network that no device can hold over several, as a pipeline."""
+PLAN_HELP = """Which device takes which layers, how each layer keeps its weight versions, and how fast that is.
+
+NETWORK is a family (vgg16, resnet20, mobilenet ...) or vgg11-4096, vgg16-4096: VGG as published, with two hidden layers of
+4096. The split is the fastest that fits every device's memory, proven by an exact search; devices keep their order. Exit
+status 4 when nothing fits.
+"""
+PLAN_EXAMPLES = """\b
+Examples:
+  relaytrain pipeline plan vgg16-4096
+  relaytrain pipeline plan vgg16-4096 --device "pi, 10 GFLOP/s, 80 MiB, 100 Mbit/s" --device "nuc, 40 GFLOP/s, 200 MiB"
+  relaytrain pipeline plan vgg16 --batch 64 --keep stash --format json
+"""
+DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
+
+Network = Annotated[str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg16-4096 without one.", show_default=False)]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."),
+]
+Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (1).", show_default=False)]
+Image = Annotated[str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)]
+Classes = Annotated[int, typer.Option("--classes", metavar="N", help="Number of classes (10).", show_default=False)]
+Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
+InFlight = Annotated[int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")]
+WindowName = Annotated[str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)]
+Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)]
+Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)]
+
+app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _root() -> None:
+    """So that `plan` stays a verb of its own while it is the only one."""
+
+
+@app.command(name="plan", help=PLAN_HELP, short_help="Who takes which layers, and how fast that is.", epilog=PLAN_EXAMPLES)
+def plan(
+    network: Network = "vgg16-4096",
+    device: Devices = None,
+    width: Width = 1.0,
+    image: Image = "3x32x32",
+    classes: Classes = 10,
+    batch: Batch = 8,
+    in_flight: InFlight = None,
+    window: WindowName = "1f1b",
+    keep: Keep = "best-of",
+    optimizer: Optimizer = "sgd",
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Measure the network, split it, show it."""
+    need_torch("pipeline plan")
+    from ..pipeline.choice import Keeping
+    from ..pipeline.planning import picture, plan_network
+    from ..pipeline.schedules import Window
+
+    planned = plan_network(
+        network, _devices(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
+        window=_named(Window, "--window", window), keeping=_named(Keeping, "--keep", keep), optimizer=optimizer,
+    )  # fmt: skip
+    if output is Format.json:
+        emit_json(planned.to_dict())
+    else:
+        emit_view(_view(planned))
+        emit("\n" + picture(planned))
+    return 0
+
+
+def _named(kind: Any, option: str, name: str) -> Any:
+    if name not in {member.value for member in kind}:
+        raise UsageError(f"{option}: got {name[:40]!r}, expected one of {', '.join(member.value for member in kind)}")
+    return kind(name)
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    parts = text.split("x")
+    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 6 for part in parts):
+        raise UsageError(f"--input: got {text[:40]!r}, expected channels x height x width, such as 3x32x32")
+    channels, height, side = map(int, parts)
+    return channels, height, side
+
+
+def _devices(texts: list[str] | tuple[str, ...]) -> list[Device]:
+    from ..pipeline.partition import Device
+    from ..scenario.units import BYTES, RATE, SPEED
+
+    made: list[Device] = []
+    for text in texts:
+        name, *words = (part.strip() for part in text.split(","))
+        if not name or not 1 <= len(words) <= 3 or name in {other.name for other in made}:
+            raise UsageError(f"--device: got {text[:80]!r}, expected a name of its own, a speed and, if you like, memory and link")
+        figures = [math.inf] * 3
+        for index, (word, kind) in enumerate(zip(words, (SPEED, BYTES, RATE), strict=False)):
+            value = kind.read(word)
+            if value is None:
+                raise UsageError(f"--device {name}: got {word[:40]!r}, expected {kind.name} such as {kind.example.split(' or ')[0]}")
+            figures[index] = value
+        made.append(Device(name, figures[0], figures[1], figures[2] / 8))
+    return made
+
+
+def _view(planned: Planned) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from ..core.explain import say_time
+    from ..report.tables import table, titled
+
+    columns = ("device", "units", "compute", "link", "weights", "versions", "optimizer", "in flight", "transient", "total", "on demand")
+    made = table(columns, numbers=columns[2:10])
+    for stage in planned.plan.stages:
+        size = stage.choice.size
+        sizes = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
+        demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
+        made.add_row(
+            Text(stage.device), f"{stage.first}-{stage.end - 1}", say_time(stage.compute_s), say_time(stage.link_s),
+            *(f"{count / 2**20:.1f}" for count in sizes), f"{demanded} of {len(stage.choice.policies)} layers",
+        )  # fmt: skip
+    head = f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
+    ways = table(("versions", "a minibatch", "over the fastest device alone"), numbers=("a minibatch",))
+    for way, other in planned.others.items():
+        row = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")
+        ways.add_row(way.value, *row)
+    return Group(titled(head, made), Text(), titled("by how versions are kept", ways))

@@ -1,0 +1,7 @@
+"""mcPipe: a network too large for one device, trained stage by stage as a pipeline that is lean in memory.
+
+In reading order: `actions` and `schedules` say what runs when, `lifetimes` counts which weight versions that keeps
+alive, `updates` and `factors` are the arithmetic, `weights` the policies, `stage` a part of a network on one device,
+`simulator` all stages in one process, `networks` networks as chains, `units` what their parts weigh, `memory` the bytes
+of a stage, `choice` which layers keep what under a cap, `partition` who gets which layers, `planning` all of it by name.
+"""

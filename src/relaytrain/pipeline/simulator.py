@@ -1,0 +1,76 @@
+"""All stages in one process, action by action in the order of a schedule: the reference for every other runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..core.errors import UsageError
+from .actions import Kind
+from .factors import Tensors
+from .schedules import Schedule
+from .stage import Held, Loss, Policies, Stage
+from .updates import Rule
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What came out: the loss of every minibatch, every stage's weights, and its bytes after each of its actions."""
+
+    losses: tuple[float, ...]
+    weights: tuple[Tensors, ...]
+    held: tuple[tuple[Held, ...], ...]
+
+    def peak_stored(self, stage: int) -> int:
+        """The most bytes of weights and versions that `stage` held."""
+        return max(held.stored for held in self.held[stage])
+
+    def peak_total(self, stage: int) -> int:
+        """The most bytes that `stage` held, but for transients."""
+        return max(held.total for held in self.held[stage])
+
+
+def simulate(
+    parts: Sequence[nn.Module],
+    schedule: Schedule,
+    minibatches: Sequence[tuple[Tensor, Tensor]],
+    loss: Loss,
+    rule: Rule,
+    policies: Sequence[Policies],
+) -> Simulated:
+    """Train `parts`, one a stage, on (inputs, labels) as `schedule` says; the modules given are not changed.
+
+    Raises:
+        UsageError: the numbers of parts, policies and stages differ.
+    """
+    if not len(parts) == len(policies) == schedule.stages:
+        raise UsageError(f"parts: got {len(parts)} and {len(policies)} policies, expected {schedule.stages} of each")
+    last = schedule.stages - 1
+    flush = schedule.flush
+    stages = [
+        Stage(part, rule, policy, loss=loss if index == last else None, flush=flush)
+        for index, (part, policy) in enumerate(zip(parts, policies, strict=True))
+    ]
+    activations: dict[tuple[int, int], Tensor] = {}
+    errors: dict[tuple[int, int], Tensor | None] = {}
+    losses: list[float] = []
+    held: list[list[Held]] = [[] for _ in stages]
+    for action in schedule.in_order():
+        at, k = action.stage, action.index
+        if action.kind is Kind.forward:
+            inputs, labels = minibatches[k]
+            output = stages[at].forward(k, inputs if at == 0 else activations.pop((at, k)), labels if at == last else None)
+            if at == last:
+                losses.append(float(output.detach()) * (flush or 1))
+            else:
+                activations[at + 1, k] = output
+        elif action.kind is Kind.backward:
+            back = stages[at].backward(k, None if at == last else errors.pop((at, k)))
+            if at:
+                errors[at - 1, k] = back
+        else:
+            stages[at].update()
+        held[at].append(stages[at].held())
+    return Simulated(tuple(losses), tuple(stage.weights() for stage in stages), tuple(map(tuple, held)))

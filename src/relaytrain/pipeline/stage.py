@@ -1,0 +1,298 @@
+"""A part of a network on one device: forward, backward and update of minibatches, each with its own weight version.
+
+Any `nn.Module` will do. Every module that owns parameters is wrapped by a `Versioned`, which
+
+    forward    runs the module with the newest weights through `functional_call` and notes the version
+    backward   catches the error at the module's output; with the input that is all its gradient needs
+
+Weights that autograd would save for its backward are replaced by a note (layer, name, version) and looked up when
+needed: or else the graph of every minibatch in flight would keep a version of its own alive. 64-bit positions that it
+saves (those of max-pools) are kept in 32 bits.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..core.errors import UsageError
+from .factors import Factors, Tensors, has_rule
+from .updates import Rule
+from .weights import LayerWeights, Policy, Update, versions_of
+
+
+@dataclass
+class _Call:
+    """One layer's part in one minibatch."""
+
+    inputs: Tensor
+    inputs_version: int
+    leaves: Tensors
+    errors: Tensor | None = None
+
+
+@dataclass
+class _Flight:
+    """A minibatch between its forward and its backward."""
+
+    version: int
+    entry: Tensor | None = None
+    output: Tensor | None = None
+    calls: dict[str, _Call] = field(default_factory=dict)
+    saved: list[Tensor] = field(default_factory=list)
+    weights: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes a stage holds between two actions, each storage once; `transient` is the largest replayed layer so far."""
+
+    weights: int
+    versions: int
+    optimizer: int
+    in_flight: int
+    transient: int
+
+    @property
+    def stored(self) -> int:
+        """Weights with their versions: what the policies differ in."""
+        return self.weights + self.versions
+
+    @property
+    def total(self) -> int:
+        """All but the transient."""
+        return self.stored + self.optimizer + self.in_flight
+
+
+class _Start(torch.autograd.Function):
+    """Begins a graph at a tensor that needs none: the first layer's weights are no part of autograd's business."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, anchor: Tensor) -> Tensor:
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *errors: Any) -> tuple[None, None]:
+        return None, None
+
+
+class Versioned(nn.Module):
+    """Stands in a module's place and feeds it the version of the minibatch under way."""
+
+    def __init__(self, name: str, layer: nn.Module, store: LayerWeights, stage: Stage) -> None:
+        super().__init__()
+        self.name, self.store, self.factors = name, store, has_rule(layer)
+        self._layer = (layer,)  # in a tuple: its parameters are the store's, not this module's
+        self._stage = (stage,)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The layer's output with its newest weights."""
+        flight = self._stage[0].current
+        if self.name in flight.calls:
+            raise UsageError(f"layer {self.name}: used twice in one forward, expected once; give each use its own layer")
+        weights = self.store.newest()
+        leaves = {} if self.factors else {name: w.detach().requires_grad_() for name, w in weights.items()}
+        call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, leaves)
+        flight.weights.update({w.untyped_storage()._cdata: (self.name, name) for name, w in weights.items()})
+        output = functional_call(self._layer[0], leaves or weights, inputs)
+        for weight in weights.values():
+            flight.weights.pop(weight.untyped_storage()._cdata)
+        if not self.factors:
+            return output
+        if not output.requires_grad:
+            output = _Start.apply(output, self._stage[0].anchor)  # type: ignore[no-untyped-call]
+
+        def catch(errors: Tensor) -> None:
+            call.errors = errors.detach().contiguous()
+
+        output.register_hook(catch)
+        return output
+
+
+Policies = Policy | Mapping[str, Policy]
+"""One policy for all layers, or one for each by name (best-of)."""
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Stage:
+    """One stage. `loss` belongs to the last one; `policies` says how each layer keeps its versions."""
+
+    def __init__(
+        self, module: nn.Module, rule: Rule, policies: Policies = Policy.stash, *, loss: Loss | None = None, flush: int | None = None
+    ) -> None:
+        self.module = copy.deepcopy(module)
+        self.layers: dict[str, LayerWeights] = {}
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.current = _Flight(0)
+        self._loss, self._flush, self._version = loss, flush, 0
+        self._flights: dict[int, _Flight] = {}
+        self._sums: dict[str, Tensors] = {}
+        self._transient = 0
+        self._wrap(rule, policies)
+
+    def _wrap(self, rule: Rule, policies: Policies) -> None:
+        for name, layer in self._owners():
+            if any(True for _ in layer.children()):
+                raise UsageError(f"layer {name or 'module'}: has parameters and layers of its own, expected one or the other")
+            weights = {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
+            policy = policies if isinstance(policies, Policy) else policies.get(name, Policy.stash)
+            self.layers[name] = versions_of(policy, layer, weights, rule, factors=has_rule(layer))
+            wrapped = Versioned(name, layer, self.layers[name], self)
+            for key in weights:
+                layer._parameters[key] = None  # the store is the only owner from here on
+            if not name:
+                self.module = wrapped
+            else:
+                parent, _, last = name.rpartition(".")
+                setattr(self.module.get_submodule(parent), last, wrapped)
+
+    def _owners(self) -> list[tuple[str, nn.Module]]:
+        """Every module with parameters of its own, by name; refuses those that share one."""
+        seen: dict[int, str] = {}
+        owners = []
+        for name, layer in self.module.named_modules(remove_duplicate=False):
+            own = list(layer.parameters(recurse=False))
+            for parameter in own:
+                if id(parameter) in seen:
+                    raise UsageError(f"layer {name}: shares a parameter with {seen[id(parameter)]}, expected none shared")
+                seen[id(parameter)] = name
+            if own:
+                owners.append((name, layer))
+        return owners
+
+    def forward(self, index: int, inputs: Tensor, target: Tensor | None = None) -> Tensor:
+        """Minibatch `index` with the newest weights: activations for the next stage, at the last one the loss."""
+        flight = self.current = _Flight(self._version)
+        entry = inputs.detach()
+        if entry.is_floating_point() and inputs.requires_grad:
+            flight.entry = entry.requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(self._pack(flight), self._unpack(flight)):
+            output = self.module(entry)
+            if self._loss is not None:
+                if target is None:
+                    raise UsageError("target: got none, expected the labels: this is the last stage")
+                output = self._loss(output, target) / (self._flush or 1)
+        flight.output = output
+        self._flights[index] = flight
+        self.current = _Flight(self._version)  # or the last minibatch would outlive its backward
+        self._transient = max([self._transient, *(store.transient_bytes for store in self.layers.values())])
+        sent: Tensor = output.detach().requires_grad_()
+        return sent
+
+    def backward(self, index: int, errors: Tensor | None = None) -> Tensor | None:
+        """The backward of minibatch `index` and, asynchronously, its update; the error for the stage before."""
+        flight = self._flights.pop(index)
+        assert flight.output is not None
+        flight.saved.clear()  # from here autograd frees what it has used
+        torch.autograd.backward(flight.output, errors)
+        updates = {name: self._update(name, call) for name, call in flight.calls.items()}
+        if self._flush is None:
+            self._push(updates)
+        else:
+            self._add(updates)
+        return None if flight.entry is None else flight.entry.grad
+
+    def flight(self, index: int) -> _Flight:
+        """A minibatch under way, for those who count."""
+        return self._flights[index]
+
+    def update(self) -> None:
+        """The update of a synchronous schedule: the sum over the step's minibatches."""
+        self._push(dict(self._sums))
+        self._sums = {}
+
+    def weights(self) -> Tensors:
+        """The newest weights by their names in the module, and its buffers."""
+        made = {f"{layer}.{name}".lstrip("."): w for layer, s in self.layers.items() for name, w in s.newest().items()}
+        return made | self.buffers()
+
+    def buffers(self) -> Tensors:
+        """Running statistics and the like; they have no versions."""
+        found = dict(self.module.named_buffers())
+        for name, wrapped in self.module.named_modules():
+            if isinstance(wrapped, Versioned):
+                found |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
+        return found
+
+    def held(self) -> Held:
+        """What the stage holds now."""
+        stores = self.layers.values()
+        seen: set[tuple[int, int]] = set()
+        weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
+        versions = _count((t for s in stores for t in s.versions()), seen)
+        optimizer = _count((t for s in stores for t in s.optimizer()), seen)
+        return Held(weights, versions, optimizer, _count(self._in_flight(), seen), self._transient)
+
+    def _in_flight(self) -> Iterable[Tensor]:
+        for flight in self._flights.values():
+            yield from flight.saved
+            yield from (call.inputs for call in flight.calls.values())
+            if flight.output is not None:
+                yield flight.output
+
+    def _update(self, name: str, call: _Call) -> Update:
+        if call.leaves:
+            return {n: leaf.grad for n, leaf in call.leaves.items() if leaf.grad is not None}
+        if call.errors is None:
+            return {}  # the layer's output was not used
+        if call.inputs._version != call.inputs_version:
+            raise UsageError(f"layer {name}: its input was changed in place after use, expected it untouched")
+        return Factors(call.inputs, call.errors)
+
+    def _push(self, updates: Mapping[str, Update]) -> None:
+        needed = {flight.version for flight in self._flights.values()}
+        for name, update in updates.items():
+            self.layers[name].push(update, needed)
+        self._version += 1
+
+    def _add(self, updates: Mapping[str, Update]) -> None:
+        for name, update in updates.items():
+            found = self.layers[name]._gradients(update)
+            sums = self._sums.get(name)
+            self._sums[name] = found if sums is None else {n: sums[n] + g for n, g in found.items()}
+
+    def _pack(self, flight: _Flight) -> Callable[[Tensor], Any]:
+        def pack(tensor: Tensor) -> Any:
+            owner = flight.weights.get(tensor.untyped_storage()._cdata)
+            if owner is not None:
+                return (*owner, tensor.shape, tensor.stride(), tensor.storage_offset())
+            kept = narrow(tensor)
+            flight.saved.append(kept.detach())
+            return kept
+
+        return pack
+
+    def _unpack(self, flight: _Flight) -> Callable[[Any], Tensor]:
+        def unpack(packed: Any) -> Tensor:
+            if isinstance(packed, Tensor):
+                return packed.long() if packed.dtype is torch.int32 else packed
+            layer, name, shape, stride, offset = packed
+            return self.layers[layer].at(flight.version)[name].as_strided(shape, stride, offset)
+
+        return unpack
+
+
+def narrow(tensor: Tensor) -> Tensor:
+    """Positions that a max-pool remembers, and labels, in four bytes instead of eight where they fit."""
+    if tensor.dtype is not torch.int64:
+        return tensor
+    small = tensor.to(torch.int32)
+    return small if tensor.is_meta or torch.equal(small.long(), tensor) else tensor
+
+
+def _count(tensors: Iterable[Tensor], seen: set[tuple[int, int]]) -> int:
+    """Bytes of tensors not in `seen`; views of one storage that cover the same bytes count once."""
+    total = 0
+    for tensor in tensors:
+        key = (tensor.untyped_storage()._cdata, int(tensor.storage_offset()))
+        if key not in seen:
+            seen.add(key)
+            total += tensor.nbytes
+    return total

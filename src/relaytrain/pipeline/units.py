@@ -1,0 +1,159 @@
+"""What the units of a network weigh: weights, factors, saved activations, multiplications. Counted on shapes alone.
+
+The network runs once on torch's meta device through the very stage that trains it, so the counts are those of a run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..core.errors import UsageError
+from .factors import has_rule
+from .stage import Loss, Stage, narrow
+from .updates import SGD
+from .weights import Policy
+
+Saved = frozenset[tuple[int, int]]
+"""Storages as (number, bytes): what several units save counts once."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule."""
+
+    name: str
+    weight_bytes: int
+    factor_bytes: int | None
+    gradient_flops: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    buffer_bytes: int
+    forward_flops: int
+    backward_flops: int
+    saved: Saved
+    output: tuple[int, int]
+    end: Saved
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all parameters."""
+        return sum(layer.weight_bytes for layer in self.layers)
+
+    @property
+    def train_flops(self) -> int:
+        """FLOPs of one minibatch: forward, error and gradient."""
+        return self.forward_flops + self.backward_flops
+
+
+def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tensor) -> tuple[Unit, ...]:
+    """Count `units`, a chain, on a minibatch shaped like `inputs`; `target` is what `loss` compares with.
+
+    `Unit.end` is what the last stage keeps for its loss, and empty but for the last unit.
+    """
+    twin = copy.deepcopy(nn.Sequential(*units)).to("meta")
+    stage = Stage(twin, SGD(1.0), Policy.greedy)
+    if not isinstance(stage.module, nn.Sequential):
+        raise UsageError("units: got one bare layer, expected modules in a chain; wrap it: nn.Sequential(layer)")
+    probes = [_Probe() for _ in units]
+    for index, probe in enumerate(probes):
+        probe.attach(stage, index)
+    with FlopCounterMode(display=False) as counter:
+        for probe in probes:
+            probe.counter = counter
+        output = stage.forward(0, torch.empty(inputs.shape, dtype=inputs.dtype, device="meta"))
+    flight = stage.flight(0)
+    numbers: dict[int, int] = {}
+
+    def number(tensor: Tensor) -> tuple[int, int]:
+        return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers)), tensor.nbytes
+
+    made = []
+    for index, probe in enumerate(probes):
+        names = [name for name in stage.layers if name.split(".", 1)[0] == str(index)]
+        kept = [*flight.saved[probe.begin : probe.finish], *(flight.calls[name].inputs for name in names)]
+        layers = tuple(_layer(name, stage, flight.calls[name].inputs, probe.outputs[name]) for name in names)
+        gradients = sum(layer.gradient_flops for layer in layers)
+        errors = probe.flops if index else probe.flops - (layers[0].gradient_flops if layers else 0)
+        buffers = sum(b.nbytes for n, b in stage.buffers().items() if n.split(".", 1)[0] == str(index))
+        title = type(units[index]).__name__ if not names else type(stage.layers[names[0]].layer).__name__
+        made.append(
+            Unit(f"{index}:{title}", layers, buffers, probe.flops, gradients + errors, _saved(map(number, kept)), number(probe.output), frozenset())
+        )  # fmt: skip
+    # the loss belongs to whatever stage is the last
+    last = made[-1]
+    extra: list[Tensor] = []
+    logits = output.detach().requires_grad_()
+
+    def note(tensor: Tensor) -> Tensor:
+        extra.append(narrow(tensor).detach())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        value = loss(logits, torch.empty(target.shape, dtype=target.dtype, device="meta"))
+    extra = [t for t in extra if t.untyped_storage()._cdata != logits.untyped_storage()._cdata]
+    ending = _saved(map(number, [*extra, value]))
+    made[-1] = Unit(last.name, last.layers, last.buffer_bytes, last.forward_flops, last.backward_flops, last.saved, last.output, ending)
+    return tuple(made)
+
+
+def _saved(pairs: Any) -> Saved:
+    largest: dict[int, int] = {}
+    for key, size in pairs:
+        largest[key] = max(size, largest.get(key, 0))
+    return frozenset(largest.items())
+
+
+class _Probe:
+    """Listens to one unit of a stage while it runs."""
+
+    def __init__(self) -> None:
+        self.begin = self.finish = self.flops = 0
+        self.output = torch.empty(0)
+        self.outputs: dict[str, Tensor] = {}
+        self.counter: Any = None
+
+    def attach(self, stage: Stage, index: int) -> None:
+        """Hook the unit and its layers."""
+        unit = stage.module.get_submodule(str(index))
+
+        def before(*_: Any) -> None:
+            self.begin, self.flops = len(stage.current.saved), -self.counter.get_total_flops()
+
+        def after(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+            self.finish, self.output = len(stage.current.saved), output.detach()
+            self.flops += self.counter.get_total_flops()
+
+        unit.register_forward_pre_hook(before)
+        unit.register_forward_hook(after)
+        for name, module in stage.module.named_modules():
+            if name in stage.layers and name.split(".", 1)[0] == str(index):
+                module.register_forward_hook(self._layer_hook(name))
+
+    def _layer_hook(self, name: str) -> Any:
+        def after(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+            self.outputs[name] = output.detach()
+
+        return after
+
+
+def _layer(name: str, stage: Stage, inputs: Tensor, outputs: Tensor) -> Layer:
+    store = stage.layers[name]
+    size = sum(w.nbytes for w in store.live())
+    if not has_rule(store.layer):
+        return Layer(name, size, None, 0)
+    weight = store.newest()["weight"]
+    positions = outputs.numel() // weight.shape[0]
+    return Layer(name, size, inputs.nbytes + outputs.nbytes, 2 * positions * weight.numel())

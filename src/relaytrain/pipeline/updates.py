@@ -1,0 +1,113 @@
+"""Update rules as pure functions: (weight, gradient, state) -> (weight, state); nothing is changed in place.
+
+Purity is what lets mcPipe replay updates from an old version and throw the result away. The arithmetic is that of
+torch.optim, operation by operation, so one stage trains bit for bit as torch.optim does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class State:
+    """What a rule remembers of one parameter: how many updates, and tensors of the parameter's shape."""
+
+    steps: int = 0
+    tensors: tuple[Tensor, ...] = ()
+
+
+class Rule(Protocol):
+    """How a gradient becomes an update."""
+
+    @property
+    def state_tensors(self) -> int:
+        """Tensors of the parameter's size that the rule keeps after its first update."""
+
+    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
+        """The weight and the state after one update, both new."""
+
+
+@dataclass(frozen=True)
+class SGD:
+    """torch.optim.SGD: learning rate, momentum, weight decay."""
+
+    lr: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+    @property
+    def state_tensors(self) -> int:
+        """The momentum buffer, where there is momentum."""
+        return 1 if self.momentum else 0
+
+    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
+        """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
+        if self.weight_decay:
+            gradient = gradient.add(weight, alpha=self.weight_decay)
+        if not self.momentum:
+            return weight.add(gradient, alpha=-self.lr), State(state.steps + 1)
+        buffer = state.tensors[0].mul(self.momentum).add_(gradient) if state.steps else gradient.clone()
+        return weight.add(buffer, alpha=-self.lr), State(state.steps + 1, (buffer,))
+
+    def unrolled(self, updates: int) -> tuple[float, float, tuple[float, ...]]:
+        """The weight after `updates` updates as a sum: of the weight, the buffer and each gradient, oldest first.
+
+        Both recurrences are linear, so their coefficients follow the same recurrences.
+        """
+        weight = [1.0, 0.0, *[0.0] * updates]
+        buffer = [0.0, 1.0, *[0.0] * updates]
+        for index in range(updates):
+            buffer = [self.momentum * b + self.weight_decay * w for b, w in zip(buffer, weight, strict=True)]
+            buffer[2 + index] += 1.0
+            weight = [w - self.lr * b for b, w in zip(buffer, weight, strict=True)]
+        return weight[0], weight[1], tuple(weight[2:])
+
+
+@dataclass(frozen=True)
+class Adam:
+    """torch.optim.Adam; `weight_decay` is added to the gradient, as there."""
+
+    lr: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.lr, weight_decay=self.weight_decay, beta1=self.betas[0], beta2=self.betas[1])
+
+    @property
+    def state_tensors(self) -> int:
+        """The two moments."""
+        return 2
+
+    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
+        """Adam's update with both bias corrections."""
+        if self.weight_decay:
+            gradient = gradient.add(weight, alpha=self.weight_decay)
+        beta1, beta2 = self.betas
+        first, second = state.tensors or (torch.zeros_like(weight), torch.zeros_like(weight))
+        first = first.lerp(gradient, 1 - beta1)
+        second = second.mul(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        steps = state.steps + 1
+        step_size = self.lr / (1 - beta1**steps)
+        root = second.sqrt().div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
+        return weight.addcdiv(first, root, value=-step_size), State(steps, (first, second))
+
+
+def _check(lr: float, **others: float) -> None:
+    if not (math.isfinite(lr) and lr > 0):
+        raise UsageError(f"lr: got {lr}, expected a positive number")
+    for name, value in others.items():
+        if not 0.0 <= value < 1.0:
+            raise UsageError(f"{name}: got {value}, expected a number in [0, 1)")
