@@ -217,7 +217,7 @@ class PlannerTable(Table):
     """Who plans, by which rule, and whether on the paper's grid."""
 
     name: Literal["pact", "optimum", "one-switch", "static-learn", "single"] = "pact"
-    rule: Literal["adaptive", "robust", "literal", "clamped", "opportunity"] = "adaptive"
+    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"] = "adaptive"
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
 
