@@ -108,11 +108,13 @@ def test_c5_faults_of_nodes_in_process(relay, record_property):
     print(f"C5 (in-process): {faults} faults in {case} runs, {same} of them bit-equal to the undisturbed run, no hang")
 
 
-def test_c5_workers_killed_and_stopped(relay, record_property):
-    """Real worker processes, a random one killed or stopped at random moments of the run."""
+def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
+    """Real worker processes, a random one killed or stopped at a random moment after an epoch, twice a run."""
     from relaytrain import launch
+    from relaytrain.executors import processes
     from relaytrain.executors.processes import Processes
 
+    monkeypatch.setattr(processes, "START_S", 30.0)  # how long one that is stopped while it starts is waited for
     scenario, setup, straight = relay
     wanted = 20 if soak() else 4
     chance = random.Random(5)
@@ -124,22 +126,27 @@ def test_c5_workers_killed_and_stopped(relay, record_property):
             job = launch.job_of(scenario, setup=timed)
             job.runner.epochs.transport = crew
             hit: list[int] = []
-            over = threading.Event()
+            over, trained = threading.Event(), threading.Semaphore(0)
 
-            def strike(crew=crew, hit=hit, over=over) -> None:
-                while not over.wait(chance.uniform(0.5, 1.5)) and len(hit) < 2:
-                    alive = sorted(set(crew.pids().values()))
-                    if alive:
-                        hit.append(chance.choice(alive))
-                        os.kill(hit[-1], chance.choice([signal.SIGKILL, signal.SIGSTOP]))
+            def strike(crew=crew, hit=hit, over=over, trained=trained) -> None:
+                for _ in range(2):
+                    for _ in range(chance.randrange(1, 4)):
+                        trained.acquire()
+                    if over.wait(chance.uniform(0.0, 0.2)):
+                        return
+                    hit.append(chance.choice(sorted(set(crew.pids().values()))))
+                    os.kill(hit[-1], chance.choice([signal.SIGKILL, signal.SIGSTOP]))
 
             thread = threading.Thread(target=strike)
             thread.start()
             name = f"struck-{case:03d}"
             try:
-                verdict = judge(name, store, lambda j=job, s=store, n=name: orchestrator.start(j, s, run=n))
+                told = lambda line, t=trained: t.release()  # noqa: E731
+                go = lambda j=job, s=store, n=name, t=told: orchestrator.start(j, s, run=n, told=t)  # noqa: E731
+                verdict = judge(name, store, go)
             finally:
                 over.set()
+                trained.release(8)
                 thread.join()
             if verdict != "failed" and not any(e.kind == "rolled_back" for e in store.events(name)):
                 assert trace(store, name)["done"].keys() == straight["done"].keys()
