@@ -16,9 +16,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	@mkdir -p figures
 	.venv/bin/relaytrain plan quickstart --figure figures/quickstart.svg
-	.venv/bin/relaytrain compare quickstart
-	.venv/bin/relaytrain simulate quickstart --worlds 12 --rule true --rule adaptive --rule literal
-	@echo "the plan as a picture: figures/quickstart.svg"
+	.venv/bin/relaytrain run quickstart --seed 0
+	$(PY) benchmarks/savings.py --only 0 --rows figures/quickstart-rows.json
+	.venv/bin/relaytrain report --baselines figures/quickstart-rows.json --out figures/quickstart.html
+	@echo "the plan as a picture: figures/quickstart.svg; the run as a page: figures/quickstart.html"
 
 fast: setup
 	$(PY) -m pytest -n 2 -m "not slow and not soak"

@@ -1,0 +1,220 @@
+"""What re-planning saves, in real training: PACT against its baselines and against hindsight.
+
+    python benchmarks/savings.py                             # digits, ten seeds, a few minutes on two cores
+    python benchmarks/savings.py --seeds 5 --keep savings    # five seeds, runs kept in a store for `relaytrain audit`
+    python benchmarks/savings.py --only 0 --rows rows.json   # one seed; rows for `relaytrain report --baselines`
+
+For every seed (other data, other weights) each contender trains from the same first checkpoint, on the same prior and
+the same estimator, and is charged on the emulated clock what it spent until target or deadline:
+
+* pact: planned again after every epoch;
+* one-switch, static-learn, single: planned once and followed, the last pair training on, as in the paper;
+* hindsight: the cheapest of at most forty schedules (epochs on gold x epochs on silver x order), all trained, so it
+  knows what nobody can know beforehand.
+
+Schedules share their prefixes: an epoch is a function of checkpoint, epoch and pair, so what two have in common is
+trained once. Energies are compared in pairs, over the seeds where both succeed; intervals are t-intervals at 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from relaytrain import orchestrator
+from relaytrain.core.problem import Pair
+from relaytrain.core.state import TOLERANCE
+from relaytrain.launch import job_of
+from relaytrain.scenario import Scenario, load_scenario
+from relaytrain.steering import legs_of
+from relaytrain.store import RunStore
+
+GOLD, SILVER, BRONZE = Pair("full", "gold"), Pair("medium", "silver"), Pair("small", "bronze")
+PLANNERS = ("pact", "one-switch", "static-learn", "single")
+HINDSIGHT = "hindsight"
+ON_GOLD, ON_SILVER = (2, 3, 4, 5, 6, 8), (2, 4, 6, 8)
+MOST_EPOCHS = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one contender came to with one seed."""
+
+    seed: int
+    name: str
+    success: bool
+    energy_j: float
+    elapsed_s: float
+    loss: float
+    relay: str
+    how: str = "trained"
+
+
+def scenario_of(seed: int, planner: str = "pact") -> Scenario:
+    """The quickstart with this seed's data and weights."""
+    return load_scenario(
+        "quickstart", overrides=[f"training.seed={seed}", f"data.seed={seed}", f"planner.name={planner}"]
+    )
+
+
+def schedules() -> Iterator[tuple[tuple[Pair, int], ...]]:
+    """At most forty; the last pair trains on until target or deadline."""
+    for k1 in ON_GOLD:
+        yield from (((GOLD, k1), (SILVER, k2), (BRONZE, MOST_EPOCHS)) for k2 in ON_SILVER)
+        yield ((GOLD, k1), (BRONZE, MOST_EPOCHS))
+        yield ((GOLD, k1), (SILVER, MOST_EPOCHS))
+    yield from (((SILVER, k2), (BRONZE, MOST_EPOCHS)) for k2 in (8, 16))
+    yield ((GOLD, MOST_EPOCHS),)
+    yield ((BRONZE, MOST_EPOCHS),)
+
+
+def one_seed(seed: int, folder: Path) -> list[Row]:
+    """All contenders with one seed; the planners' runs go into the store in `folder`."""
+    import torch
+    from branches import Branches
+
+    torch.set_num_threads(1)
+    trainer = Branches(scenario_of(seed))
+    rows = []
+    for planner in PLANNERS:
+        scenario = scenario_of(seed, planner)
+        job = replace(job_of(scenario, setup=trainer.setup), runner=trainer)
+        ended = orchestrator.start(job, RunStore.open(folder), run=f"savings-{planner}-{seed}")
+        relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes)) or "nothing"
+        rows.append(Row(seed, planner, ended.verdict == "met", ended.energy_j, ended.elapsed_s, ended.loss, relay))
+    rows.append(hindsight(scenario_of(seed), trainer, seed))
+    return rows
+
+
+def hindsight(scenario: Scenario, trainer: object, seed: int) -> Row:
+    """The cheapest schedule that succeeds; of those that do not, the one with the lowest loss."""
+    from branches import Branches
+
+    assert isinstance(trainer, Branches)
+    best: Row | None = None
+    for schedule in schedules():
+        path = [pair for pair, count in schedule for _ in range(count)]
+        row = _follow(scenario, trainer, path, seed, math.inf if best is None or not best.success else best.energy_j)
+        if row is not None and (best is None or (row.success, -row.energy_j if row.success else -row.loss) > (
+            best.success, -best.energy_j if best.success else -best.loss
+        )):  # fmt: skip
+            best = row
+    assert best is not None
+    return best
+
+
+def _follow(scenario: Scenario, trainer: object, path: list[Pair], seed: int, most_j: float) -> Row | None:
+    """A schedule to target or deadline; None as soon as it is dearer than `most_j`."""
+    from branches import Branches
+
+    assert isinstance(trainer, Branches)
+    problem, costs = scenario.problem, scenario.costs
+    energy_j = elapsed_s = 0.0
+    loss, done = math.inf, []
+    epochs = trainer.follow(path)
+    at = problem.start
+    for now in path:
+        index = problem.index(now)
+        late = elapsed_s + float(costs.epoch_s[at, index]) > problem.target.deadline_s + TOLERANCE
+        if late or not math.isfinite(costs.epoch_s[at, index]):
+            break
+        energy_j, elapsed_s = energy_j + float(costs.epoch_j[at, index]), elapsed_s + float(costs.epoch_s[at, index])
+        if energy_j >= most_j:
+            return None
+        loss, at = next(epochs).loss, index
+        done.append(now)
+        if loss <= problem.target.loss + TOLERANCE:
+            break
+    relay = " -> ".join(f"{pair} x{count}" for pair, count in _runs(done))
+    return Row(seed, HINDSIGHT, loss <= problem.target.loss + TOLERANCE, energy_j, elapsed_s, loss, relay)
+
+
+def _runs(path: list[Pair]) -> list[tuple[Pair, int]]:
+    found: list[tuple[Pair, int]] = []
+    for pair in path:
+        found = [*found[:-1], (pair, found[-1][1] + 1)] if found and found[-1][0] == pair else [*found, (pair, 1)]
+    return found
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Mean and half width of its 95 % t-interval."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return float(np.mean(values)), math.inf
+    return float(np.mean(values)), float(
+        t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    )
+
+
+def summary(rows: list[Row]) -> list[str]:
+    """Successes, then mean energies where both succeed with the paired interval of the difference."""
+    seeds = sorted({row.seed for row in rows})
+    by = {(row.seed, row.name): row for row in rows}
+    pact = {seed: by[seed, "pact"] for seed in seeds}
+    lines = [f"{'':14}{'successes':>10}  {'energy, pact there':>24}  pact minus it, where both succeed (95 %)"]
+    for name in (*PLANNERS, HINDSIGHT):
+        mine = {seed: by[seed, name] for seed in seeds}
+        won = sum(row.success for row in mine.values())
+        both = [seed for seed in seeds if mine[seed].success and pact[seed].success]
+        words = ""
+        if both and name != "pact":
+            theirs, ours = (float(np.mean([rows_[s].energy_j for s in both])) for rows_ in (mine, pact))
+            gap, half = interval([pact[s].energy_j - mine[s].energy_j for s in both])
+            side = "excludes 0" if abs(gap) > half else "contains 0"
+            words = f"{theirs:9.1f} J, {ours:9.1f} J  {gap:+8.1f} J +- {half:.1f} ({side}; ratio {ours / theirs:.2f}, {len(both)} seeds)"
+        elif name == "pact" and won:
+            words = f"{np.mean([row.energy_j for row in mine.values() if row.success]):9.1f} J"
+        lines.append(f"{name:14}{won:>4} of {len(seeds):<4} {words}")
+    return lines
+
+
+def main() -> None:
+    """Train, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10, help="0 to N-1")
+    parser.add_argument("--only", type=int, metavar="SEED", help="one seed, its rows in full")
+    parser.add_argument("--keep", type=Path, metavar="STORE", help="keep the planners' runs here")
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="all rows as JSON; what is in it already is not trained again"
+    )
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    began = time.monotonic()
+    seeds = list(range(given.seeds)) if given.only is None else [given.only]
+    rows: list[Row] = []
+    if given.rows is not None and given.rows.exists():
+        rows = [Row(**row) for row in json.loads(given.rows.read_text()) if row["seed"] in seeds]
+    missing = [seed for seed in seeds if not any(row.seed == seed for row in rows)]
+    with tempfile.TemporaryDirectory() as scratch:
+        place = given.keep or Path(scratch)
+        RunStore.open(place)
+        with ProcessPoolExecutor(min(given.processes, max(1, len(missing))), mp_context=get_context("spawn")) as pool:
+            for found in pool.map(
+                one_seed, missing, [place / str(seed) if given.keep is None else place for seed in missing]
+            ):
+                rows += found
+                print(f"seed {found[0].seed}, {time.monotonic() - began:.0f} s", flush=True)
+                for row in found:
+                    print(
+                        f"  {row.name:13}{'met' if row.success else 'missed':7}{row.energy_j:8.1f} J {row.elapsed_s:7.1f} s  {row.relay}",
+                        flush=True,
+                    )
+                if given.rows is not None:
+                    given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    if given.only is None:
+        print("\n" + "\n".join(summary(rows)))
+
+
+if __name__ == "__main__":
+    main()

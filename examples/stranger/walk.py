@@ -1,0 +1,64 @@
+"""From nothing to an exported network of one's own: new, validate, doctor, run, export.
+
+python examples/stranger/walk.py FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EDITS = [
+    "target.loss=0.3",
+    "target.deadline=10m",
+    "start.loss=1.1",
+    "versions.full.parameters=3171",
+    "versions.full.flops_per_sample=569 kFLOP",
+    "versions.small.parameters=740",
+    "versions.small.flops_per_sample=123 kFLOP",
+    "training.lr=0.02",
+    "training.batch=32",
+    "nodes.server.samples=500",
+    "nodes.box-1.samples=150",
+    "nodes.box-2.samples=150",
+]
+"""What a stranger writes into the skeleton; here as `--set`, so that the walk can be repeated."""
+
+
+def relaytrain(folder: Path, *words: str) -> str:
+    """Run a verb in `folder`; its words, or the end of the walk."""
+    print("$ relaytrain", *words, flush=True)
+    environment = {**os.environ, "RELAYTRAIN_STORE": str(folder / "runs"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "relaytrain", *words],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    print(done.stderr + done.stdout, flush=True)
+    if done.returncode != 0:
+        raise SystemExit(f"relaytrain {words[0]} ended with status {done.returncode}")
+    return done.stdout
+
+
+def main(folder: Path) -> None:
+    """The whole walk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "waves.py", folder)
+    relaytrain(folder, "new", "waves.toml", "--model", "waves:network", "--data", "waves:waves", "--force")
+    sets = [word for edit in EDITS for word in ("--set", edit)]
+    relaytrain(folder, "validate", "waves.toml", *sets)
+    relaytrain(folder, "doctor", "waves.toml", *sets)
+    relaytrain(folder, "run", "waves.toml", "--name", "waves-first", *sets)
+    relaytrain(folder, "export", "waves-first", "trained", "--model", "waves:network", "--input", "1,1,32", "--force")
+    print("exported:", *sorted(path.name for path in (folder / "trained").iterdir()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "waves-relay").resolve())
