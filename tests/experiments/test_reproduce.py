@@ -24,7 +24,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def test_available_names_every_figure() -> None:
-    assert list(available()) == [f"pact-fig{number}" for number in range(5, 10)]
+    assert list(available()) == [f"pact-fig{number}" for number in (2, 5, 6, 7, 8, 9)]
     assert all(line and "\n" not in line for line in available().values())
 
 
@@ -141,3 +141,19 @@ def test_markdown_marks_what_the_paper_does_not_state() -> None:
     text = findings_markdown((Finding("Fig. 8", "a cliff", True, "seen.", source="here"), Finding("Fig. 9", "b", False, "no.")))
     assert "a cliff *(seen here, not stated in the paper)* | yes | seen. |" in text
     assert "| Fig. 9 | b | **no** | no. |" in text
+
+
+@pytest.mark.train
+def test_fig2_trains_every_choice(tmp_path: Path) -> None:
+    """A tiny network on digits: what is drawn is there and adds up; its verdicts say nothing."""
+    pytest.importorskip("torch")
+    made = run("pact-fig2", tmp_path, formats=("svg",), source="digits", quick=True)
+    assert [(row["K1"], row["F"], row["joining"]) for row in made.rows] == [
+        (k, f, j) for k in (1, 3) for f in (0.5, 0.9) for j in ("silver", "bronze")
+    ]
+    assert {found.finding.partition(":")[0] for found in made.findings} == {f"Observation {i}" for i in (1, 2, 3)}
+    half, tenth = (next(row for row in made.rows if row["F"] == f) for f in (0.5, 0.9))
+    assert tenth["epoch_s"] < half["epoch_s"] < half["seconds"]
+    shared = [row["accuracy_before"] for row in made.rows if row["K1"] == 3]
+    assert len(set(shared)) == 1, "branches start from one trained prefix"
+    assert any("8000 : 2500 : 750" in note for note in made.notes)
