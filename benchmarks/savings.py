@@ -2,7 +2,7 @@
 
     python benchmarks/savings.py                             # digits, ten seeds, a few minutes on two cores
     python benchmarks/savings.py --seeds 5 --keep savings    # five seeds, runs kept in a store for `relaytrain audit`
-    python benchmarks/savings.py --only 0 --rows rows.json   # one seed; rows for `relaytrain report --baselines`
+    python benchmarks/savings.py --only 0 --others rows.json # one seed; rows for `relaytrain report --baselines`
 
 For every seed (other data, other weights) each contender trains from the same first checkpoint, on the same prior and
 the same estimator, and is charged on the emulated clock what it spent until target or deadline:
@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=Path, metavar="FILE", help="all rows as JSON; what is in it already is not trained again"
     )
+    parser.add_argument("--others", type=Path, metavar="FILE", help="all but PACT as rows for `relaytrain report --baselines`")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     began = time.monotonic()
@@ -212,6 +213,8 @@ def main() -> None:
                     )
                 if given.rows is not None:
                     given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    if given.others is not None:
+        given.others.write_text(json.dumps([asdict(row) for row in rows if row.name != "pact"], indent=1))
     if given.only is None:
         print("\n" + "\n".join(summary(rows)))
 
