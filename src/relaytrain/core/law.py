@@ -253,7 +253,8 @@ class LevelLaw:
 
     def noisy(self, factors: Array) -> LevelLaw:
         """The law of one world whose epoch k makes factors[k-1, pair] times the progress: noise drawn beforehand."""
-        return replace(self, mult=self.mult * np.maximum(factors, 0.0), mult_robust=None)
+        rows = np.minimum(np.arange(len(factors)), len(self.mult) - 1)  # the last row of `mult` holds on
+        return replace(self, mult=self.mult[rows] * np.maximum(factors, 0.0), mult_robust=None)
 
 
 @dataclass(frozen=True)
