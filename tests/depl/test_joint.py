@@ -154,16 +154,6 @@ def test_bounds_of_counts_lie_below_their_costs():
         assert lowest <= allocator.solve(counts)[0] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(60, 66))
-def test_a_network_held_by_a_version_pays_for_the_first_switch(seed):
-    instance = replace(random_instance(seed, epochs=3, most=1), start=0)
-    found = plan(instance)
-    assert found.feasible == math.isfinite(cheapest(instance))
-    if found.feasible:
-        assert found.cost == pytest.approx(cheapest(instance), rel=1e-6)
-    assert found.cost >= plan(replace(instance, start=None)).cost * (1 - SLACK)
-
-
 def test_progress_of_another_power_is_searched_too():
     instance = random_instance(3, epochs=3, most=1)
     models = tuple(replace(m, power=1.3) for m in instance.models)

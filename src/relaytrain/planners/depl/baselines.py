@@ -50,9 +50,8 @@ def greedy_expected(instance: Instance) -> DeplPlan:
     for k in range(1, instance.target.max_epochs + 1):
         progress = []
         for m, model in enumerate(instance.models):
-            before = models[-1] if models else instance.start
-            jump = instance.switches[before][m] if before is not None and before != m else None
-            lost = jump.mean if jump is not None else math.inf if before is not None and before != m else 0.0
+            jump = instance.switches[models[-1]][m] if models and models[-1] != m else None
+            lost = jump.mean if jump is not None else math.inf if models and models[-1] != m else 0.0
             progress.append(gain * float(model.progress(k)) * model.noise.mean - lost)
         models.append(int(np.argmax(progress)))
         if exact_probability(instance, chosen, models) >= instance.target.probability - SLACK:

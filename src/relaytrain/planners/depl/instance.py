@@ -2,13 +2,12 @@
 
     cost  = sum_k price(n_k) x_k + sum over used clusters n and chosen datasets d of charge(d, n)             (2)
     time  = sum_k work(m_k) q / x_k + size(m_k) / bandwidth(n_k) <= deadline,  q the volume chosen       (1), (4)
-    loss  = initial - sum_k h gain_m / (k + offset_m)^power_m X_k + sum over switches of their t      (8), Fig. 4
+    loss  = initial - sum_k h gain_m / sqrt(k + offset_m) X_k + sum over switches of their t          (8), Fig. 4
     P(loss <= target) >= probability,  h = base + slope ln(1 + q)                                             (3)
 
 Paper: DepL equations (1)-(6), (8).
 Deviations: (8) is the amount by which an epoch lowers the loss (the paper calls it a change and says it is negative);
-k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch. The power
-is 1/2 in the paper; others fit curves that level off sooner.
+k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ class Model:
     offset: float
     noise: Distribution
     power: float = 0.5
+    """1/2 in the paper; others fit curves that level off sooner."""
 
     def progress(self, k: int | NDArray[np.int64]) -> Any:
         """A / (k + B)^power: by how much epoch k lowers the loss when x is 1."""
@@ -72,11 +72,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Instance:
-    """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal).
-
-    `start` is the model that holds the network, so that another one in the first epoch is a switch; without it the
-    first model is free, as in the paper.
-    """
+    """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal)."""
 
     models: tuple[Model, ...]
     switches: tuple[tuple[StudentT | None, ...], ...]
@@ -88,7 +84,6 @@ class Instance:
     target: Target
     gain_base: float = 1.0
     gain_slope: float = 0.0
-    start: int | None = None
 
     def __post_init__(self) -> None:
         if not (self.models and self.clusters and self.datasets):
@@ -115,14 +110,12 @@ class Instance:
         """The independent variables that the loss after `models`, one an epoch, is made of."""
         gain = self.data_gain(chosen)
         found: list[Term] = []
-        before = self.start
         for k, m in enumerate(models, start=1):
             model = self.models[m]
             found.append((-gain * float(model.progress(k)), model.noise))
-            if before is not None and before != m:
-                jump = self.switches[before][m]
+            if k > 1 and models[k - 2] != m:
+                jump = self.switches[models[k - 2]][m]
                 if jump is None:
-                    raise UsageError(f"switch from {self.models[before].name} to {model.name} is impossible")
+                    raise UsageError(f"switch from {self.models[models[k - 2]].name} to {model.name} is impossible")
                 found.append((1.0, jump))
-            before = m
         return found

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import StudentT, Term, frequencies_for, weighted_sum
+from ...core.distribution import Term, frequencies_for, weighted_sum
 from ...core.fourier import Complex, Frequencies, cdf_many
 from .instance import Instance
 
@@ -86,9 +86,7 @@ class LossTable:
     def rows(self, structure: Sequence[int], lengths: Counts) -> Rows:
         """Prefixes with these segment lengths, shape (n, segments - 1), the switch into the last segment included."""
         starts = np.hstack([np.zeros((len(lengths), 1), np.int64), np.cumsum(lengths, axis=1)])
-        first = self._first(structure[0])
-        mean = np.full(len(lengths), self.instance.initial_loss + (first.mean if first else 0.0))
-        variance = np.full(len(lengths), first.variance if first else 0.0)
+        mean, variance = np.full(len(lengths), self.instance.initial_loss), np.zeros(len(lengths))
         for i, (m, after) in enumerate(itertools.pairwise(structure)):
             start, end = starts[:, i], starts[:, i + 1]
             jump = self.instance.switches[m][after]
@@ -96,11 +94,6 @@ class LossTable:
             mean += self.mean[m, end] - self.mean[m, start] + jump.mean
             variance += self.variance[m, end] - self.variance[m, start] + jump.variance
         return Rows(tuple(structure), mean, variance, starts)
-
-    def _first(self, model: int) -> StudentT | None:
-        """The switch into the first segment, if the network is held by another model."""
-        start = self.instance.start
-        return None if start is None or start == model else self.instance.switches[start][model]
 
     def hopeful(self, rows: Rows, last: int, length: Counts) -> NDArray[np.bool_]:
         """False where mean and variance alone rule the target out, by Cantelli's inequality."""
@@ -128,9 +121,6 @@ class LossTable:
     def _log_cf(self, structure: Sequence[int], ends: Counts, points: slice) -> Complex:
         """Log characteristic functions at some of the frequencies; `ends` (n, segments + 1) starts with 0."""
         found = np.zeros((len(ends), len(range(*points.indices(self.frequencies.points)))), np.complex128)
-        if self._first(structure[0]) is not None:
-            assert self.instance.start is not None
-            found += self.jump_cf[self.instance.start, structure[0]][points]
         for i, m in enumerate(structure):
             table = self.log_cf[m][:, points]
             found += table[ends[:, i + 1]]
@@ -178,7 +168,7 @@ def _frequencies(instance: Instance, factors: list[Real], switches: int) -> Freq
     jumps = [jump for row in instance.switches for jump in row if jump is not None]
     if jumps:
         heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
-        terms += [(1.0, heaviest)] * (switches + (instance.start is not None))
+        terms += [(1.0, heaviest)] * switches
     random = [p for p in pairs if p[1].noise.variance > 0]
     if not random:
         return frequencies_for(terms, tail=_SEARCH_TAIL)

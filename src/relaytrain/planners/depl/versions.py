@@ -90,9 +90,8 @@ class VersionSearch:
         progress = np.max([f * d.mean for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
         variance = np.max([f**2 * d.variance for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
         jumps = [jump for row in instance.switches for jump in row if jump is not None]
-        switches = self.switches + (instance.start is not None)
-        variance += switches * max((jump.variance for jump in jumps), default=0.0)
-        lowest = instance.initial_loss + switches * min((0.0, *(jump.mean for jump in jumps))) - progress
+        variance += self.switches * max((jump.variance for jump in jumps), default=0.0)
+        lowest = instance.initial_loss + self.switches * min((0.0, *(jump.mean for jump in jumps))) - progress
         odds = (1 - target.probability) / target.probability
         enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
         if not len(enough) or k[enough[0]] * self._quickest.min() > target.deadline_s + SLACK:
@@ -101,10 +100,8 @@ class VersionSearch:
         return float(bounds.max(axis=1).min())
 
     def _structures(self, segments: int) -> Iterator[tuple[int, ...]]:
-        allowed, start = self.instance.switches, self.instance.start
+        allowed = self.instance.switches
         for structure in itertools.product(range(len(self.instance.models)), repeat=segments):
-            if start is not None and structure[0] != start and allowed[start][structure[0]] is None:
-                continue
             if all(a != b and allowed[a][b] is not None for a, b in itertools.pairwise(structure)):
                 yield structure
 
