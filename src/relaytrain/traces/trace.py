@@ -1,0 +1,286 @@
+"""Traces: what many trainings showed, as a tree of segments; a shared beginning is kept once.
+
+    seed 0, run 0   gold    1 2 3 4 5 6 7 8 9 10 ...        the trajectory
+              |             \\       switch at k = 5
+              +- run 1      silver  6 7 8 9 10 ...           a branch stores only its own epochs
+                   |                \\     switch at k = 8
+                   +- run 2         bronze 9 10 ...
+
+A segment is a run of epochs with one version on one node set. Following `parent` from any segment to the root, and
+cutting every ancestor at its switch, gives one training as it would have gone from the first epoch: a `Path`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Metric = Literal["train", "test"]
+ChangeTarget = Literal["jump", "first-epoch"]
+"""What a model of the change learns: the jump seen by a forward pass right after the switch, to which the epoch's own
+change is added as in PACT (3); or the whole difference to the end of the first epoch, to which it is not."""
+
+ChangeKind = Literal["nodes", "version", "both", "distill", "restore"]
+KINDS = ("same", "prune", "distill", "restore")
+"""Ways of a handover: same version on other nodes, pruning, distillation, back to an earlier checkpoint."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One handover: `run` leaves `parent` after epoch `k`.
+
+    Losses are forward losses on the *new* node set's data: before, of the network as it was; after, of the network
+    that the handover made, batch norm re-estimated. `ratio_of_current` is the share of the current version's
+    parameters asked to be removed.
+    """
+
+    seed: int
+    run: int
+    parent: int
+    k: int
+    kind: str
+    ratio_of_current: float
+    from_node_set: str
+    to_node_set: str
+    train_loss_before: float
+    test_loss_before: float
+    train_loss_after: float
+    test_loss_after: float
+    parameters_before: int
+    parameters_after: int
+
+    @property
+    def change(self) -> ChangeKind:
+        """What changed: the nodes alone, the version alone, both, or the way is one of its own (distill, restore)."""
+        if self.kind == "distill":
+            return "distill"
+        if self.kind == "restore":
+            return "restore"
+        if self.kind == "same":
+            return "nodes"
+        return "version" if self.from_node_set == self.to_node_set else "both"
+
+    def before(self, metric: Metric) -> float:
+        """Forward loss of the old network on the new node set."""
+        return self.train_loss_before if metric == "train" else self.test_loss_before
+
+    def after(self, metric: Metric) -> float:
+        """Forward loss of the new network on the new node set: the probe."""
+        return self.train_loss_after if metric == "train" else self.test_loss_after
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Epochs of one version on one node set; arrays have one entry an epoch. A root has neither parent nor switch."""
+
+    seed: int
+    run: int
+    parent: int | None
+    stage: int
+    node_set: str
+    classes: int
+    samples: int
+    pruned_fraction: float
+    k: Ints = field(repr=False)
+    train_loss: Floats = field(repr=False)
+    test_loss: Floats = field(repr=False)
+    test_accuracy: Floats = field(repr=False)
+    switch: Switch | None = None
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    @property
+    def first(self) -> int:
+        """Its first epoch."""
+        return int(self.k[0])
+
+    @property
+    def last(self) -> int:
+        """Its last epoch."""
+        return int(self.k[-1])
+
+    @property
+    def images(self) -> int:
+        """Training images it took."""
+        return len(self) * self.samples
+
+    def loss(self, metric: Metric) -> Floats:
+        """The loss after each epoch (training loss: running mean over the epoch)."""
+        return self.train_loss if metric == "train" else self.test_loss
+
+    def loss_at(self, k: int, metric: Metric) -> float:
+        """The loss of epoch `k`."""
+        return float(self.loss(metric)[k - self.first])
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """One training from epoch 1 to the end of `segments[-1]`, ancestors cut at their switches.
+
+    Arrays have one entry an epoch; `stage_epoch` counts from 1 within a leg.
+    """
+
+    seed: int
+    segments: tuple[Segment, ...]
+
+    @cached_property
+    def _lengths(self) -> tuple[int, ...]:
+        ends = [child.switch.k - parent.first + 1 for parent, child in self._pairs() if child.switch is not None]
+        return (*ends, len(self.segments[-1]))
+
+    def _pairs(self) -> Iterator[tuple[Segment, Segment]]:
+        return zip(self.segments, self.segments[1:], strict=False)
+
+    def __len__(self) -> int:
+        return sum(self._lengths)
+
+    @property
+    def run(self) -> int:
+        """The run it ends in."""
+        return self.segments[-1].run
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        """Its handovers in order."""
+        return tuple(segment.switch for segment in self.segments if segment.switch is not None)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What was decided, whatever the seed: splits are made by this."""
+        return configuration(self.switches)
+
+    @property
+    def images(self) -> int:
+        """Training images it takes from the first epoch."""
+        return sum(n * s.samples for n, s in zip(self._lengths, self.segments, strict=True))
+
+    def _column(self, values: list[Any], kind: type) -> NDArray[Any]:
+        return np.repeat(np.array(values, dtype=kind), self._lengths)
+
+    @cached_property
+    def k(self) -> Ints:
+        """Epoch numbers, from 1."""
+        return np.concatenate([s.k[:n] for n, s in zip(self._lengths, self.segments, strict=True)])
+
+    @cached_property
+    def stage(self) -> Ints:
+        """Number of handovers before each epoch."""
+        return self._column([s.stage for s in self.segments], np.int64)
+
+    @cached_property
+    def stage_epoch(self) -> Ints:
+        """Epoch within its leg, from 1."""
+        return np.concatenate([np.arange(1, n + 1, dtype=np.int64) for n in self._lengths])
+
+    @cached_property
+    def classes(self) -> Ints:
+        """Classes of the node set."""
+        return self._column([s.classes for s in self.segments], np.int64)
+
+    @cached_property
+    def samples(self) -> Ints:
+        """Training samples of the node set."""
+        return self._column([s.samples for s in self.segments], np.int64)
+
+    @cached_property
+    def pruned_fraction(self) -> Floats:
+        """Share of the full version's parameters that is gone."""
+        return self._column([s.pruned_fraction for s in self.segments], np.float64)
+
+    def loss(self, metric: Metric) -> Floats:
+        """The loss after each epoch."""
+        return np.concatenate([s.loss(metric)[:n] for n, s in zip(self._lengths, self.segments, strict=True)])
+
+
+Configuration = tuple[tuple[int, str, float, str], ...]
+"""Switches as (epoch, kind, ratio of current, new node set), in order."""
+
+
+def configuration(switches: tuple[Switch, ...]) -> Configuration:
+    """The part of `switches` that was decided, not observed."""
+    return tuple((s.k, s.kind, s.ratio_of_current, s.to_node_set) for s in switches)
+
+
+@dataclass(frozen=True, eq=False)
+class TraceSet:
+    """A campaign's segments by (seed, run), and its `meta`: how they were made."""
+
+    meta: Mapping[str, Any]
+    segments: tuple[Segment, ...] = field(repr=False)
+
+    @cached_property
+    def _by_run(self) -> dict[tuple[int, int], Segment]:
+        return {(segment.seed, segment.run): segment for segment in self.segments}
+
+    @property
+    def change_target(self) -> ChangeTarget:
+        """The target that a model of the change learns from these traces unless told otherwise."""
+        return "first-epoch" if self.meta.get("change_target") == "first-epoch" else "jump"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds, in order."""
+        return tuple(sorted({segment.seed for segment in self.segments}))
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        """All handovers, by (seed, run)."""
+        return tuple(segment.switch for segment in self.segments if segment.switch is not None)
+
+    def segment(self, seed: int, run: int) -> Segment:
+        """One segment."""
+        return self._by_run[seed, run]
+
+    def path(self, segment: Segment) -> Path:
+        """The training that ends with `segment`."""
+        chain = [segment]
+        while chain[-1].parent is not None:
+            chain.append(self._by_run[chain[-1].seed, chain[-1].parent])
+        return Path(segment.seed, tuple(reversed(chain)))
+
+    def paths(self) -> Iterator[Path]:
+        """One path for every segment: the training that is not switched any more after entering it."""
+        return (self.path(segment) for segment in self.segments)
+
+    def last_before(self, switch: Switch, metric: Metric) -> float:
+        """l(k): the loss of the last epoch before the switch."""
+        return self._by_run[switch.seed, switch.parent].loss_at(switch.k, metric)
+
+    def jump(self, switch: Switch, metric: Metric) -> float:
+        """Forward loss right after the switch minus l(k). Paper: lambda_change in PACT (3)."""
+        return switch.after(metric) - self.last_before(switch, metric)
+
+    def first_run(self, switch: Switch, metric: Metric) -> float:
+        """What the first epoch after the switch adds to the jump. Paper: lambda_run in PACT (3) at that epoch."""
+        return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - switch.after(metric)
+
+    def change(self, switch: Switch, metric: Metric, target: ChangeTarget | None = None) -> float:
+        """The learned target of `switch`: the jump, or l(k+1) - l(k), which is the jump plus `first_run`."""
+        if (target or self.change_target) == "jump":
+            return self.jump(switch, metric)
+        return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - self.last_before(switch, metric)
+
+    @property
+    def images(self) -> int:
+        """Training images of all segments, beginnings shared."""
+        return sum(segment.images for segment in self.segments)
+
+    @property
+    def naive_images(self) -> int:
+        """Training images if every configuration were trained from its first epoch."""
+        parents = {(segment.seed, segment.parent) for segment in self.segments}
+        alone = (s for s in self.segments if s.parent is not None or (s.seed, s.run) not in parents)
+        return sum(self.path(segment).images for segment in alone)
+
+    def of_seeds(self, seeds: set[int] | frozenset[int]) -> TraceSet:
+        """The part with these seeds."""
+        return TraceSet(self.meta, tuple(s for s in self.segments if s.seed in seeds))
