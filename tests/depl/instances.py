@@ -53,14 +53,32 @@ def cheapest_assignment(instance, chosen, models):
     best = math.inf
     for used in itertools.product(range(len(instance.clusters)), repeat=len(models)):
         charge = sum(instance.charges[d, n] for d in chosen for n in set(used))
+        if instance.runs_on is not None and not all(instance.runs_on[m, n] for m, n in zip(models, used, strict=True)):
+            continue
+        if math.isinf(charge):
+            continue
         rows = [(instance.models[m], instance.clusters[n]) for m, n in zip(models, used, strict=True)]
-        best = min(best, charge + bisected([(m.work * volume, m.size, c) for m, c in rows], instance.target.deadline_s))
+        rows = [(m.work * volume, m.size, c) for m, c in rows]
+        best = min(best, charge + bisected(rows, instance.target.deadline_s, instance.objective))
     return best
 
 
-def bisected(rows, deadline_s):
+def spent(rows, x, objective):
+    """What the epochs (work, size, cluster) cost with resources x: the definitions, written out."""
+    if objective == "rate":
+        return sum(c.price * at for at, (_, _, c) in zip(x, rows, strict=True))
+    total = 0.0
+    for at, (work, size, c) in zip(x, rows, strict=True):
+        sending_s = size / c.bandwidth
+        total += c.price * at * (work / at + c.waiting * sending_s) + c.link_power * sending_s
+    return total
+
+
+def bisected(rows, deadline_s, objective="rate"):
     def resources(mu):
-        return [min(c.capability, math.sqrt(mu * work / c.price)) for work, _, c in rows]
+        held = [c.price * (1.0 if objective == "rate" else c.waiting * size / c.bandwidth) for _, size, c in rows]
+        pairs = zip(rows, held, strict=True)
+        return [min(c.capability, math.sqrt(mu * work / a)) if a else c.capability for (work, _, c), a in pairs]
 
     def elapsed(x):
         return sum(work / at + size / c.bandwidth for at, (work, size, c) in zip(x, rows, strict=True))
@@ -71,4 +89,4 @@ def bisected(rows, deadline_s):
     for _ in range(100):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if elapsed(resources(middle)) <= deadline_s else (middle, high)
-    return sum(c.price * at for at, (_, _, c) in zip(resources(high), rows, strict=True))
+    return spent(rows, resources(high), objective)

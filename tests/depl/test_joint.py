@@ -10,11 +10,12 @@ from instances import bisected, cheapest, random_instance
 
 from relaytrain.core.distribution import InverseGamma, Normal, StudentT
 from relaytrain.planners.depl import allocation
-from relaytrain.planners.depl.allocation import Allocator, allocate, slots_for
+from relaytrain.planners.depl.allocation import Allocator, allocate
 from relaytrain.planners.depl.baselines import best_expected, greedy_expected
 from relaytrain.planners.depl.instance import Cluster
 from relaytrain.planners.depl.joint import plan
 from relaytrain.planners.depl.versions import VersionSearch
+from relaytrain.planners.depl.waterfill import slots_for
 
 SEEDS = range(200 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 12)
 SLACK = 1e-7

@@ -5,7 +5,9 @@ each cluster. Few enough assignments are all solved; of more, the Lagrangian pic
 multiplier, those between the two are solved, and single moves improve the result. The Lagrangian's maximum is a lower
 bound on every assignment's cost and is returned with the answer.
 
-Paper: DepL section IV-C, objective (2) with kappa * x.
+Paper: DepL section IV-C. Objective (2) as printed is `rate`, energy is `usage` (see `instance`); both are the same
+problem with other coefficients, so both get their own optimum and bound. The paper's 1 + epsilon is `within`: stop as
+soon as the cost is within that factor of the bound.
 Deviations: the paper maps this stage to placing network functions; one deadline couples the epochs, nothing else does.
 """
 
@@ -20,13 +22,17 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .instance import Cluster
-from .waterfill import Slots, waterfill
+from .instance import Cluster, Objective
+from .waterfill import Slots, slots_for, waterfill
 
 Real = NDArray[np.float64]
 
 EXHAUSTIVE = 20_000
 """Assignments solved one and all; beyond, the Lagrangian's neighbourhood."""
+HUGE = 1e30
+"""Stands for infinity where a count of zero may multiply it."""
+PAIRS = 5_000
+"""Pairs of moves tried at once; with more, single moves have to do."""
 MANY_CLUSTERS = 8
 """Beyond so many clusters that carry data charges, not every set of clusters is tried."""
 
@@ -51,39 +57,62 @@ class Allocator:
     charge: Real
     deadline_s: float
 
-    def solve(self, counts: Sequence[int]) -> tuple[float, Real, float]:
-        """Least cost, its table (kinds, clusters) and sqrt(mu) for so many epochs of each kind; cost inf: too slow."""
+    def solve(self, counts: Sequence[int], *, within: float = 0.0) -> tuple[float, Real, float]:
+        """Least cost, its table (kinds, clusters) and sqrt(mu) for so many epochs of each kind; cost inf: impossible.
+
+        With `within` > 0 the first allocation that costs at most 1 + within times the dual bound will do.
+        """
+        if not self.subsets:
+            return math.inf, np.zeros(self.slots.shape), 0.0
         total = math.prod(math.comb(n + self.slots.shape[1] - 1, n) for n in counts)
-        if total <= EXHAUSTIVE:
+        if within <= 0.0 and total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))
         found = min((self._near(counts, used) for used in self.subsets), key=lambda answer: answer[0])
-        return self._improved(found)
+        if within > 0.0 and found[0] <= (1.0 + within) * self.bound(counts):
+            return found
+        if total <= EXHAUSTIVE:
+            return self._best(_assignments(tuple(counts), self.slots.shape[1]))
+        return self._improved(self._other_sets(counts, found))
 
     def least(self, root_mu: Real) -> tuple[Real, Real]:
         """The dual as a linear function of the counts: slopes (subsets, multipliers, kinds), offsets (subsets, multipliers).
 
         For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that set of clusters.
+        `root_mu` is (multipliers,), or (subsets, multipliers) with a row for each of `bounding`.
         """
-        values = self.slots.lagrangian(root_mu)
-        few = self.subsets if len(self.charge) <= MANY_CLUSTERS else [tuple(range(len(self.charge)))]
-        slopes = np.array([values[:, :, used].min(axis=2) for used in few])
-        pay = [float(self.charge[list(used)].sum()) if len(few) > 1 else float(self.charge.min()) for used in few]
-        return slopes, np.asarray(pay)[:, None] - root_mu**2 * self.deadline_s
+        rows = np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1]))
+        slopes = np.empty((*rows.shape, self.slots.shape[0]))
+        shared = self.slots.lagrangian(root_mu) if root_mu.ndim == 1 else None
+        for i, used in enumerate(self.bounding):
+            values = self.slots.lagrangian(rows[i]) if shared is None else shared
+            slopes[i] = np.minimum(values[:, :, used].min(axis=2), HUGE)
+        return slopes, np.asarray(self._paid)[:, None] - rows**2 * self.deadline_s
+
+    @cached_property
+    def bounding(self) -> list[tuple[int, ...]]:
+        """The sets of clusters that bounds tell apart: all that matter, or everything at once when there are many."""
+        everything = tuple(range(len(self.charge)))
+        return self.subsets if len(everything) <= MANY_CLUSTERS else [everything]
+
+    @cached_property
+    def _paid(self) -> list[float]:
+        if len(self.bounding) == 1:
+            return [float(self.charge.min())]
+        return [float(self.charge[list(used)].sum()) for used in self.bounding]
 
     @cached_property
     def subsets(self) -> list[tuple[int, ...]]:
         """Sets of clusters worth trying: all there are, unless using a cluster is free."""
         everything = tuple(range(self.slots.shape[1]))
         if not self.charge.any():
-            return [everything]
+            return [everything] if everything else []
         sizes = range(1, len(everything) + 1) if len(everything) <= MANY_CLUSTERS else (1, 2, len(everything))
         return [used for size in sizes for used in itertools.combinations(everything, size)]
 
     def bound(self, counts: Sequence[int]) -> float:
         """A lower bound on the cost of any allocation (the dual's maximum, data charges included)."""
-        if len(self.charge) <= MANY_CLUSTERS or not self.charge.any():
-            return min(self._dual(counts, used) + float(self.charge[list(used)].sum()) for used in self.subsets)
-        return self._dual(counts, tuple(range(len(self.charge)))) + float(self.charge.min())
+        pairs = zip(self.bounding, self._paid, strict=True)
+        return min((self._dual(counts, used) + paid for used, paid in pairs), default=math.inf)
 
     def _best(self, tables: Real) -> tuple[float, Real, float]:
         cost, root_mu = waterfill(self.slots, tables, self.deadline_s)
@@ -107,13 +136,12 @@ class Allocator:
 
     def _time(self, counts: Sequence[int], used: tuple[int, ...], root_mu: float) -> float:
         kind, cluster = np.arange(len(counts)), self._chosen(used, root_mu)
-        with np.errstate(divide="ignore"):
-            computing = np.maximum(self.slots.full_s, self.slots.root / np.float64(root_mu))[kind, cluster]
+        computing = self.slots.computing_s(root_mu)[kind, cluster]
         return float(np.asarray(counts) @ (computing + self.slots.link_s[kind, cluster]))
 
     def _dual(self, counts: Sequence[int], used: tuple[int, ...]) -> float:
         sides = np.array(self._sides(counts, used))
-        least = self.slots.lagrangian(sides)[:, :, used].min(axis=2)
+        least = np.minimum(self.slots.lagrangian(sides)[:, :, used].min(axis=2), HUGE)
         return float((least @ np.asarray(counts) - sides**2 * self.deadline_s).max())
 
     def _near(self, counts: Sequence[int], used: tuple[int, ...]) -> tuple[float, Real, float]:
@@ -129,25 +157,44 @@ class Allocator:
                 path.append(table.copy())
         return self._best(np.array(path))
 
+    def _other_sets(self, counts: Sequence[int], found: tuple[float, Real, float]) -> tuple[float, Real, float]:
+        """Sets of clusters one larger or smaller than the best one's, as long as that helps; for many clusters only."""
+        everything = range(self.slots.shape[1])
+        while len(self.bounding) < len(self.subsets) and math.isfinite(found[0]):
+            used = {int(n) for n in np.flatnonzero(found[1].any(axis=0))}
+            sets = [tuple(sorted(used ^ {n})) for n in everything]
+            better = min((self._near(counts, near) for near in sets if near), key=lambda answer: answer[0])
+            if better[0] >= found[0] * (1 - 1e-12):
+                break
+            found = better
+        return found
+
     def _improved(self, found: tuple[float, Real, float]) -> tuple[float, Real, float]:
+        """Single moves while one helps, then pairs of them: a slower epoch here may pay for a quicker one there."""
         while math.isfinite(found[0]):
-            moves = list(_moves(found[1]))
-            better = self._best(np.array(moves)) if moves else found
+            moves = _moves(found[1])
+            better = self._best(found[1] + moves) if len(moves) else found
+            if better[0] >= found[0] * (1 - 1e-12) and 0 < len(moves) ** 2 <= PAIRS:
+                both = (moves[:, None] + moves[None]).reshape(-1, *found[1].shape) + found[1]
+                both = both[(both >= 0).all(axis=(1, 2))]
+                better = self._best(both)
             if better[0] >= found[0] * (1 - 1e-12):
                 break
             found = better
         return found
 
 
-def _moves(table: Real) -> Iterator[Real]:
+def _moves(table: Real) -> Real:
+    """Changes of the table by one or all epochs of a kind going from a cluster to another, (n, kinds, clusters)."""
     kinds, clusters = table.shape
+    found: list[Real] = []
     for kind, source, sink in itertools.product(range(kinds), range(clusters), range(clusters)):
         if source != sink and table[kind, source] > 0:
             for many in {1.0, table[kind, source]}:
-                moved = table.copy()
-                moved[kind, source] -= many
-                moved[kind, sink] += many
-                yield moved
+                moved = np.zeros_like(table)
+                moved[kind, source], moved[kind, sink] = -many, many
+                found.append(moved)
+    return np.array(found)
 
 
 @lru_cache(maxsize=64)
@@ -166,50 +213,56 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def worth_using(clusters: Sequence[Cluster], charge: Real) -> list[int]:
-    """Clusters that no other beats in capability, bandwidth, price and charge alike (of equals, the first)."""
+def worth_using(clusters: Sequence[Cluster], charge: Real, runs_on: NDArray[np.bool_] | None = None) -> list[int]:
+    """Clusters that data can reach and that no other beats in every respect alike (of equals, the first)."""
+    may = np.ones((1, len(clusters)), np.bool_) if runs_on is None else runs_on
+    rows = [
+        (-c.capability, -c.bandwidth, c.price, float(q), c.link_power, c.price * c.waiting, *(~may[:, i]).tolist())
+        for i, (c, q) in enumerate(zip(clusters, charge, strict=True))
+    ]
     kept: list[int] = []
-    rows = [(-c.capability, -c.bandwidth, c.price, float(q)) for c, q in zip(clusters, charge, strict=True)]
     for i, row in enumerate(rows):
         others = (other for j, other in enumerate(rows) if j < i or (j > i and other != row))
-        if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in others):
+        beaten = any(all(a <= b for a, b in zip(other, row, strict=True)) for other in others)
+        if math.isfinite(row[3]) and may[:, i].any() and not beaten:
             kept.append(i)
     return kept
 
 
-def slots_for(kinds: Sequence[tuple[float, float]], clusters: Sequence[Cluster]) -> Slots:
-    """Slots from (work, size) of each kind of epoch."""
-    return Slots(
-        np.array([c for c, _ in kinds], np.float64),
-        np.array([s for _, s in kinds], np.float64),
-        np.array([n.capability for n in clusters], np.float64),
-        np.array([n.bandwidth for n in clusters], np.float64),
-        np.array([n.price for n in clusters], np.float64),
-    )
-
-
 def allocate(
-    epochs: Sequence[tuple[float, float]], clusters: Sequence[Cluster], deadline_s: float, charge: Sequence[float]
+    epochs: Sequence[tuple[float, float]],
+    clusters: Sequence[Cluster],
+    deadline_s: float,
+    charge: Sequence[float],
+    *,
+    objective: Objective = "rate",
+    runs_on: NDArray[np.bool_] | None = None,
+    within: float = 0.0,
 ) -> Allocation:
-    """Cluster and resources for each epoch, given as (work, size), at least cost within the deadline."""
+    """Cluster and resources for each epoch, given as (work, size), at least cost within the deadline.
+
+    `charge` is paid for each cluster used at all; an infinite one rules the cluster out. `runs_on`, shape
+    (epochs, clusters), tells which epoch may run where.
+    """
     paid = np.asarray(charge, np.float64)
-    useful = worth_using(clusters, paid)
-    kinds = sorted(set(epochs))
-    slots = slots_for(kinds, [clusters[n] for n in useful])
+    places = [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(clusters)] * len(epochs)
+    keys = [(work, size, where) for (work, size), where in zip(epochs, places, strict=True)]
+    kinds = sorted(set(keys))
+    may = np.array([where for _, _, where in kinds], np.bool_).reshape(len(kinds), len(clusters))
+    useful = worth_using(clusters, paid, may)
+    slots = slots_for([kind[:2] for kind in kinds], [clusters[n] for n in useful], objective, may[:, useful])
     allocator = Allocator(slots, paid[useful], deadline_s)
-    counts = [epochs.count(kind) for kind in kinds]
-    cost, table, root_mu = allocator.solve(counts)
+    counts = [keys.count(kind) for kind in kinds]
+    cost, table, root_mu = allocator.solve(counts, within=within)
     if not math.isfinite(cost):
         return Allocation(False, math.inf, (), (), math.inf, math.inf)
-    table = table.copy()  # tables are shared between calls
+    table, x = table.copy(), slots.resources(root_mu)  # tables are shared between calls
     chosen, resources, elapsed_s = [], [], 0.0
-    for work, size in epochs:
-        kind = kinds.index((work, size))
+    for key in keys:
+        kind = kinds.index(key)
         n = int(np.flatnonzero(table[kind])[0])
         table[kind, n] -= 1
-        cluster = clusters[useful[n]]
-        x = min(cluster.capability, root_mu * math.sqrt(work / cluster.price))
         chosen.append(useful[n])
-        resources.append(x)
-        elapsed_s += work / x + size / cluster.bandwidth
+        resources.append(float(x[kind, n]))
+        elapsed_s += key[0] / resources[-1] + float(slots.link_s[kind, n])
     return Allocation(True, cost, tuple(chosen), tuple(resources), elapsed_s, min(cost, allocator.bound(counts)))

@@ -1,13 +1,16 @@
 """A DepL planning problem: what may be chosen, what it costs, and what the loss must be with which probability.
 
-    cost  = sum_k price(n_k) x_k + sum over used clusters n and chosen datasets d of charge(d, n)             (2)
+    rate  = sum_k price(n_k) x_k + sum over used clusters n and their datasets d of charge(d, n)              (2)
+    usage = sum_k price(n_k) x_k T'(k) + link_power(n_k) size / bandwidth + the same charges,     in joules
     time  = sum_k work(m_k) q / x_k + size(m_k) / bandwidth(n_k) <= deadline,  q the volume chosen       (1), (4)
     loss  = initial - sum_k h gain_m / sqrt(k + offset_m) X_k + sum over switches of their t          (8), Fig. 4
     P(loss <= target) >= probability,  h = base + slope ln(1 + q)                                             (3)
 
 Paper: DepL equations (1)-(6), (8).
 Deviations: (8) is the amount by which an epoch lowers the loss (the paper calls it a change and says it is negative);
-k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch.
+k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch. `usage` is
+not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts. In T'(k) the
+time of sending the model counts by the cluster's `waiting` share.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +26,32 @@ from numpy.typing import NDArray
 from ...core.distribution import Distribution, StudentT, Term
 from ...core.errors import UsageError
 
+Objective = Literal["rate", "usage"]
+OBJECTIVES: tuple[Objective, ...] = ("rate", "usage")
+
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes that train together: r(n), b(n), kappa(n)."""
+    """Nodes that train together: r(n), b(n), kappa(n).
+
+    For `usage`: price is joules for a unit of resources held for a second, `link_power` watts while a model is sent,
+    `waiting` the share of the held resources' draw that goes on meanwhile (1: reserved for the whole epoch, so that x
+    has an optimum; 0: computing alone, price * work whatever x, so that full resources are best).
+    """
 
     name: str
     capability: float
     bandwidth: float
     price: float
+    link_power: float = 0.0
+    waiting: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.capability < math.inf and self.bandwidth > 0 and 0 <= self.price < math.inf):
+            raise UsageError(
+                f"cluster {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price {self.price}; "
+                f"expected capability > 0, bandwidth > 0 and price >= 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,13 @@ class Model:
     def progress(self, k: int | NDArray[np.int64]) -> Any:
         """A / (k + B)^power: by how much epoch k lowers the loss when x is 1."""
         return self.gain / (k + self.offset) ** self.power
+
+    def __post_init__(self) -> None:
+        if not (0 < self.work < math.inf and 0 <= self.size < math.inf and self.offset > -1):
+            raise UsageError(
+                f"version {self.name}: got work {self.work}, size {self.size}, offset {self.offset}; "
+                f"expected work > 0, size >= 0 and offset > -1"
+            )
 
 
 @dataclass(frozen=True)
@@ -72,18 +99,28 @@ class Target:
 
 @dataclass(frozen=True)
 class Instance:
-    """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal)."""
+    """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal).
+
+    A training under way is planned on with `epochs_done` (k goes on counting), `before` (the version that trained
+    last: another one is a switch), the loss seen as `initial_loss`, what is left of deadline and epochs in `target`, and
+    charges of 0 for data that is already where it is needed.
+    """
 
     models: tuple[Model, ...]
     switches: tuple[tuple[StudentT | None, ...], ...]
     clusters: tuple[Cluster, ...]
     datasets: tuple[DataSource, ...]
     charges: NDArray[np.float64]
-    """beta(d, n), shape (datasets, clusters)."""
+    """beta(d, n), shape (datasets, clusters), in the objective's unit; infinite where the data cannot be brought."""
     initial_loss: float
     target: Target
     gain_base: float = 1.0
     gain_slope: float = 0.0
+    objective: Objective = "rate"
+    before: int | None = None
+    epochs_done: int = 0
+    runs_on: NDArray[np.bool_] | None = None
+    """Which versions may train on which clusters, shape (models, clusters); all of them by default."""
 
     def __post_init__(self) -> None:
         if not (self.models and self.clusters and self.datasets):
@@ -93,6 +130,10 @@ class Instance:
             raise UsageError(f"charges: got shape {self.charges.shape}, expected (datasets, clusters) = {shape}")
         if not 0 < self.target.probability < 1:
             raise UsageError(f"probability: got {self.target.probability}, expected strictly between 0 and 1")
+        if self.objective not in OBJECTIVES:
+            raise UsageError(f"objective: got '{self.objective}', expected one of {', '.join(OBJECTIVES)}")
+        if np.isnan(self.charges).any() or (self.charges < 0).any():
+            raise UsageError("charges: got a negative or undefined one, expected 0 or more (infinite: impossible)")
 
     def volume(self, chosen: Sequence[int]) -> float:
         """q(D)."""
@@ -110,12 +151,18 @@ class Instance:
         """The independent variables that the loss after `models`, one an epoch, is made of."""
         gain = self.data_gain(chosen)
         found: list[Term] = []
-        for k, m in enumerate(models, start=1):
+        before = self.before
+        for k, m in enumerate(models, start=self.epochs_done + 1):
             model = self.models[m]
             found.append((-gain * float(model.progress(k)), model.noise))
-            if k > 1 and models[k - 2] != m:
-                jump = self.switches[models[k - 2]][m]
-                if jump is None:
-                    raise UsageError(f"switch from {self.models[models[k - 2]].name} to {model.name} is impossible")
-                found.append((1.0, jump))
+            if before not in (None, m):
+                found.append((1.0, self.jump(before, m)))
+            before = m
+        return found
+
+    def jump(self, before: int, now: int) -> StudentT:
+        """The loss change of a possible switch."""
+        found = self.switches[before][now]
+        if found is None:
+            raise UsageError(f"switch from {self.models[before].name} to {self.models[now].name} is impossible")
         return found

@@ -68,12 +68,21 @@ def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
     return complete(instance, choice.chosen, best[choice.chosen].models, exact=choice.exact)
 
 
-def complete(instance: Instance, chosen: Sequence[int], models: Sequence[int], *, exact: bool = True) -> DeplPlan:
+def complete(
+    instance: Instance, chosen: Sequence[int], models: Sequence[int], *, exact: bool = True, within: float = 0.0
+) -> DeplPlan:
     """The plan for given data and schedule: best allocation, and the final loss's distribution worked out exactly."""
     volume = instance.volume(chosen)
     epochs = [(instance.models[m].work * volume, instance.models[m].size) for m in models]
-    charge = instance.data_charge(chosen).tolist()
-    found = allocate(epochs, instance.clusters, instance.target.deadline_s, charge)
+    found = allocate(
+        epochs,
+        instance.clusters,
+        instance.target.deadline_s,
+        instance.data_charge(chosen).tolist(),
+        objective=instance.objective,
+        runs_on=None if instance.runs_on is None else instance.runs_on[list(models)],
+        within=within,
+    )
     probability = exact_probability(instance, chosen, models)
     terms = instance.terms(chosen, models)
     label = weighted_sum(terms, instance.initial_loss)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import Term, frequencies_for, weighted_sum
+from ...core.distribution import StudentT, Term, frequencies_for, weighted_sum
 from ...core.fourier import Complex, Frequencies, cdf_many
 from .instance import Instance
 
@@ -60,7 +60,7 @@ class LossTable:
         self.target = instance.target.loss
         self.omega = instance.target.probability
         self.sure = all(m.noise.positive and gain * m.gain > 0 for m in instance.models)
-        k = np.arange(1, epochs + 1)
+        k = instance.epochs_done + np.arange(1, epochs + 1)
         factors = [-gain * m.progress(k) for m in instance.models]
         self.frequencies = _frequencies(instance, factors, switches)
         self.mean = np.array([_prefix(f * m.noise.mean) for f, m in zip(factors, instance.models, strict=True)])
@@ -71,7 +71,7 @@ class LossTable:
         self.log_cf = np.array(
             [_prefix(m.noise.log_cf(np.outer(f, t))) for f, m in zip(factors, instance.models, strict=True)]
         )
-        self.jump_cf = {
+        self.jump_cf: dict[tuple[int | None, int], Complex] = {
             (a, b): jump.log_cf(t)
             for a, row in enumerate(instance.switches)
             for b, jump in enumerate(row)
@@ -86,14 +86,19 @@ class LossTable:
     def rows(self, structure: Sequence[int], lengths: Counts) -> Rows:
         """Prefixes with these segment lengths, shape (n, segments - 1), the switch into the last segment included."""
         starts = np.hstack([np.zeros((len(lengths), 1), np.int64), np.cumsum(lengths, axis=1)])
-        mean, variance = np.full(len(lengths), self.instance.initial_loss), np.zeros(len(lengths))
+        first = self._first_jump(structure[0])
+        mean = np.full(len(lengths), self.instance.initial_loss + (first.mean if first else 0.0))
+        variance = np.full(len(lengths), first.variance if first else 0.0)
         for i, (m, after) in enumerate(itertools.pairwise(structure)):
             start, end = starts[:, i], starts[:, i + 1]
-            jump = self.instance.switches[m][after]
-            assert jump is not None, "structures hold possible switches only"
+            jump = self.instance.jump(m, after)
             mean += self.mean[m, end] - self.mean[m, start] + jump.mean
             variance += self.variance[m, end] - self.variance[m, start] + jump.variance
         return Rows(tuple(structure), mean, variance, starts)
+
+    def _first_jump(self, first: int) -> StudentT | None:
+        before = self.instance.before
+        return None if before is None or before == first else self.instance.jump(before, first)
 
     def hopeful(self, rows: Rows, last: int, length: Counts) -> NDArray[np.bool_]:
         """False where mean and variance alone rule the target out, by Cantelli's inequality."""
@@ -127,6 +132,8 @@ class LossTable:
             if i:
                 found -= table[ends[:, i]]
                 found += self.jump_cf[structure[i - 1], m][points]
+            elif self._first_jump(m) is not None:
+                found += self.jump_cf[self.instance.before, m][points]
         return found
 
     def _cdf(self, structure: Sequence[int], ends: Counts, offset: Real) -> Real:

@@ -20,17 +20,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .allocation import Allocator, slots_for, worth_using
+from .allocation import HUGE, Allocator, worth_using
 from .instance import Instance
 from .losses import SLACK, Counts, LossTable, MeanTable, Rows, exact_probability
+from .waterfill import Slots, slots_for
 
 Real = NDArray[np.float64]
 
 SWITCHES = 3
 ALL_SEQUENCES = 5_000
 """If there are no more sequences of versions than this, any number of switches is searched."""
-_MULTIPLIERS = 240
-_FOCUS = 6
+_MULTIPLIERS = 120
+_FOCUS = 13
+"""Multipliers kept between the neighbours of the best one once a schedule is known."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,30 @@ class VersionSearch:
     def __init__(self, instance: Instance, chosen: Sequence[int], *, switches: int = SWITCHES) -> None:
         models, target = len(instance.models), instance.target
         if models**target.max_epochs <= ALL_SEQUENCES:
-            switches = target.max_epochs - 1
+            switches = target.max_epochs
         self.instance, self.chosen, self.switches = instance, tuple(chosen), switches
         charge = instance.data_charge(chosen)
-        useful = worth_using(instance.clusters, charge)
+        useful = worth_using(instance.clusters, charge, instance.runs_on)
         volume = instance.volume(chosen)
-        slots = slots_for([(m.work * volume, m.size) for m in instance.models], [instance.clusters[n] for n in useful])
+        slots = slots_for(
+            [(m.work * volume, m.size) for m in instance.models],
+            [instance.clusters[n] for n in useful],
+            instance.objective,
+            None if instance.runs_on is None else instance.runs_on[:, useful],
+        )
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
-        self._quickest = (slots.full_s + slots.link_s).min(axis=1)
-        low, high = 0.5 * slots.root.min() / target.deadline_s, 4.0 * (slots.root / slots.full_s).max()
-        self._slopes, self._offsets = self.allocator.least(np.geomspace(min(low, high / 4), high, _MULTIPLIERS))
-        self._near = slice(None)
+        self._quickest = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
+        self._grid = _multipliers(slots, target.deadline_s) if useful else np.zeros(1)
+        self._wide = self.allocator.least(self._grid)
+        self._slopes, self._offsets = self._wide
         self._costs: dict[tuple[int, ...], float] = {}
 
     def best(self, *, below: float = math.inf, table: LossTable | None = None) -> Schedule | None:
         """The cheapest schedule that costs less than `below`, or None."""
+        if not self.allocator.bounding:
+            return None
         table = LossTable(self.instance, self.chosen, self.switches) if table is None else table
-        self._near = slice(None)
+        self._slopes, self._offsets = self._wide
         found: Schedule | None = None
         for segments in range(1, self.switches + 2):
             for structure in self._structures(segments):
@@ -83,9 +92,11 @@ class VersionSearch:
         Cantelli's inequality; they cost at least the bound of as many epochs of whichever version bounds lowest.
         """
         instance, target = self.instance, self.instance.target
+        if not self.allocator.bounding:
+            return math.inf
         k = np.arange(1, target.max_epochs + 1)
         gain = instance.data_gain(self.chosen)
-        factors = [gain * m.progress(k) for m in instance.models]
+        factors = [gain * m.progress(instance.epochs_done + k) for m in instance.models]
         noises = [m.noise for m in instance.models]
         progress = np.max([f * d.mean for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
         variance = np.max([f**2 * d.variance for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
@@ -96,28 +107,35 @@ class VersionSearch:
         enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
         if not len(enough) or k[enough[0]] * self._quickest.min() > target.deadline_s + SLACK:
             return math.inf
-        bounds = k[enough[0]] * self._slopes.min(axis=2) + self._offsets
+        slopes, offsets = self._wide
+        bounds = k[enough[0]] * slopes.min(axis=2) + offsets
         return float(bounds.max(axis=1).min())
 
     def _structures(self, segments: int) -> Iterator[tuple[int, ...]]:
-        allowed = self.instance.switches
+        allowed, before = self.instance.switches, self.instance.before
         for structure in itertools.product(range(len(self.instance.models)), repeat=segments):
-            if all(a != b and allowed[a][b] is not None for a, b in itertools.pairwise(structure)):
+            taken = list(itertools.pairwise(structure))
+            if before is not None and structure[0] != before:
+                taken.append((before, structure[0]))
+            if len(taken) <= self.switches and all(a != b and allowed[a][b] is not None for a, b in taken):
                 yield structure
 
     def bound(self, counts: Real) -> Real:
         """A lower bound on the cost of counts (n, models); infinite where even full resources are too slow."""
         worst = np.full(len(counts), math.inf)
-        for slope, offset in zip(self._slopes[:, self._near], self._offsets[:, self._near], strict=True):
+        for slope, offset in zip(self._slopes, self._offsets, strict=True):
             worst = np.minimum(worst, (counts @ slope.T + offset).max(axis=1))
         late = counts @ self._quickest > self.instance.target.deadline_s + SLACK
         return np.where(late, math.inf, worst)
 
     def _focus(self, models: Sequence[int]) -> None:
-        """Bounds from now on by the multipliers near the best one for `models`: schedules of like cost share it."""
+        """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
         counts = np.bincount(models, minlength=len(self.instance.models))
-        best = int((counts @ self._slopes[-1].T + self._offsets[-1]).argmax())
-        self._near = slice(max(0, best - _FOCUS), best + _FOCUS + 1)
+        slopes, offsets = self._wide
+        best = (slopes @ counts + offsets).argmax(axis=1)
+        low, high = self._grid[np.maximum(best - 1, 0)], self._grid[np.minimum(best + 1, len(self._grid) - 1)]
+        near = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _FOCUS)
+        self._slopes, self._offsets = self.allocator.least(near)
 
     def _prefixes(self, structure: Sequence[int], below: float) -> Counts:
         """Lengths of all segments but the last, (n, segments - 1), that leave room in epochs, time and cost."""
@@ -146,8 +164,8 @@ class VersionSearch:
         room = np.minimum(room, (target.deadline_s + SLACK - counts @ self._quickest) / self._quickest[last])
         if math.isfinite(below):
             within = np.zeros(len(counts))
-            for slope, offset in zip(self._slopes[:, self._near], self._offsets[:, self._near], strict=True):
-                fits = ((below - offset - counts @ slope.T) / slope[:, last]).min(axis=1)
+            for slope, offset in zip(self._slopes, self._offsets, strict=True):
+                fits = ((below - offset - counts @ slope.T) / np.maximum(slope[:, last], 1e-200)).min(axis=1)
                 within = np.maximum(within, fits)
             room = np.minimum(room, within)
         return np.floor(room).astype(np.int64)
@@ -210,3 +228,14 @@ class VersionSearch:
             low, high = np.where(meets, low, middle), np.where(meets, middle, high)
         found[at] = high
         return found
+
+
+def _multipliers(slots: Slots, deadline_s: float) -> Real:
+    """sqrt(mu) from 0 to where full resources on the quickest cluster are best for every version."""
+    runs = np.isfinite(slots.fixed)
+    spent = np.where(runs, slots.price * slots.capability + slots.fixed, 0.0)
+    gain_s = np.abs(slots.quickest_s[:, :, None] - slots.quickest_s[:, None, :])[runs[:, :, None] & runs[:, None, :]]
+    step = gain_s[gain_s > 1e-9 * deadline_s].min(initial=deadline_s)
+    high = max(2.0 * float(slots.limit[runs].max()), math.sqrt(float(np.ptp(spent[runs])) / step), 1e-6)
+    low = max(min(0.5 * float(slots.root[runs].min()) / deadline_s, high / 4), high * 1e-6)
+    return np.concatenate([[0.0], np.geomspace(low, high, _MULTIPLIERS)])

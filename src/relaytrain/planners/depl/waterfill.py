@@ -1,85 +1,134 @@
-"""Resources for fixed clusters: x_k = min(r, sqrt(mu c / kappa)), with mu such that the deadline is met exactly.
+"""Resources for fixed clusters: x_k = min(r, sqrt(mu c / a)), with mu such that the deadline is met exactly.
 
-Epochs that share work, size and cluster share x, so an assignment is a table of counts over (kind of epoch, cluster).
-The order in which such slots reach their cluster's capability as mu grows does not depend on the counts: it is sorted
-once, and any number of assignments is solved together.
+A slot is an epoch of some kind on some cluster. Both objectives are `a x + fixed` in it: for `rate` a is the price; for
+`usage` computing takes price * work joules whatever x, and a = price * waiting * s / b is what holding x costs while
+the model is sent. Epochs that share a slot share x, so an assignment is a table of counts over (kind of epoch, cluster).
+The order in which slots reach their cluster's capability as mu grows does not depend on the counts: it is sorted once,
+and any number of assignments is solved together.
 
-Paper: DepL section IV-C; objective (2) as printed, kappa * x (`rate`).
+Paper: DepL section IV-C; objective (2) as printed, kappa * x, is `rate`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from .instance import Cluster, Objective
 
 Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Kinds of epochs (work, size; shape (kinds,)) against clusters (capability, bandwidth, price; shape (clusters,))."""
+    """Kinds of epochs against clusters; all arrays have shape (kinds, clusters)."""
 
     work: Real
-    size: Real
     capability: Real
-    bandwidth: Real
+    link_s: Real
+    """s / b."""
     price: Real
+    """a: what a unit of resources costs in one epoch."""
+    fixed: Real
+    """What an epoch costs whatever its resources; infinite where the kind cannot run on the cluster."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """(kinds, clusters)."""
-        return len(self.work), len(self.capability)
+        return self.work.shape[0], self.work.shape[1]
 
-    @property
-    def link_s(self) -> Real:
-        """s / b, shape (kinds, clusters)."""
-        return np.asarray(self.size[:, None] / self.bandwidth, np.float64)
-
-    @property
+    @cached_property
     def full_s(self) -> Real:
-        """c / r, the computing time at full resources, shape (kinds, clusters)."""
-        return np.asarray(self.work[:, None] / self.capability, np.float64)
+        """c / r, the computing time at full resources."""
+        return np.asarray(self.work / self.capability, np.float64)
 
-    @property
+    @cached_property
     def root(self) -> Real:
-        """sqrt(kappa c), shape (kinds, clusters)."""
-        return np.asarray(np.sqrt(self.work[:, None] * self.price), np.float64)
+        """sqrt(a c)."""
+        return np.asarray(np.sqrt(self.work * self.price), np.float64)
+
+    @cached_property
+    def limit(self) -> Real:
+        """sqrt(mu) at which x reaches r: r sqrt(a / c); 0 where resources are free."""
+        return np.asarray(self.capability * np.sqrt(self.price / self.work), np.float64)
+
+    @cached_property
+    def quickest_s(self) -> Real:
+        """An epoch's time at full resources; infinite where it cannot run."""
+        return np.where(np.isfinite(self.fixed), self.full_s + self.link_s, np.inf)
+
+    def computing_s(self, root_mu: float) -> Real:
+        """c / x at the multiplier."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = self.root / np.float64(root_mu)
+        return np.where(self.limit <= root_mu, self.full_s, free)
+
+    def resources(self, root_mu: float) -> Real:
+        """X at the multiplier."""
+        return np.asarray(self.work / self.computing_s(root_mu), np.float64)
 
     def lagrangian(self, root_mu: Real) -> Real:
-        """min over x <= r of kappa x + mu (c/x + s/b), shape (multipliers, kinds, clusters)."""
+        """min over x <= r of a x + fixed + mu (c/x + s/b), shape (multipliers, kinds, clusters)."""
         q = root_mu[:, None, None]
-        limit = self.root / self.full_s  # sqrt(mu) at which x reaches r, times kappa: r sqrt(kappa / c)
         free = 2.0 * q * self.root
         full = self.price * self.capability + q**2 * self.full_s
-        return np.where(q < limit, free, full) + q**2 * self.link_s
+        return np.where(q < self.limit, free, full) + q**2 * self.link_s + self.fixed
+
+
+def slots_for(
+    kinds: Sequence[tuple[float, float]],
+    clusters: Sequence[Cluster],
+    objective: Objective = "rate",
+    runs_on: NDArray[np.bool_] | None = None,
+) -> Slots:
+    """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, clusters) tells which can run where."""
+    shape = (len(kinds), len(clusters))
+
+    def column(values: list[float]) -> Real:
+        return np.broadcast_to(np.array(values, np.float64), shape)
+
+    work = np.broadcast_to(np.array([c for c, _ in kinds], np.float64)[:, None], shape)
+    link_s = np.array([s for _, s in kinds], np.float64)[:, None] / column([n.bandwidth for n in clusters])
+    price, fixed = column([n.price for n in clusters]), np.zeros(shape)
+    if objective == "usage":
+        fixed = price * work + column([n.link_power for n in clusters]) * link_s
+        price = price * column([n.waiting for n in clusters]) * link_s
+    if runs_on is not None:
+        fixed = np.where(runs_on, fixed, np.inf)
+    return Slots(work, column([n.capability for n in clusters]), link_s, price, fixed)
 
 
 def waterfill(slots: Slots, counts: Real, deadline_s: float) -> tuple[Real, Real]:
     """Least cost without data charges, and sqrt(mu), of assignments (n, kinds, clusters); inf where too slow."""
     flat = counts.reshape(len(counts), -1)
-    root, full, link = slots.root.ravel(), slots.full_s.ravel(), slots.link_s.ravel()
-    limit = root / full
-    order = np.argsort(limit, kind="stable")
-    flat, root, full, limit = flat[:, order], root[order], full[order], limit[order]
-    spend = (np.broadcast_to(slots.price * slots.capability, slots.shape).ravel())[order]
-    left = deadline_s - flat @ link[order]
+    runs = np.isfinite(slots.fixed).ravel()
+    impossible = (flat[:, ~runs] > 0).any(axis=1)
+    order = np.flatnonzero(runs)[np.argsort(slots.limit.ravel()[runs], kind="stable")]
+    flat = flat[:, order]
+    root, full, link, limit, fixed = (
+        part.ravel()[order] for part in (slots.root, slots.full_s, slots.link_s, slots.limit, slots.fixed)
+    )
+    spend = (slots.price * slots.capability).ravel()[order]
+    left = deadline_s - flat @ link
     nothing = np.zeros((len(flat), 1))
     clipped_s = np.hstack([nothing, np.cumsum(flat * full, axis=1)])  # the first j slots at full resources
     clipped_cost = np.hstack([nothing, np.cumsum(flat * spend, axis=1)])
     free = np.hstack([np.cumsum((flat * root)[:, ::-1], axis=1)[:, ::-1], nothing])
     # time when sqrt(mu) reaches the j-th limit; the first j at which it fits tells how many are clipped
-    at_limit = clipped_s[:, :-1] + free[:, :-1] / limit
-    fits = at_limit <= left[:, None] * (1 + 1e-15)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at_limit = clipped_s[:, :-1] + free[:, :-1] / limit
+    fits = (at_limit <= left[:, None] * (1 + 1e-15)) & (limit > 0)
     j = np.where(fits.any(axis=1), fits.argmax(axis=1), len(limit))
     row = np.arange(len(flat))
     spare = left - clipped_s[row, j]
     some = free[row, j] > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         root_mu = np.where(some, free[row, j] / spare, limit[-1])
-    cost = clipped_cost[row, j] + np.where(some, free[row, j] * root_mu, 0.0)
-    possible = left - clipped_s[:, -1] >= -TOLERANCE * max(1.0, deadline_s)
+    cost = flat @ fixed + clipped_cost[row, j] + np.where(some, free[row, j] * root_mu, 0.0)
+    possible = (left - clipped_s[:, -1] >= -TOLERANCE * max(1.0, deadline_s)) & ~impossible
     return np.where(possible, cost, np.inf), np.asarray(root_mu, np.float64)
