@@ -29,10 +29,10 @@ def validate(
     verbose: Verbose = False,
 ) -> int:
     """Load and summarise."""
-    from .. import api
     from ..core.explain import say_time
+    from ..scenario.load import load_scenario
 
-    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
+    loaded = load_scenario(scenario, overrides=sets or (), without=without or ())
     problem, target = loaded.problem, loaded.problem.target
     versions = dict.fromkeys(pair.version for pair in problem.pairs)
     sets_of_nodes = dict.fromkeys(pair.nodes for pair in problem.pairs)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.cost import CostTable
-from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
+
+if TYPE_CHECKING:
+    from ..core.outcome import EpochOutcome
 
 
 class TableCosts:

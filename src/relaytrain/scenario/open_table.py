@@ -19,7 +19,7 @@ _TEXT = 4096
 class OpenTable(BaseModel):
     """Strings, finite numbers, booleans, lists and tables of them."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

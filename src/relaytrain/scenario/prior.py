@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .fields import ANY_NAME, SIDE, Number, Text
 
 MAX_ENTRIES = 4096
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class PriorCurveTable(BaseModel):

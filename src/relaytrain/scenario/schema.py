@@ -127,7 +127,7 @@ class PairTable(Table):
 class ChangeTable(Table):
     """Seconds and energy of changing pair (tau_change, eps_change). Later entries win, key by key."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True, populate_by_name=False)
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"

@@ -30,7 +30,7 @@ OWN_PARTS = ("quick",)
 """Sources that come already divided into named parts."""
 
 
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 """Unknown keys are refused, values never coerced."""
 
 
