@@ -113,18 +113,21 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
     from relaytrain import launch
     from relaytrain.executors import processes
     from relaytrain.executors.processes import Processes
+    from relaytrain.training.task import Task
 
     monkeypatch.setattr(processes, "START_S", 30.0)  # how long one that is stopped while it starts is waited for
     scenario, setup, straight = relay
     wanted = 20 if soak() else 4
     chance = random.Random(5)
     faults = case = 0
-    timed = setup.with_settings(epoch_timeout_s=4.0)
+    timed = setup.with_settings(epoch_timeout_s=6.0)
     while faults < wanted:
         with scratch() as base, Processes(timed, workers=2) as crew:
             store = RunStore.open(base)
             job = launch.job_of(scenario, setup=timed)
             job.runner.epochs.transport = crew
+            start = setup.first_checkpoint().data
+            list(crew.send([Task("start", 1, 0, node, start, setup.settings) for node in setup.datasets]))  # all run now
             hit: list[int] = []
             over, trained = threading.Event(), threading.Semaphore(0)
 

@@ -144,6 +144,33 @@ def test_users_code_comes_from_the_scenarios_folder_and_may_print(tmp_path: Path
     assert {n: r.data for n, r in plain.items()} == {n: r.data for n, r in sent.items()}
 
 
+def test_a_deadline_ends_the_wait_for_a_worker_that_is_still_starting(tmp_path: Path) -> None:
+    """Its import of the user's module blocks on a pipe that nobody has opened yet."""
+    gate = tmp_path / "gate"
+    (tmp_path / "gated_net.py").write_text(
+        "from pathlib import Path\n"
+        "from torch import nn\n"
+        "gate = Path(__file__).with_name('gate')\n"
+        "if gate.exists():\n"
+        "    gate.read_bytes()\n"
+        "def net():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    setup = TrainingSetup.from_scenario(load_scenario(users_tables("gated_net:net")), folder=tmp_path)
+    os.mkfifo(gate)
+    data = setup.first_checkpoint().data
+    tasks = [Task("run", 1, 0, node, data, setup.settings, 1.0, 0.1) for node in setup.datasets]
+    with Processes(setup, workers=1) as crew:
+        late = list(crew.send(tasks))
+        pids = crew.pids()
+        gate.write_bytes(b"")  # opens as soon as the worker reads
+        again = list(crew.send([replace(task, attempt=1, timeout_s=None) for task in tasks]))
+        assert crew.pids() == pids  # it was left to start, and did only what was asked last
+    assert sorted(r.node for r in late) == sorted(setup.datasets)
+    assert all(r.kind == "late" and "still starting" in (r.error or "") for r in late)
+    assert {r.node: r.data for r in again} == {r.node: r.data for r in InProcess(setup).send(tasks)}
+
+
 def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> None:
     (tmp_path / "fickle_net.py").write_text(
         "from torch import nn\n"

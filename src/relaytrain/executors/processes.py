@@ -2,12 +2,14 @@
 
     parent                                    worker (python -m relaytrain.executors.worker)
     open: data of its nodes  ->  writer thread  ->  pipe  ->
+                             <-  reader thread  <-  pipe  <- ready
     task: checkpoint         ->                              trains
                              <-  reader thread  <-  pipe  <- beats while it trains, then the result
 
 Nothing is pickled, nothing is forked, the caller's `__main__` is not imported. A worker that dies, stops or is too
 slow costs its tasks, never the epoch's end: it is killed, its tasks are answered with an error, and the next task for
-its nodes starts another one.
+its nodes starts another one. A task's deadline counts from the moment it is sent, whether or not its worker runs by
+then; one that is still starting at the deadline goes on starting, so that the next attempt finds it further on.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from .frames import read_frame, write_frame
 STALL_S = 60.0
 """A worker that shows no sign of life for so long between two batches is taken for dead."""
 START_S = 180.0
-"""The same for one that is starting: importing torch takes seconds, on a busy machine many."""
+"""How long a worker may take to start: importing torch takes seconds, on a busy machine many. Deadlines come first."""
 CLOSE_S = 2.0
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -45,16 +47,23 @@ Inbox = queue.SimpleQueue[tuple["_Worker", Frame | None]]
 
 @dataclass(eq=False)
 class _Worker:
-    """A process with its two threads; `ready_s` is when it said so, `seen_s` when it last said anything."""
+    """A process with its two threads; `seen_s` is when it last said anything or, before it is `ready`, when it began.
+
+    `waiting`: tasks without an answer, in the order in which they are done; sent once the worker is ready.
+    """
 
     nodes: tuple[str, ...]
     process: subprocess.Popen[bytes]
     outbox: queue.SimpleQueue[tuple[str, bytes, dict[str, Any]] | None] = field(default_factory=queue.SimpleQueue)
     threads: tuple[threading.Thread, ...] = ()
     seen_s: float = 0.0
-    ready_s: float | None = None
+    ready: bool = False
     cpu_s: float = 0.0
     waiting: dict[Key, Task] = field(default_factory=dict)
+
+    def hand(self, task: Task) -> None:
+        """To its process."""
+        self.outbox.put(("task", task.to_bytes(), {}))
 
 
 class Processes:
@@ -98,9 +107,10 @@ class Processes:
                 yield failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
                 continue
             worker = self._hired(index)
-            worker.seen_s = time.monotonic()
             worker.waiting[task.key] = task
-            worker.outbox.put(("task", task.to_bytes(), {}))
+            if worker.ready:
+                worker.seen_s = time.monotonic()
+                worker.hand(task)
             open_[task.key] = task, worker
         while open_:
             for result in self._next(open_, sent_s):
@@ -131,7 +141,9 @@ class Processes:
             return self._lose(worker, "lost", f"its process ended ({_status(worker.process)})")
         header, body = frame
         if header["kind"] == "ready":
-            worker.ready_s = worker.seen_s
+            worker.ready = True
+            for task in worker.waiting.values():
+                worker.hand(task)
         elif header["kind"] == "beat":
             worker.cpu_s = header["cpu_s"]
         elif header["kind"] == "broken":
@@ -143,19 +155,16 @@ class Processes:
         return []
 
     def _until(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> float:
-        return min(min(self._due(task, worker, sent_s), self._stalled(worker)) for task, worker in open_.values())
+        return min(min(self._due(task, sent_s), self._stalled(worker)) for task, worker in open_.values())
 
-    def _due(self, task: Task, worker: _Worker, sent_s: float) -> float:
-        """When the task is late; starting a process is not counted."""
-        if task.timeout_s is None or worker.ready_s is None:
-            return float("inf")
-        return max(sent_s, worker.ready_s) + task.timeout_s
+    def _due(self, task: Task, sent_s: float) -> float:
+        return float("inf") if task.timeout_s is None else sent_s + task.timeout_s
 
     def _stalled(self, worker: _Worker) -> float:
         return worker.seen_s + self._patience(worker)
 
     def _patience(self, worker: _Worker) -> float:
-        return self.stall_s if worker.ready_s is not None else START_S
+        return self.stall_s if worker.ready else START_S
 
     def _overdue(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> list[NodeResult]:
         now = time.monotonic()
@@ -163,10 +172,15 @@ class Processes:
         for task, worker in list(open_.values()):
             if task.key not in worker.waiting:
                 continue
-            if now >= self._due(task, worker, sent_s):
-                results += self._lose(worker, "late", f"no answer within {task.timeout_s:g} s")
-            elif now >= self._stalled(worker):
+            if now >= self._stalled(worker):
                 results += self._lose(worker, "lost", f"no sign of life for {self._patience(worker):g} s")
+            elif now >= self._due(task, sent_s):
+                late = f"no answer within {task.timeout_s:g} s"
+                if worker.ready:
+                    results += self._lose(worker, "late", late)
+                else:
+                    del worker.waiting[task.key]
+                    results.append(failed(task, "late", f"{late}: its process is still starting; allow a longer epoch_timeout"))
         return results
 
     def _lose(self, worker: _Worker, kind: FailureKind, error: str) -> list[NodeResult]:
