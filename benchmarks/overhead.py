@@ -33,7 +33,7 @@ from relaytrain.training.setup import TrainingSetup
 
 WANTED = 0.02
 LEAST_S = 2.0
-SAMPLES = (64, 640, 580)
+SAMPLES = (64, 900, 800)
 
 
 @dataclass

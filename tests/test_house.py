@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,3 +228,10 @@ def test_import_is_instant():
 
 def test_every_module_says_what_it_is():
     assert [_name(file) for file in FILES if not ast.get_docstring(_tree(file))] == []
+
+
+def test_every_printed_schema_is_described() -> None:
+    printed = {name for file in FILES for name in re.findall(r'"(relaytrain\.[a-z-]+/\d+)"', file.read_text("utf-8"))}
+    described = (ROOT.parent.parent / "docs" / "formats.md").read_text("utf-8")
+    assert printed
+    assert sorted(name for name in printed if name not in described) == []
