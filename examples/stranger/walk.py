@@ -14,17 +14,37 @@ from pathlib import Path
 HERE = Path(__file__).parent
 EDITS = [
     "target.loss=0.3",
-    "target.deadline=10m",
+    "target.deadline=90s",
     "start.loss=1.1",
+    # the network, as `relaytrain doctor` counts it
     "versions.full.parameters=3171",
     "versions.full.flops_per_sample=569 kFLOP",
+    "versions.full.activation_bytes_per_sample=18 kB",
     "versions.small.parameters=740",
     "versions.small.flops_per_sample=123 kFLOP",
+    "versions.small.activation_bytes_per_sample=9 kB",
+    # the nodes: a server in the laboratory, two sensors that cannot hold the full network
+    "devices.sensor.flops_per_s=5 MFLOP/s",
+    "devices.sensor.busy_w=0.5",
+    "devices.sensor.memory_bytes=512 kB",
+    "nodes.server.device=laptop-cpu",
+    "nodes.server.samples=600",
+    "nodes.box-1.device=sensor",
+    "nodes.box-1.samples=120",
+    "nodes.box-2.device=sensor",
+    "nodes.box-2.samples=120",
+    "data.partition=parts",
+    "data.nodes.server=lab",
+    "data.nodes.box-1=field",
+    "data.nodes.box-2=field",
+    # how they learn, from a few trials: the laboratory soon teaches nothing more about the field, least of all to the
+    # small network, and the sensors learn slowly
+    "law.curves=["
+    '{nodes = "cloud", floor = 0.62, drop = 0.48, scale = 4, power = 1.3}, '
+    '{nodes = "cloud", version = "small", floor = 0.85, drop = 0.25}, '
+    '{nodes = "edge", floor = 0.05, drop = 1.05, scale = 12, power = 1.3}]',
     "training.lr=0.02",
     "training.batch=32",
-    "nodes.server.samples=500",
-    "nodes.box-1.samples=150",
-    "nodes.box-2.samples=150",
 ]
 """What a stranger writes into the skeleton; here as `--set`, so that the walk can be repeated."""
 

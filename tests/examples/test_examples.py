@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from relaytrain.store import RunStore
+
 pytest.importorskip("torch")
 pytestmark = pytest.mark.train
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -55,7 +57,10 @@ def test_a_strangers_network_goes_all_the_way(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("valid: waves", "trains, prunes and is rebuilt bit for bit", "healthy", "target met", "bit for bit"):
         assert words in done.stdout
+    (handover,) = RunStore.open(tmp_path / "own" / "runs").events("waves-first", kinds=("handover",))
+    assert handover.body["before"] == ["full", "cloud"] and handover.body["after"] == ["small", "edge"]
+    assert handover.body["kind"] == "prune"
     exported = tmp_path / "own" / "trained"
     facts = json.loads((exported / "export.json").read_text())
-    assert facts["run"] == "waves-first"
+    assert facts["run"] == "waves-first" and facts["version"] == "small"
     assert (exported / "model.safetensors").stat().st_size > 0
