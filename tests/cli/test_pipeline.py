@@ -23,6 +23,10 @@ def test_text_and_json_agree(relaytrain):
     assert found["stages"][0]["first"] == 0 and found["stages"][1]["end"] == len(found["units"]) == 10
     for key in ("weights", "versions", "optimizer", "in_flight", "transient"):
         assert all(stage[f"{key}_bytes"] >= 0 for stage in found["stages"])
+    tight = ("--device", "pi, 1 GFLOP/s, 150 kB, 10 Mbit/s", "--device", "nuc,4 GFLOP/s")
+    plain, twice = (json.loads(relaytrain(*TINY, *tight, *x, "--format", "json").out) for x in ((), ("--checkpoint",)))
+    assert twice["stages"][0]["checkpoint"] and not plain["stages"][0]["checkpoint"]
+    assert twice["stages"][0]["end"] > plain["stages"][0]["end"]
     adam = json.loads(relaytrain(*TINY, *PAIR, "--optimizer", "adam", "--format", "json").out)
     assert adam["stages"][1]["optimizer_bytes"] > 0
 

@@ -33,17 +33,18 @@ def _random_units(dice, count):
     units = []
     for index in range(count):
         layers = tuple(
-            Layer(f"{index}.{i}", dice.randint(1, 40), dice.choice([None, dice.randint(1, 60)]), dice.randint(1, 30))
-            for i in range(dice.randint(1, 2))
+            Layer(f"{index}.{i}", dice.randint(1, 40), dice.choice([None, dice.randint(1, 60)]), dice.randint(1, 30), *blocks)
+            for i, blocks in enumerate([(dice.randint(1, 12), dice.randint(0, 9)) for _ in range(dice.randint(1, 2))])
         )
         saved = frozenset({(2 * index, dice.randint(1, 9)), (2 * index + 1, dice.randint(1, 9))})
         flops = dice.randint(5, 60)
-        units.append(Unit(f"{index}", layers, dice.randint(0, 3), flops, 2 * flops, saved, (2 * index + 1, 9), frozenset({(99, 2)})))
+        output, end = (2 * index + 1, 9), frozenset({(99, 2)})
+        units.append(Unit(f"{index}", layers, dice.randint(0, 3), flops, 2 * flops, saved, output, end, dice.randint(1, 5)))
     return units
 
 
-def _every(units, devices, m, state_tensors, policies):
-    """The least step over all splits and all choices of policies."""
+def _every(units, devices, m, state_tensors, policies, again):
+    """The least step over all splits and all choices of policies, and of computing activations again."""
     best, count = None, len(devices)
     alive = steady_peaks(count, m)
     for cuts in itertools.combinations(range(1, len(units)), count - 1):
@@ -51,11 +52,12 @@ def _every(units, devices, m, state_tensors, policies):
         for at, (part, device) in enumerate(zip(split(units, cuts), devices, strict=True)):
             layers = [layer for unit in part for layer in unit.layers]
             times = []
-            for chosen in itertools.product(policies, repeat=len(layers)):
+            for chosen, checkpoint in itertools.product(itertools.product(policies, repeat=len(layers)), again):
                 choice = {layer.name: policy for layer, policy in zip(layers, chosen, strict=True)}
-                size = stage_bytes(part, choice, alive[at], state_tensors=state_tensors, last=at == count - 1)
-                if size.total <= device.memory_bytes:
-                    flops = sum(u.train_flops for u in part) + sum(replay_flops(x, choice[x.name], alive[at]) for x in layers)
+                ask = {"state_tensors": state_tensors, "last": at == count - 1, "checkpoint": checkpoint}
+                if stage_bytes(part, choice, alive[at], **ask).total <= device.memory_bytes:
+                    flops = sum(u.train_flops + checkpoint * u.forward_flops for u in part)
+                    flops += sum(replay_flops(x, choice[x.name], alive[at]) for x in layers)
                     times.append(flops / device.flops_per_s)
             link = 0.0 if at == count - 1 else 2 * part[-1].output[1] / device.link_bytes_per_s
             slowest = max(slowest, min(times, default=float("inf")), link)
@@ -70,14 +72,15 @@ def test_the_split_is_the_best_of_all(seed):
     count = dice.randint(1, 3)
     devices = [Device(f"d{i}", dice.randint(1, 5), dice.randint(60, 420), dice.randint(1, 20)) for i in range(count)]
     m, state = dice.randint(1, 4), dice.randint(0, 2)
-    for keeping, policies in (
-        (Keeping.best_of, (Policy.stash, Policy.on_demand)),
-        (Keeping.stash, (Policy.stash,)),
-        (Keeping.on_demand, (Policy.on_demand,)),
+    for keeping, policies, again in (
+        (Keeping.best_of, (Policy.stash, Policy.on_demand), (False,)),
+        (Keeping.best_of, (Policy.stash, Policy.on_demand), (False, True)),
+        (Keeping.stash, (Policy.stash,), (False, True)),
+        (Keeping.on_demand, (Policy.on_demand,), (False,)),
     ):
-        expected = _every(units, devices, m, state, policies)
+        expected = _every(units, devices, m, state, policies, again)
         try:
-            plan = partition(units, devices, m=m, keeping=keeping, state_tensors=state)
+            plan = partition(units, devices, m=m, keeping=keeping, state_tensors=state, checkpoint=True in again)
         except InfeasibleError:
             assert expected == float("inf")
             continue
@@ -158,7 +161,8 @@ def test_a_cap_that_a_stash_cannot_meet():
     with pytest.raises(InfeasibleError, match="no split of 16 units fits d0 80 MiB"):
         partition(units, devices, m=3, keeping=Keeping.stash)
     plain, best = (partition(units, devices, m=3, keeping=k) for k in (Keeping.on_demand, Keeping.best_of))
-    assert best.speedup > 1.3 * plain.speedup
+    assert best.speedup >= 1.8 and best.speedup > 1.3 * plain.speedup
+    assert all(stage.choice.size.total <= 80 * 2**20 for stage in best.stages)
     with pytest.raises(UsageError, match="expected 1 to 16"):
         partition(units, devices * 6, m=3)
     with pytest.raises(UsageError, match="memory: got 0"):

@@ -213,14 +213,15 @@ def test_the_closed_form_is_what_a_run_holds(name, stages, m, window):
         for stage, part in enumerate(split(facts, cuts)):
             size = stage_bytes(part, choices[stage], alive[stage], state_tensors=1, last=stage == stages - 1)
             held = run.held[stage]
-            top = [max(getattr(h, key) for h in held) for key in ("weights", "optimizer", "transient")]
-            assert top == [size.weights, size.optimizer, size.transient]
+            top = [max(getattr(h, key) for h in held) for key in ("weights", "optimizer")]
+            assert top == [size.weights, size.optimizer]
             stored[kind, stage] = size.stored
             found = [max(h.versions for h in held), max(h.in_flight for h in held), max(h.total - h.optimizer for h in held)]
-            moments = timeline(schedule, stage)
-            most = peak_total(part, choices[stage], moments, state_tensors=0, last=stage == stages - 1)
-            assert run.peak_total(stage) <= most + size.optimizer
-            closed = [size.versions, size.in_flight, most - size.transient]
+            moments, asks = timeline(schedule, stage), {"state_tensors": 0, "last": stage == stages - 1}
+            between = [stage_bytes(part, choices[stage], moment, **asks) for moment in moments]
+            most = max(moment.total - moment.transient for moment in between)
+            assert run.peak_total(stage) <= peak_total(part, choices[stage], moments, **asks) + size.optimizer
+            closed = [size.versions, size.in_flight, most]
             if name == "resnet":  # a block's first convolution and its shortcut share their input, counted for both
                 assert all(a <= b for a, b in zip(found, closed, strict=True))
             else:
@@ -245,8 +246,7 @@ def test_a_run_stays_within_the_memory_it_was_planned_for():
     parts, rule = _parts(units, plan.cuts), RULES["momentum"][0]
     run = simulate(parts, schedule, data, F.cross_entropy, rule, [stage.policies for stage in plan.stages])
     for at, stage in enumerate(plan.stages):
-        transient = max(held.transient for held in run.held[at])
-        assert run.peak_total(at) + transient == stage.choice.size.total <= cap
+        assert run.peak_total(at) + stage.choice.size.transient == stage.choice.size.total <= cap
     _same(run, simulate(parts, schedule, data, F.cross_entropy, rule, [Policy.stash] * 3))
 
 

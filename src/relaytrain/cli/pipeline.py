@@ -47,6 +47,7 @@ InFlight = Annotated[int | None, typer.Option("--in-flight", "-m", metavar="N", 
 WindowName = Annotated[str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)]
 Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)]
 Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)]
+Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")]
 
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
 
@@ -68,6 +69,7 @@ def plan(
     window: WindowName = "1f1b",
     keep: Keep = "best-of",
     optimizer: Optimizer = "sgd",
+    checkpoint: Checkpoint = False,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -80,7 +82,7 @@ def plan(
 
     planned = plan_network(
         network, _devices(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
-        window=_named(Window, "--window", window), keeping=_named(Keeping, "--keep", keep), optimizer=optimizer,
+        window=_named(Window, "--window", window), keeping=_named(Keeping, "--keep", keep), optimizer=optimizer, checkpoint=checkpoint,
     )  # fmt: skip
     if output is Format.json:
         emit_json(planned.to_dict())
@@ -138,7 +140,8 @@ def _view(planned: Planned) -> RenderableType:
         demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
         made.add_row(
             Text(stage.device), f"{stage.first}-{stage.end - 1}", say_time(stage.compute_s), say_time(stage.link_s),
-            *(f"{count / 2**20:.1f}" for count in sizes), f"{demanded} of {len(stage.choice.policies)} layers",
+            *(f"{count / 2**20:.1f}" for count in sizes),
+            f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
         )  # fmt: skip
     head = f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
     ways = table(("versions", "a minibatch", "over the fastest device alone"), numbers=("a minibatch",))

@@ -1,8 +1,9 @@
 """Best-of under a memory cap: the cheapest choice of stash or on-demand for every layer of a stage that still fits.
 
 A layer on demand saves bytes and costs multiplications. Which layers to take is a knapsack; it is solved exactly,
-keeping the undominated pairs (bytes saved, FLOPs added) layer by layer. The one layer that is replayed at a time
-needs room too, so each possible size of the largest is tried in turn.
+keeping the undominated pairs (bytes saved, FLOPs added) layer by layer. The one block that is replayed at a time needs
+room too, so each possible size of the largest is tried in turn. Activation checkpointing, where allowed, saves the
+activations of all minibatches in flight but one, for one more forward.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .lifetimes import Alive
-from .memory import StageBytes, all_by, replay_flops, stage_bytes, version_bytes
+from .memory import StageBytes, all_by, replay_bytes, replay_flops, stage_bytes, version_bytes
 from .units import Layer, Unit
 from .weights import Policy
 
@@ -32,17 +33,40 @@ class Choice:
     policies: Mapping[str, Policy]
     size: StageBytes
     extra_flops: int
+    checkpoint: bool = False
 
 
 def choose(
-    units: Sequence[Unit], alive: Alive, cap_bytes: float, keeping: Keeping, *, state_tensors: int, last: bool
+    units: Sequence[Unit],
+    alive: Alive,
+    cap_bytes: float,
+    keeping: Keeping,
+    *,
+    state_tensors: int,
+    last: bool,
+    checkpoint: bool = False,
 ) -> Choice | None:
-    """The choice with the fewest added FLOPs that fits `cap_bytes`, or None when nothing fits."""
+    """The choice with the fewest added FLOPs that fits `cap_bytes`, or None when nothing fits.
+
+    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs more.
+    """
+    found = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=False)
+    if not checkpoint or (found is not None and found.extra_flops == 0):
+        return found
+    again = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=True)
+    options = [option for option in (found, again) if option is not None]
+    return min(options, key=lambda option: option.extra_flops, default=None)
+
+
+def _choose(
+    units: Sequence[Unit], alive: Alive, cap_bytes: float, keeping: Keeping, state_tensors: int, last: bool, *, checkpoint: bool
+) -> Choice | None:
     layers = [layer for unit in units for layer in unit.layers]
+    forward = sum(unit.forward_flops for unit in units) if checkpoint else 0
 
     def made(policies: Mapping[str, Policy]) -> Choice:
-        size = stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last)
-        return Choice(policies, size, sum(replay_flops(x, policies[x.name], alive) for x in layers))
+        size = stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last, checkpoint=checkpoint)
+        return Choice(policies, size, forward + sum(replay_flops(x, policies[x.name], alive) for x in layers), checkpoint)
 
     if keeping is Keeping.on_demand:
         fixed = made(all_by(Policy.on_demand, layers))
@@ -54,9 +78,11 @@ def choose(
         return None
     able = [(x, _saved(x, alive), replay_flops(x, Policy.on_demand, alive)) for x in layers if _saved(x, alive) > 0]
     best: tuple[int, frozenset[str]] | None = None
-    for transient in sorted({layer.weight_bytes for layer, _, _ in able}):
-        wanted = stash.size.total + transient - cap_bytes
-        small = [(x.name, saved, flops) for x, saved, flops in able if x.weight_bytes <= transient]
+    always = stash.size.transient
+    needs = {x.name: max(always, replay_bytes(x, Policy.on_demand, alive, state_tensors)) for x, _, _ in able}
+    for transient in sorted(set(needs.values())):
+        wanted = stash.size.total - always + transient - cap_bytes
+        small = [(x.name, saved, flops) for x, saved, flops in able if needs[x.name] <= transient]
         found = _cheapest(small, wanted)
         if found is not None and (best is None or found[0] < best[0]):
             best = found

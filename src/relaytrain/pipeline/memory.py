@@ -5,7 +5,18 @@ of weights and f_l = bytes of its input and error for one minibatch:
 
     weights    sum W_l + buffers            versions   sum (versions - 1) W_l   where stashed
     optimizer  state tensors * sum W_l                 sum pending f_l          where on demand
-    in flight  in_flight * saved bytes      transient  max W_l of the layers on demand
+    in flight  in_flight * saved bytes      transient  what an action needs beyond that while it runs, below
+
+Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l its share of the layer's output. With s
+state tensors, an update holds a block's gradient, which becomes its new weight, and its new state; a replay of more
+than one update holds the last result as well; gradients of layers without a factor rule come all at once:
+
+    update     sum W_l (no factor rule) + max of max((1 + s) b_l, b_l + c_l)
+    replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), plus (1 + s) b_l when pending > 1
+    fused      pending f_l + b_l + max(b_l, c_l)
+
+With activation checkpointing a minibatch in flight keeps the stage's input only, and the saved bytes of the one that
+is computed again are transient.
 
 Paper: Theorem 1 bounds weights and versions by Omega/N + 2 (m - 1) sqrt(Omega/N). Deviation: that holds for one square
 dense layer a stage and one sample at a time; in general f_l / sqrt(W_l) has no bound (a minibatch multiplies it, and
@@ -44,17 +55,27 @@ class StageBytes:
         return self.stored + self.optimizer + self.in_flight + self.transient
 
 
-def stage_bytes(units: Sequence[Unit], choice: Mapping[str, Policy], alive: Alive, *, state_tensors: int, last: bool) -> StageBytes:
+def stage_bytes(
+    units: Sequence[Unit],
+    choice: Mapping[str, Policy],
+    alive: Alive,
+    *,
+    state_tensors: int,
+    last: bool,
+    checkpoint: bool = False,
+) -> StageBytes:
     """The bytes of a stage made of `units`; `choice` is a policy for each layer by name."""
     layers = [layer for unit in units for layer in unit.layers]
     weights = sum(layer.weight_bytes for layer in layers)
-    demanded = [layer.weight_bytes for layer in layers if on_demand(layer, choice[layer.name])]
+    saved = saved_bytes(units, last=last)
+    replays = [replay_bytes(layer, choice[layer.name], alive, state_tensors) for layer in layers]
+    again = saved if checkpoint else 0
     return StageBytes(
         weights=weights + sum(unit.buffer_bytes for unit in units),
         versions=sum(version_bytes(layer, choice[layer.name], alive) for layer in layers),
         optimizer=state_tensors * weights,
-        in_flight=alive.in_flight * saved_bytes(units, last=last),
-        transient=max(demanded, default=0) if alive.pending else 0,
+        in_flight=alive.in_flight * (units[0].entry_bytes if checkpoint else saved),
+        transient=max([again, update_bytes(layers, state_tensors), *replays]),
     )
 
 
@@ -72,6 +93,26 @@ def saved_bytes(units: Sequence[Unit], *, last: bool) -> int:
     for number, size in [pair for unit in units for pair in unit.saved] + list(ends):
         largest[number] = max(size, largest.get(number, 0))
     return sum(largest.values())
+
+
+def update_bytes(layers: Iterable[Layer], state_tensors: int) -> int:
+    """Bytes that an update of the stage needs while it runs."""
+    rows = [_block(layer, state_tensors) for layer in layers if layer.factor_bytes is not None]
+    plain = [layer.weight_bytes for layer in layers if layer.factor_bytes is None]
+    return sum(plain) + max([*rows, *(state_tensors * size for size in plain)], default=0)
+
+
+def replay_bytes(layer: Layer, policy: Policy, alive: Alive, state_tensors: int) -> int:
+    """Bytes that a forward of the layer needs for its newest weights."""
+    if not on_demand(layer, policy) or not alive.pending:
+        return 0
+    if policy is Policy.fused:
+        return alive.pending * (layer.factor_bytes or 0) + layer.block_bytes + max(layer.block_bytes, layer.slice_bytes)
+    return _block(layer, state_tensors) + ((1 + state_tensors) * layer.block_bytes if alive.pending > 1 else 0)
+
+
+def _block(layer: Layer, state_tensors: int) -> int:
+    return max((1 + state_tensors) * layer.block_bytes, layer.block_bytes + layer.slice_bytes)
 
 
 def on_demand(layer: Layer, policy: Policy) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..core.errors import InfeasibleError, UsageError
 from .choice import Choice, Keeping, choose, within_stage
-from .lifetimes import steady_peaks
+from .lifetimes import Alive, steady_peaks
 from .schedules import Window
 from .units import Unit
 from .weights import Policy
@@ -86,6 +86,7 @@ class PipelinePlan:
                     "device": s.device, "first": s.first, "end": s.end, "compute_s": s.compute_s, "link_s": s.link_s,
                     "weights_bytes": size.weights, "versions_bytes": size.versions, "optimizer_bytes": size.optimizer,
                     "in_flight_bytes": size.in_flight, "transient_bytes": size.transient, "total_bytes": size.total,
+                    "checkpoint": s.choice.checkpoint,
                     "policies": {name: policy.value for name, policy in s.choice.policies.items()},
                 }
             )  # fmt: skip
@@ -101,8 +102,9 @@ def partition(
     window: Window = Window.one_f_one_b,
     keeping: Keeping = Keeping.best_of,
     state_tensors: int = 0,
+    checkpoint: bool = False,
 ) -> PipelinePlan:
-    """The split with the shortest step over all `devices` in their order.
+    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations to be recomputed.
 
     Raises:
         UsageError: fewer units than devices.
@@ -122,7 +124,8 @@ def partition(
                 now = after[end]
                 if before is None or (now is not None and before[0] >= now[0]):
                     continue
-                stage = _stage(units, first, end, device, alive[index], keeping, state_tensors, last)
+                options = _Options(keeping, state_tensors, checkpoint)
+                stage = _stage(units, first, end, device, alive[index], options, last)
                 if stage is None:
                     continue
                 slowest = max(before[0], stage.compute_s, stage.link_s)
@@ -137,11 +140,21 @@ def partition(
     return PipelinePlan(found[1], found[0], alone, window, m)
 
 
+@dataclass(frozen=True)
+class _Options:
+    keeping: Keeping
+    state_tensors: int
+    checkpoint: bool
+
+
 def _stage(
-    units: Sequence[Unit], first: int, end: int, device: Device, alive: Any, keeping: Keeping, state_tensors: int, last: bool
+    units: Sequence[Unit], first: int, end: int, device: Device, alive: Alive, options: _Options, last: bool
 ) -> StagePlan | None:
     part = units[first:end]
-    choice = choose(part, alive, device.memory_bytes, keeping, state_tensors=state_tensors, last=last)
+    choice = choose(
+        part, alive, device.memory_bytes, options.keeping,
+        state_tensors=options.state_tensors, last=last, checkpoint=options.checkpoint,
+    )  # fmt: skip
     if choice is None:
         return None
     compute = (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s

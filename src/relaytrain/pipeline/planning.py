@@ -56,8 +56,9 @@ def plan_network(
     window: Window = Window.one_f_one_b,
     keeping: Keeping = Keeping.best_of,
     optimizer: str = "sgd",
+    checkpoint: bool = False,
 ) -> Planned:
-    """Split `name` over `devices`; `m` is the number of devices unless given.
+    """Split `name` over `devices`; `m` is the number of devices unless given, `checkpoint` allows activations twice.
 
     Raises:
         UsageError: an argument is out of range.
@@ -76,8 +77,9 @@ def plan_network(
     for way in Keeping:
         try:
             found[way] = partition(
-                units, devices, m=m or len(devices), window=window, keeping=way, state_tensors=STATE_TENSORS[optimizer]
-            )
+                units, devices, m=m or len(devices), window=window, keeping=way,
+                state_tensors=STATE_TENSORS[optimizer], checkpoint=checkpoint,
+            )  # fmt: skip
         except InfeasibleError as error:
             found[way] = None
             failure = error if way is keeping else failure

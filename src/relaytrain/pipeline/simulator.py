@@ -28,7 +28,7 @@ class Simulated:
         return max(held.stored for held in self.held[stage])
 
     def peak_total(self, stage: int) -> int:
-        """The most bytes that `stage` held, but for transients."""
+        """The most bytes that `stage` held between two actions."""
         return max(held.total for held in self.held[stage])
 
 
@@ -39,8 +39,12 @@ def simulate(
     loss: Loss,
     rule: Rule,
     policies: Sequence[Policies],
+    *,
+    checkpoint: Sequence[bool] | None = None,
 ) -> Simulated:
     """Train `parts`, one a stage, on (inputs, labels) as `schedule` says; the modules given are not changed.
+
+    `checkpoint` says for each stage whether its activations are computed again in the backward.
 
     Raises:
         UsageError: the numbers of parts, policies and stages differ.
@@ -50,8 +54,8 @@ def simulate(
     last = schedule.stages - 1
     flush = schedule.flush
     stages = [
-        Stage(part, rule, policy, loss=loss if index == last else None, flush=flush)
-        for index, (part, policy) in enumerate(zip(parts, policies, strict=True))
+        Stage(part, rule, policy, loss=loss if index == last else None, flush=flush, checkpoint=again)
+        for index, (part, policy, again) in enumerate(zip(parts, policies, checkpoint or [False] * len(parts), strict=True))
     ]
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}

@@ -8,6 +8,9 @@ Any `nn.Module` will do. Every module that owns parameters is wrapped by a `Vers
 Weights that autograd would save for its backward are replaced by a note (layer, name, version) and looked up when
 needed: or else the graph of every minibatch in flight would keep a version of its own alive. 64-bit positions that it
 saves (those of max-pools) are kept in 32 bits.
+
+With `checkpoint` a minibatch in flight keeps the stage's input only; its backward first runs the forward once more, with
+the same weight version and the same random numbers, which gives the same activations to the last bit.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..core.errors import UsageError
-from .factors import Factors, Tensors, has_rule
+from .factors import Factors, Tensors, has_rule, input_errors, outputs
 from .updates import Rule
-from .weights import LayerWeights, Policy, Update, versions_of
+from .weights import LayerWeights, OnDemand, Policy, Update, versions_of
 
 
 @dataclass
@@ -39,10 +42,12 @@ class _Call:
 
 @dataclass
 class _Flight:
-    """A minibatch between its forward and its backward."""
+    """A minibatch between its forward and its backward. `again`: what a checkpointed one is computed from once more."""
 
     version: int
     entry: Tensor | None = None
+    again: tuple[Tensor, Tensor | None, Tensor] | None = None
+    recomputed: bool = False
     output: Tensor | None = None
     calls: dict[str, _Call] = field(default_factory=dict)
     saved: list[Tensor] = field(default_factory=list)
@@ -51,13 +56,12 @@ class _Flight:
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes a stage holds between two actions, each storage once; `transient` is the largest replayed layer so far."""
+    """Bytes a stage holds between two actions, each storage once."""
 
     weights: int
     versions: int
     optimizer: int
     in_flight: int
-    transient: int
 
     @property
     def stored(self) -> int:
@@ -66,7 +70,7 @@ class Held:
 
     @property
     def total(self) -> int:
-        """All but the transient."""
+        """All of it; what an action needs only while it runs is not here."""
         return self.stored + self.optimizer + self.in_flight
 
 
@@ -83,6 +87,31 @@ class _Start(torch.autograd.Function):
         return None, None
 
 
+class _Rows(torch.autograd.Function):
+    """A layer whose newest weights are replayed block by block: each block's output, then the block is gone."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, anchor: Tensor, layer: nn.Module, store: OnDemand) -> Tensor:
+        ctx.layer, ctx.store, ctx.version, ctx.inputs = layer, store, store.version, inputs.detach()
+        axis = -1 if isinstance(layer, nn.Linear) else -3
+        replayed, made = store.replay(), None
+        for rows in store.blocks:
+            part = outputs(layer, inputs, replayed(rows))
+            if made is None:
+                made = part.new_empty([*part.shape[:axis], store.blocks[-1].stop, *part.shape[len(part.shape) + axis + 1 :]])
+            made.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
+            del part
+        assert made is not None
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *errors: Any) -> tuple[Tensor | None, None, None, None]:
+        if not ctx.needs_input_grad[0]:
+            return None, None, None, None
+        found = input_errors(ctx.layer, Factors(ctx.inputs, errors[0].contiguous()), ctx.store.at(ctx.version))
+        return found, None, None, None
+
+
 class Versioned(nn.Module):
     """Stands in a module's place and feeds it the version of the minibatch under way."""
 
@@ -93,18 +122,22 @@ class Versioned(nn.Module):
         self._stage = (stage,)
 
     def forward(self, *inputs: Tensor) -> Any:
-        """The layer's output with its newest weights."""
-        flight = self._stage[0].current
+        """The layer's output with its newest weights; with those of the minibatch when it is computed once more."""
+        flight, store = self._stage[0].current, self.store
         if self.name in flight.calls:
             raise UsageError(f"layer {self.name}: used twice in one forward, expected once; give each use its own layer")
-        weights = self.store.newest()
-        leaves = {} if self.factors else {name: w.detach().requires_grad_() for name, w in weights.items()}
-        call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, leaves)
-        flight.weights.update({w.untyped_storage()._cdata: (self.name, name) for name, w in weights.items()})
-        output = functional_call(self._layer[0], leaves or weights, inputs)
-        for weight in weights.values():
-            flight.weights.pop(weight.untyped_storage()._cdata)
-        if not self.factors:
+        if isinstance(store, OnDemand) and store.pending and not flight.recomputed and len(store.blocks) > 1:
+            call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, {})
+            output = _Rows.apply(inputs[0], self._stage[0].anchor, self._layer[0], store)  # type: ignore[no-untyped-call]
+        else:
+            weights = store.at(flight.version) if flight.recomputed else store.newest()
+            leaves = {} if self.factors else {name: w.detach().requires_grad_() for name, w in weights.items()}
+            call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, leaves)
+            flight.weights.update({w.untyped_storage()._cdata: (self.name, name) for name, w in weights.items()})
+            output = functional_call(self._layer[0], leaves or weights, inputs)
+            for weight in weights.values():
+                flight.weights.pop(weight.untyped_storage()._cdata)
+        if not self.factors or not torch.is_grad_enabled():
             return output
         if not output.requires_grad:
             output = _Start.apply(output, self._stage[0].anchor)  # type: ignore[no-untyped-call]
@@ -122,10 +155,20 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Stage:
-    """One stage. `loss` belongs to the last one; `policies` says how each layer keeps its versions."""
+    """One stage. `loss` belongs to the last one; `policies` says how each layer keeps its versions.
+
+    `flush` is the number of minibatches of a synchronous step; `checkpoint` recomputes activations in the backward.
+    """
 
     def __init__(
-        self, module: nn.Module, rule: Rule, policies: Policies = Policy.stash, *, loss: Loss | None = None, flush: int | None = None
+        self,
+        module: nn.Module,
+        rule: Rule,
+        policies: Policies = Policy.stash,
+        *,
+        loss: Loss | None = None,
+        flush: int | None = None,
+        checkpoint: bool = False,
     ) -> None:
         self.module = copy.deepcopy(module)
         self.layers: dict[str, LayerWeights] = {}
@@ -134,7 +177,7 @@ class Stage:
         self._loss, self._flush, self._version = loss, flush, 0
         self._flights: dict[int, _Flight] = {}
         self._sums: dict[str, Tensors] = {}
-        self._transient = 0
+        self._checkpoint = checkpoint
         self._wrap(rule, policies)
 
     def _wrap(self, rule: Rule, policies: Policies) -> None:
@@ -169,30 +212,55 @@ class Stage:
 
     def forward(self, index: int, inputs: Tensor, target: Tensor | None = None) -> Tensor:
         """Minibatch `index` with the newest weights: activations for the next stage, at the last one the loss."""
-        flight = self.current = _Flight(self._version)
+        flight = _Flight(self._version)
         entry = inputs.detach()
         if entry.is_floating_point() and inputs.requires_grad:
             flight.entry = entry.requires_grad_()
+        if self._checkpoint:
+            flight.again = (entry, target, torch.get_rng_state())
+            with torch.no_grad():
+                output = self._run(flight, entry, target)
+            flight.calls.clear()
+        else:
+            output = flight.output = self._run(flight, entry, target)
+        self._flights[index] = flight
+        sent: Tensor = output.detach().requires_grad_()
+        return sent
+
+    def _run(self, flight: _Flight, entry: Tensor, target: Tensor | None) -> Tensor:
+        self.current = flight
         with torch.autograd.graph.saved_tensors_hooks(self._pack(flight), self._unpack(flight)):
-            output = self.module(entry)
+            output: Tensor = self.module(entry)
             if self._loss is not None:
                 if target is None:
                     raise UsageError("target: got none, expected the labels: this is the last stage")
                 output = self._loss(output, target) / (self._flush or 1)
-        flight.output = output
-        self._flights[index] = flight
         self.current = _Flight(self._version)  # or the last minibatch would outlive its backward
-        self._transient = max([self._transient, *(store.transient_bytes for store in self.layers.values())])
-        sent: Tensor = output.detach().requires_grad_()
-        return sent
+        return output
+
+    def _run_again(self, flight: _Flight) -> None:
+        """The forward of a checkpointed minibatch; running statistics have seen it already."""
+        assert flight.again is not None
+        entry, target, dice = flight.again
+        flight.recomputed, flight.again = True, None
+        kept = {name: buffer.clone() for name, buffer in self.buffers().items()}
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(dice)
+            flight.output = self._run(flight, entry, target)
+        for name, buffer in self.buffers().items():
+            buffer.copy_(kept[name])
 
     def backward(self, index: int, errors: Tensor | None = None) -> Tensor | None:
         """The backward of minibatch `index` and, asynchronously, its update; the error for the stage before."""
         flight = self._flights.pop(index)
+        if flight.again is not None:
+            self._run_again(flight)
         assert flight.output is not None
         flight.saved.clear()  # from here autograd frees what it has used
         torch.autograd.backward(flight.output, errors)
+        flight.output = None
         updates = {name: self._update(name, call) for name, call in flight.calls.items()}
+        flight.calls.clear()
         if self._flush is None:
             self._push(updates)
         else:
@@ -209,7 +277,7 @@ class Stage:
         self._sums = {}
 
     def weights(self) -> Tensors:
-        """The newest weights by their names in the module, and its buffers."""
+        """The newest weights by their names in the module, and its buffers; live tensors: copy what is to be kept."""
         made = {f"{layer}.{name}".lstrip("."): w for layer, s in self.layers.items() for name, w in s.newest().items()}
         return made | self.buffers()
 
@@ -228,7 +296,7 @@ class Stage:
         weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
         versions = _count((t for s in stores for t in s.versions()), seen)
         optimizer = _count((t for s in stores for t in s.optimizer()), seen)
-        return Held(weights, versions, optimizer, _count(self._in_flight(), seen), self._transient)
+        return Held(weights, versions, optimizer, _count(self._in_flight(), seen))
 
     def _in_flight(self) -> Iterable[Tensor]:
         for flight in self._flights.values():
@@ -236,6 +304,8 @@ class Stage:
             yield from (call.inputs for call in flight.calls.values())
             if flight.output is not None:
                 yield flight.output
+            if flight.again is not None:
+                yield flight.again[0]
 
     def _update(self, name: str, call: _Call) -> Update:
         if call.leaves:
@@ -254,7 +324,7 @@ class Stage:
 
     def _add(self, updates: Mapping[str, Update]) -> None:
         for name, update in updates.items():
-            found = self.layers[name]._gradients(update)
+            found = self.layers[name].gradients(update)
             sums = self._sums.get(name)
             self._sums[name] = found if sums is None else {n: sums[n] + g for n, g in found.items()}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,17 +26,22 @@ Saved = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule."""
+    """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule.
+
+    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` of that block's output.
+    """
 
     name: str
     weight_bytes: int
     factor_bytes: int | None
     gradient_flops: int
+    block_bytes: int = 0
+    slice_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on."""
+    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on and taken in."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -46,6 +51,7 @@ class Unit:
     saved: Saved
     output: tuple[int, int]
     end: Saved
+    entry_bytes: int = 0
 
     @property
     def weight_bytes(self) -> int:
@@ -80,7 +86,7 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
     def number(tensor: Tensor) -> tuple[int, int]:
         return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers)), tensor.nbytes
 
-    made = []
+    made: list[Unit] = []
     for index, probe in enumerate(probes):
         names = [name for name in stage.layers if name.split(".", 1)[0] == str(index)]
         kept = [*flight.saved[probe.begin : probe.finish], *(flight.calls[name].inputs for name in names)]
@@ -89,11 +95,12 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
         errors = probe.flops if index else probe.flops - (layers[0].gradient_flops if layers else 0)
         buffers = sum(b.nbytes for n, b in stage.buffers().items() if n.split(".", 1)[0] == str(index))
         title = type(units[index]).__name__ if not names else type(stage.layers[names[0]].layer).__name__
+        entry_bytes = made[-1].output[1] if made else inputs.nbytes
         made.append(
-            Unit(f"{index}:{title}", layers, buffers, probe.flops, gradients + errors, _saved(map(number, kept)), number(probe.output), frozenset())
+            Unit(f"{index}:{title}", layers, buffers, probe.flops, gradients + errors, _saved(map(number, kept)),
+                 number(probe.output), frozenset(), entry_bytes)
         )  # fmt: skip
     # the loss belongs to whatever stage is the last
-    last = made[-1]
     extra: list[Tensor] = []
     logits = output.detach().requires_grad_()
 
@@ -105,8 +112,7 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
         value = loss(logits, torch.empty(target.shape, dtype=target.dtype, device="meta"))
     extra = [t for t in extra if t.untyped_storage()._cdata != logits.untyped_storage()._cdata]
     ending = _saved(map(number, [*extra, value]))
-    made[-1] = Unit(last.name, last.layers, last.buffer_bytes, last.forward_flops, last.backward_flops, last.saved, last.output, ending)
-    return tuple(made)
+    return (*made[:-1], replace(made[-1], end=ending))
 
 
 def _saved(pairs: Any) -> Saved:
@@ -153,7 +159,10 @@ def _layer(name: str, stage: Stage, inputs: Tensor, outputs: Tensor) -> Layer:
     store = stage.layers[name]
     size = sum(w.nbytes for w in store.live())
     if not has_rule(store.layer):
-        return Layer(name, size, None, 0)
+        return Layer(name, size, None, 0, size)
     weight = store.newest()["weight"]
     positions = outputs.numel() // weight.shape[0]
-    return Layer(name, size, inputs.nbytes + outputs.nbytes, 2 * positions * weight.numel())
+    rows = store.blocks[0].stop
+    part = 0 if len(store.blocks) == 1 else outputs.nbytes * rows // weight.shape[0]
+    block = size * rows // weight.shape[0]
+    return Layer(name, size, inputs.nbytes + outputs.nbytes, 2 * positions * weight.numel(), block, part)

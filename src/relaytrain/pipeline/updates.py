@@ -1,7 +1,8 @@
-"""Update rules as pure functions: (weight, gradient, state) -> (weight, state); nothing is changed in place.
+"""Update rules as functions: (weight, gradient, state) -> (weight, state); only the gradient is used up.
 
-Purity is what lets mcPipe replay updates from an old version and throw the result away. The arithmetic is that of
-torch.optim, operation by operation, so one stage trains bit for bit as torch.optim does.
+Weight and state stay as they are, which is what lets mcPipe replay updates from an old version and throw the result
+away. The arithmetic is that of torch.optim, operation by operation. Beside the gradient, whose memory becomes the new
+weight's, an update needs room for the new state and for nothing else: 1 + state tensors of the parameter's size.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Rule(Protocol):
         """Tensors of the parameter's size that the rule keeps after its first update."""
 
     def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
-        """The weight and the state after one update, both new."""
+        """The weight and the state after one update, both new; the gradient's memory may hold the weight."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class SGD:
     def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
         """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
         if self.weight_decay:
-            gradient = gradient.add(weight, alpha=self.weight_decay)
+            gradient.add_(weight, alpha=self.weight_decay)
         if not self.momentum:
-            return weight.add(gradient, alpha=-self.lr), State(state.steps + 1)
+            return torch.add(weight, gradient, alpha=-self.lr, out=gradient), State(state.steps + 1)
         buffer = state.tensors[0].mul(self.momentum).add_(gradient) if state.steps else gradient.clone()
-        return weight.add(buffer, alpha=-self.lr), State(state.steps + 1, (buffer,))
+        return torch.add(weight, buffer, alpha=-self.lr, out=gradient), State(state.steps + 1, (buffer,))
 
     def unrolled(self, updates: int) -> tuple[float, float, tuple[float, ...]]:
         """The weight after `updates` updates as a sum: of the weight, the buffer and each gradient, oldest first.
@@ -94,15 +95,18 @@ class Adam:
     def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
         """Adam's update with both bias corrections."""
         if self.weight_decay:
-            gradient = gradient.add(weight, alpha=self.weight_decay)
+            gradient.add_(weight, alpha=self.weight_decay)
         beta1, beta2 = self.betas
-        first, second = state.tensors or (torch.zeros_like(weight), torch.zeros_like(weight))
-        first = first.lerp(gradient, 1 - beta1)
-        second = second.mul(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        if state.steps:
+            first = state.tensors[0].lerp(gradient, 1 - beta1)
+            second = state.tensors[1].mul(beta2)
+        else:
+            first, second = torch.zeros_like(weight).lerp_(gradient, 1 - beta1), torch.zeros_like(weight)
+        second.addcmul_(gradient, gradient, value=1 - beta2)
         steps = state.steps + 1
         step_size = self.lr / (1 - beta1**steps)
-        root = second.sqrt().div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
-        return weight.addcdiv(first, root, value=-step_size), State(steps, (first, second))
+        root = torch.sqrt(second, out=gradient).div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
+        return torch.addcdiv(weight, first, root, value=-step_size, out=root), State(steps, (first, second))
 
 
 def _check(lr: float, **others: float) -> None:

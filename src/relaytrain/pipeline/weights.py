@@ -8,6 +8,9 @@ On-demand is exact for any rule because the pairs do not depend on the weights: 
 the oldest version, the newest is replayed from there and thrown away. Backwards come in the order of the forwards, so
 they always use the oldest version, which is at hand; only forwards pay.
 
+All of them update and replay in blocks of rows (see `factors`), in place where no minibatch needs the old version: the
+temporaries are a few blocks, never a second copy of a large layer. Forwards take replayed weights block by block too.
+
 Paper: mcPipe section IV-C. Deviations: any update rule; `fused` forms all pending gradients in one product.
 """
 
@@ -15,13 +18,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
+from types import EllipsisType
 
+import torch
 from torch import Tensor, nn
 
 from ..core.errors import UsageError
-from .factors import Factors, Tensors, gradients, weighted
+from .factors import Factors, Rows, Tensors, blocks, gradients, weighted
 from .updates import SGD, Rule, State
 
 
@@ -45,13 +50,13 @@ class LayerWeights(ABC):
         self.layer = layer
         self.rule = rule
         self.version = 0
-        self.transient_bytes = 0
+        self.blocks = blocks(layer, weights)
         self._weights = weights
         self._states = {name: State() for name in weights}
 
     @abstractmethod
     def newest(self) -> Tensors:
-        """What the next forward uses."""
+        """What the next forward uses; the live tensors where they are the newest, which later updates change."""
 
     @abstractmethod
     def at(self, version: int) -> Tensors:
@@ -74,16 +79,43 @@ class LayerWeights(ABC):
         for state in self._states.values():
             yield from state.tensors
 
-    def _gradients(self, update: Update) -> Tensors:
-        if isinstance(update, Factors):
-            return gradients(self.layer, update, self._weights)
-        return update
+    def gradients(self, update: Update) -> Tensors:
+        """Whole gradients, for synchronous schedules, which add them up."""
+        return self._gradients(update, slice(None))
 
-    def _step(self, weights: Tensors, states: dict[str, State], update: Update) -> tuple[Tensors, dict[str, State]]:
-        new_weights, new_states = dict(weights), dict(states)
-        for name, gradient in self._gradients(update).items():
-            new_weights[name], new_states[name] = self.rule.step(weights[name], gradient, states[name])
-        return new_weights, new_states
+    def _gradients(self, update: Update, rows: Rows | EllipsisType) -> Tensors:
+        if isinstance(update, Factors):
+            assert isinstance(rows, slice)
+            return gradients(self.layer, update, self._weights, rows)
+        return {name: gradient[rows] for name, gradient in update.items()}
+
+    def _advance(self, update: Update, into: Tensors) -> None:
+        """The live weights after one more update, written `into` tensors of their shape, which may be themselves."""
+        grown: dict[str, tuple[Tensor, ...]] = {name: state.tensors for name, state in self._states.items()}
+        changed: set[str] = set()
+        for rows in self.blocks if isinstance(update, Factors) else (...,):
+            changed |= self._advance_rows(update, into, grown, rows)
+        for name in into.keys() - changed if into is not self._weights else ():
+            into[name].copy_(self._weights[name])
+        steps = {name: state.steps + (name in changed) for name, state in self._states.items()}
+        self._weights = into
+        self._states = {name: State(steps[name], grown[name]) for name in into}
+
+    def _advance_rows(
+        self, update: Update, into: Tensors, grown: dict[str, tuple[Tensor, ...]], rows: Rows | EllipsisType
+    ) -> set[str]:
+        found = self._gradients(update, rows)
+        names = set(found)
+        for name in sorted(names):
+            state = self._states[name]
+            parts = State(state.steps, tuple(tensor[rows] for tensor in state.tensors))
+            weight, after = self.rule.step(self._weights[name][rows], found.pop(name), parts)
+            into[name][rows].copy_(weight)
+            if len(grown[name]) < len(after.tensors):
+                grown[name] = tuple(torch.empty_like(self._weights[name]) for _ in after.tensors)
+            for whole, part in zip(grown[name], after.tensors, strict=True):
+                whole[rows].copy_(part)
+        return names
 
 
 class Greedy(LayerWeights):
@@ -99,7 +131,7 @@ class Greedy(LayerWeights):
 
     def push(self, update: Update, needed: Collection[int]) -> None:
         """Update at once; what was there is gone."""
-        self._weights, self._states = self._step(self._weights, self._states, update)
+        self._advance(update, self._weights)
         self.version += 1
 
 
@@ -119,12 +151,14 @@ class Stash(LayerWeights):
         return self._weights if version == self.version else self._kept[version]
 
     def push(self, update: Update, needed: Collection[int]) -> None:
-        """Stash the live weights if someone needs them, and update."""
+        """Stash the live weights if someone needs them, and update; what nobody needs goes first."""
+        self._kept = {version: kept for version, kept in self._kept.items() if version in needed}
         if self.version in needed:
             self._kept[self.version] = self._weights
-        self._weights, self._states = self._step(self._weights, self._states, update)
+            self._advance(update, {name: torch.empty_like(weight) for name, weight in self._weights.items()})
+        else:
+            self._advance(update, self._weights)
         self.version += 1
-        self._kept = {version: kept for version, kept in self._kept.items() if version in needed}
 
     def versions(self) -> Iterator[Tensor]:
         """The stash."""
@@ -143,6 +177,11 @@ class OnDemand(LayerWeights):
         self._fused = fused
 
     @property
+    def pending(self) -> int:
+        """Updates between the stored weights and the newest."""
+        return len(self._pending)
+
+    @property
     def base(self) -> int:
         """The version of the stored weights."""
         return self.version - len(self._pending)
@@ -151,13 +190,18 @@ class OnDemand(LayerWeights):
         """The stored weights with all pending updates, made anew each time."""
         if not self._pending:
             return self._weights
-        if self._fused and isinstance(self.rule, SGD):
-            return self._unrolled(self.rule)
-        weights, states = self._weights, self._states
-        for update in self._pending:
-            weights, states = self._step(weights, states, update)
-        self.transient_bytes = sum(w.nbytes for w in weights.values())
-        return weights
+        if len(self.blocks) == 1:
+            return self.replay()(self.blocks[0])
+        replayed = self.replay()
+        made = {name: torch.empty_like(weight) for name, weight in self._weights.items()}
+        for rows in self.blocks:
+            for name, weight in replayed(rows).items():
+                made[name][rows].copy_(weight)
+        return made
+
+    def replay(self) -> Callable[[Rows], Tensors]:
+        """The newest weights by rows."""
+        return self._unrolled(self.rule) if self._fused and isinstance(self.rule, SGD) else self._replayed
 
     def at(self, version: int) -> Tensors:
         """The stored weights; backwards never ask for others."""
@@ -171,25 +215,37 @@ class OnDemand(LayerWeights):
         self.version += 1
         oldest = min(needed, default=self.version)
         while self.base < oldest:
-            self._weights, self._states = self._step(self._weights, self._states, self._pending.popleft())
+            self._advance(self._pending.popleft(), self._weights)
 
     def versions(self) -> Iterator[Tensor]:
         """The pairs."""
         for update in self._pending:
             yield from (update.inputs, update.errors) if isinstance(update, Factors) else update.values()
 
-    def _unrolled(self, rule: SGD) -> Tensors:
+    def _replayed(self, rows: Rows) -> Tensors:
+        made = {name: weight[rows] for name, weight in self._weights.items()}
+        states = {n: State(s.steps, tuple(tensor[rows] for tensor in s.tensors)) for n, s in self._states.items()}
+        for update in self._pending:
+            found = self._gradients(update, rows)
+            for name in sorted(found):
+                made[name], states[name] = self.rule.step(made[name], found.pop(name), states[name])
+        return made
+
+    def _unrolled(self, rule: SGD) -> Callable[[Rows], Tensors]:
         pending = [update for update in self._pending if isinstance(update, Factors)]
         of_weight, of_buffer, of_gradients = rule.unrolled(len(pending))
-        summed = self._gradients(weighted(list(zip(of_gradients, pending, strict=True))))
-        made: Tensors = {}
-        for name, weight in self._weights.items():
-            made[name] = summed[name].add(weight, alpha=of_weight)
-            if self._states[name].tensors:
-                made[name].add_(self._states[name].tensors[0], alpha=of_buffer)
-            made[name] = made[name].contiguous()
-        self.transient_bytes = sum(w.nbytes for w in made.values())
-        return made
+        joined = weighted(list(zip(of_gradients, pending, strict=True)))
+
+        def replayed(rows: Rows) -> Tensors:
+            made = self._gradients(joined, rows)
+            for name, found in made.items():
+                found.add_(self._weights[name][rows], alpha=of_weight)
+                if self._states[name].tensors:
+                    found.add_(self._states[name].tensors[0][rows], alpha=of_buffer)
+                made[name] = found.contiguous()
+            return made
+
+        return replayed
 
 
 def versions_of(policy: Policy, layer: nn.Module, weights: Tensors, rule: Rule, *, factors: bool) -> LayerWeights:
