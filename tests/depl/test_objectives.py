@@ -72,14 +72,13 @@ def test_close_enough_stops_early(monkeypatch):
         allocate(epochs, CLUSTERS, 0.9, [5.0, 3.0, 0.0])
 
 
-def test_many_clusters_with_charges_still_find_the_one_that_pays():
+def test_many_clusters_with_charges_still_find_the_ones_that_pay(monkeypatch):
     random = np.random.default_rng(2)
-    clusters = [Cluster(f"n{i}", random.uniform(40, 120), random.uniform(5, 60), random.uniform(0.7, 1.5)) for i in range(11)]
-    epochs, charge = [(2.6, 0.5)] * 2 + [(1.4, 0.25)] * 2, random.uniform(0, 60, 11)
-    found = allocate(epochs, clusters, 0.35, charge)
-    pairs = [(a, b) for a in range(11) for b in range(a, 11)]
-    least = min(allocate(epochs, [clusters[n] for n in {*p}], 0.35, [charge[n] for n in {*p}]).cost for p in pairs)
-    assert found.cost <= least * (1 + 1e-12)
+    clusters = [Cluster(f"n{i}", random.uniform(40, 120), random.uniform(5, 60), random.uniform(0.7, 1.5)) for i in range(9)]
+    epochs, charge = [(2.6, 0.5)] * 2 + [(1.4, 0.25)] * 2, random.uniform(0, 60, 9)
+    least = allocate(epochs, clusters, 0.35, charge).cost
+    monkeypatch.setattr(allocation, "EXHAUSTIVE", 0)
+    assert allocate(epochs, clusters, 0.35, charge).cost == pytest.approx(least, rel=SAME)
 
 
 @pytest.mark.parametrize("seed", range(60, 68))

@@ -314,16 +314,24 @@ def frequencies_for(terms: Sequence[Term], *, tail: float = TAIL, least: Sequenc
 
 
 def _decay(terms: Sequence[Term], t: float) -> float:
-    return sum(float(d.log_cf(np.array([f * t]))[0].real) for f, d in terms)
+    return sum(float(d.log_cf(f * t).real.sum()) for d, f in _grouped(terms))
+
+
+def _grouped(terms: Sequence[Term]) -> list[tuple[Distribution, Real]]:
+    """The factors of each distribution that occurs: sums of many epochs repeat few."""
+    found: dict[Distribution, list[float]] = {}
+    for factor, of in terms:
+        found.setdefault(of, []).append(factor)
+    return [(of, np.array(factors)) for of, factors in found.items()]
 
 
 def weighted_sum(terms: Sequence[Term], constant: float = 0.0) -> Label:
     """The label of constant + sum of factor * variable, all independent."""
     frequencies = frequencies_for(terms)
-    total = Label(constant, np.zeros(frequencies.points, np.complex128), frequencies)
-    for factor, of in terms:
-        total = total + label(factor, of, frequencies)
-    return total
+    log_cf = np.zeros(frequencies.points, np.complex128)
+    for of, factors in _grouped(terms):
+        log_cf += of.log_cf(np.multiply.outer(factors, frequencies.at)).sum(axis=0)
+    return Label(constant + sum(f * d.mean for f, d in terms), log_cf, frequencies)
 
 
 def normal_quantile(terms: Sequence[Term], omega: float, constant: float = 0.0) -> float:

@@ -13,9 +13,10 @@ import math
 
 import numpy as np
 
+from .enumeration import SLACK
 from .instance import Instance
 from .joint import DeplPlan, complete
-from .losses import SLACK, MeanTable, exact_probability
+from .losses import exact_probability
 from .versions import VersionSearch
 
 _LOWER = 1e-6
@@ -26,19 +27,17 @@ def best_expected(instance: Instance, *, switches: int = 2) -> DeplPlan:
     """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds."""
     chosen = tuple(range(len(instance.datasets)))
     search = VersionSearch(instance, chosen, switches=switches)
-    table = MeanTable(instance, chosen, search.switches)
-    table.limit = instance.target.loss
-    cost = math.inf
+    limit, cost = instance.target.loss, math.inf
     while True:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
-        found = search.best(below=cost * 1.02, table=table) or search.best(table=table)
+        found = search.best(below=cost * 1.02, expected=limit) or search.best(expected=limit)
         if found is None:
             break
         cost = found.cost
         if search.holds(found.models):
             return complete(instance, chosen, found.models)
         expected = instance.initial_loss + sum(f * d.mean for f, d in instance.terms(chosen, found.models))
-        table.limit = expected - _LOWER
+        limit = expected - _LOWER
     return DeplPlan(False, reason="no expected-loss target leads to a schedule that meets the quantile")
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -159,6 +159,16 @@ class Instance:
                 found.append((1.0, self.jump(before, m)))
             before = m
         return found
+
+    @property
+    def jumps(self) -> list[StudentT]:
+        """The loss changes of all possible switches."""
+        return [jump for row in self.switches for jump in row if jump is not None]
+
+    def with_gain(self, gain: float) -> Instance:
+        """The same with a fixed data gain made part of the versions' own."""
+        models = tuple(replace(m, gain=m.gain * gain) for m in self.models)
+        return replace(self, models=models, gain_base=1.0, gain_slope=0.0)
 
     def jump(self, before: int, now: int) -> StudentT:
         """The loss change of a possible switch."""

@@ -13,13 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...core.distribution import weighted_sum
 from .allocation import allocate
 from .datasets import choose
+from .enumeration import SLACK
 from .instance import Instance
-from .losses import SLACK, exact_probability
-from .versions import SWITCHES, Schedule, VersionSearch
+from .losses import LossTable, exact_probability
+from .versions import SWITCHES, Schedule, VersionSearch, searched_switches
 
 
 @dataclass(frozen=True)
@@ -51,21 +53,34 @@ def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
         start = instance.initial_loss
         return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
     best: dict[tuple[int, ...], Schedule] = {}
+    table = shared_table(instance, switches)
+
+    @lru_cache(maxsize=256)
+    def search(chosen: tuple[int, ...]) -> VersionSearch:
+        return VersionSearch(instance, chosen, switches=switches, table=table)
 
     def value(chosen: tuple[int, ...], below: float) -> float:
-        found = VersionSearch(instance, chosen, switches=switches).best(below=below)
+        found = search(chosen).best(below=below)
         if found is None:
             return math.inf
         best[chosen] = found
         return found.cost
 
     def floor(chosen: tuple[int, ...]) -> float:
-        return VersionSearch(instance, chosen, switches=switches).floor()
+        return search(chosen).floor()
 
     choice = choose(len(instance.datasets), value, floor)
     if not choice.chosen:
         return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
     return complete(instance, choice.chosen, best[choice.chosen].models, exact=choice.exact)
+
+
+def shared_table(instance: Instance, switches: int) -> LossTable:
+    """One table of losses for every choice of data that makes progress."""
+    single = [instance.data_gain([d]) for d in range(len(instance.datasets))]
+    gains = [*single, instance.data_gain(range(len(instance.datasets)))]
+    good = [gain for gain in gains if gain > 0] or [1.0]
+    return LossTable(instance, good, searched_switches(instance, switches))
 
 
 def complete(

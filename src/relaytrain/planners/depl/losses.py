@@ -1,7 +1,8 @@
-"""The loss after a schedule of versions, for many schedules at once: means, variances and log characteristic functions.
+"""The loss after a schedule of versions: means, variances and log characteristic functions as prefix sums over epochs.
 
 An epoch's term depends on its version and its index k alone, so prefix sums over k for each version make any schedule
-with p segments a sum of 2p rows and p - 1 switches.
+with p segments a sum of 2p rows and its switches. More data multiplies every epoch's progress by the same h(D), and
+the transform of h X at t / h is that of X at t: one table serves every choice of data at its own frequencies.
 
 Paper: DepL section IV-B, with the exact distribution in place of a rounded quantile.
 """
@@ -11,176 +12,134 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.distribution import StudentT, Term, frequencies_for, weighted_sum
-from ...core.fourier import Complex, Frequencies, cdf_many
+from ...core.fourier import Complex, Frequencies
+from .enumeration import SLACK, Goal, Losses
 from .instance import Instance
 
 Real = NDArray[np.float64]
-Counts = NDArray[np.int64]
-
-SLACK = 1e-9
-"""By which a probability may fall short, as in all comparisons."""
 _SEARCH_TAIL = 1e-8
-_GONE = -26.0
-_CUTS = (16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
-_CHUNK = 1 << 21
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Schedules of one structure by their prefixes; the last segment is added when asked for."""
-
-    structure: tuple[int, ...]
-    mean: Real
-    variance: Real
-    starts: Counts
-    """Epochs before each segment, shape (n, segments)."""
-
-    @property
-    def end(self) -> Counts:
-        """Epochs before the last segment."""
-        return self.starts[:, -1]
-
-    def take(self, at: NDArray[np.generic]) -> Rows:
-        """Some of the rows."""
-        return Rows(self.structure, self.mean[at], self.variance[at], self.starts[at])
+MARGIN = 2e-7
+"""By which a search may underrate what it looks for; every answer is checked exactly."""
 
 
 class LossTable:
-    """Prefix sums of one instance's loss terms with the chosen data."""
+    """Prefix sums of one instance's loss terms, in units of the data gain; for schedules of at most `switches` switches."""
 
-    def __init__(self, instance: Instance, chosen: Sequence[int], switches: int) -> None:
-        epochs, gain = instance.target.max_epochs, instance.data_gain(chosen)
+    def __init__(self, instance: Instance, gains: Sequence[float], switches: int) -> None:
         self.instance = instance
-        self.target = instance.target.loss
-        self.omega = instance.target.probability
-        self.sure = all(m.noise.positive and gain * m.gain > 0 for m in instance.models)
-        k = instance.epochs_done + np.arange(1, epochs + 1)
-        factors = [-gain * m.progress(k) for m in instance.models]
-        self.frequencies = _frequencies(instance, factors, switches)
-        self.mean = np.array([_prefix(f * m.noise.mean) for f, m in zip(factors, instance.models, strict=True)])
-        self.variance = np.array(
-            [_prefix(f**2 * m.noise.variance) for f, m in zip(factors, instance.models, strict=True)]
-        )
+        self._gains, self._switches = gains, switches
+        k = instance.epochs_done + np.arange(1, instance.target.max_epochs + 1)
+        self._factors = [-m.progress(k) for m in instance.models]
+        pairs = list(zip(self._factors, instance.models, strict=True))
+        self.mean = np.array([_prefix(f * m.noise.mean) for f, m in pairs])
+        self.variance = np.array([_prefix(f**2 * m.noise.variance) for f, m in pairs])
+
+    @cached_property
+    def frequencies(self) -> Frequencies:
+        """Good for the widest schedule's period and for the narrowest one's decay, whatever the data."""
+        pairs = list(zip(self._factors, self.instance.models, strict=True))
+        widest = max(pairs, key=lambda p: float((p[0] ** 2).sum()) * p[1].noise.variance)
+        terms: list[Term] = [(float(f), widest[1].noise) for f in widest[0]]
+        terms += [(float(f[0]), m.noise) for f, m in pairs]
+        jumps = [jump for jump in self.instance.jumps if jump.variance > 0]
+        if jumps:
+            heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
+            terms += [(1.0 / min(self._gains), heaviest)] * self._switches
+        return frequencies_for(terms, tail=_SEARCH_TAIL, least=self._least(jumps))
+
+    def _least(self, jumps: Sequence[StudentT]) -> list[Term]:
+        """The narrowest sum whose distribution may matter: the fewest epochs there can be, of the steadiest versions."""
+        noises = [m.noise for m in self.instance.models]
+        random = [i for i, noise in enumerate(noises) if noise.variance > 0]
+        if not random:
+            narrow = min(jumps, key=lambda jump: jump.variance, default=None)
+            return [] if narrow is None else [(1.0 / max(self._gains), narrow)]
+        fewest = 1
+        if len(random) == len(noises):
+            fewest = fewest_epochs(self.instance, max(self._gains), self._switches) or len(self._factors[0])
+        return [
+            min(((float(self._factors[i][k]), noises[i]) for i in random), key=lambda t: t[0] ** 2 * t[1].variance)
+            for k in (range(fewest) if fewest > 1 else [-1])
+        ]
+
+    @cached_property
+    def log_cf(self) -> tuple[Real, Real]:
+        """Prefix sums of log characteristic functions, real and imaginary parts, each (models, epochs + 1, points)."""
         t = self.frequencies.at
-        self.log_cf = np.array(
-            [_prefix(m.noise.log_cf(np.outer(f, t))) for f, m in zip(factors, instance.models, strict=True)]
-        )
-        self.jump_cf: dict[tuple[int | None, int], Complex] = {
-            (a, b): jump.log_cf(t)
-            for a, row in enumerate(instance.switches)
-            for b, jump in enumerate(row)
-            if jump is not None and a != b
-        }
+        pairs = zip(self._factors, self.instance.models, strict=True)
+        sums = [_prefix(m.noise.log_cf(np.multiply.outer(f, t))) for f, m in pairs]
+        return np.array([s.real for s in sums]), np.array([s.imag for s in sums])
 
-    @property
-    def most_rows(self) -> int:
-        """Schedules to hold at once."""
-        return max(64, _CHUNK // self.frequencies.points)
 
-    def rows(self, structure: Sequence[int], lengths: Counts) -> Rows:
-        """Prefixes with these segment lengths, shape (n, segments - 1), the switch into the last segment included."""
-        starts = np.hstack([np.zeros((len(lengths), 1), np.int64), np.cumsum(lengths, axis=1)])
-        first = self._first_jump(structure[0])
-        mean = np.full(len(lengths), self.instance.initial_loss + (first.mean if first else 0.0))
-        variance = np.full(len(lengths), first.variance if first else 0.0)
-        for i, (m, after) in enumerate(itertools.pairwise(structure)):
-            start, end = starts[:, i], starts[:, i + 1]
-            jump = self.instance.jump(m, after)
-            mean += self.mean[m, end] - self.mean[m, start] + jump.mean
-            variance += self.variance[m, end] - self.variance[m, start] + jump.variance
-        return Rows(tuple(structure), mean, variance, starts)
+class DataLosses:
+    """The losses under one choice of data, ready for compiled searches."""
 
-    def _first_jump(self, first: int) -> StudentT | None:
+    def __init__(self, instance: Instance, chosen: Sequence[int], switches: int, table: LossTable | None = None) -> None:
+        self.instance, self.gain = instance, instance.data_gain(chosen)
+        self.sure = all(m.noise.positive and self.gain * m.gain > 0 for m in instance.models)
+        if self.gain <= 0:  # no frequencies to share: this gain becomes the versions' own
+            instance, self.gain = instance.with_gain(self.gain), 1.0
+            table = None
+        self.table = LossTable(instance, [self.gain], switches) if table is None else table
+        self.mean, self.variance = self.gain * self.table.mean, self.gain**2 * self.table.variance
+        self._jumps: dict[tuple[int, int], Complex] = {}
+
+    def losses(self, structure: Sequence[int], *, by_mean: bool = False) -> Losses:
+        """The arrays for schedules of this structure, its switches (one from `before` included) added up."""
         before = self.instance.before
-        return None if before is None or before == first else self.instance.jump(before, first)
+        taken = list(itertools.pairwise(structure))
+        if before is not None and before != structure[0]:
+            taken.append((before, structure[0]))
+        jumps = [self.instance.jump(a, b) for a, b in taken]
+        mean = float(self.instance.initial_loss + sum(jump.mean for jump in jumps))
+        variance = float(sum(jump.variance for jump in jumps))
+        if by_mean:
+            none, empty = np.zeros(1), np.zeros((len(self.instance.models), 1, 1))
+            return Losses(self.mean, self.variance, empty, empty, none, none, mean, variance, 1.0)
+        frequencies = self.table.frequencies
+        added = np.zeros(frequencies.points, np.complex128)
+        for pair in taken:
+            if pair not in self._jumps:
+                self._jumps[pair] = self.instance.jump(*pair).log_cf(frequencies.at / self.gain)
+            added += self._jumps[pair]
+        re, im = self.table.log_cf
+        step = 2.0 * math.pi / (frequencies.period * self.gain)
+        jump_re, jump_im = np.ascontiguousarray(added.real), np.ascontiguousarray(added.imag)
+        return Losses(self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step)
 
-    def hopeful(self, rows: Rows, last: int, length: Counts) -> NDArray[np.bool_]:
-        """False where mean and variance alone rule the target out, by Cantelli's inequality."""
-        return self._hope(*self._with_last(rows, last, length))
-
-    def _with_last(self, rows: Rows, last: int, length: Counts) -> tuple[Real, Real]:
-        end = rows.end + length
-        gained = self.mean[last, end] - self.mean[last, rows.end]
-        return rows.mean + gained, rows.variance + self.variance[last, end] - self.variance[last, rows.end]
-
-    def _hope(self, mean: Real, variance: Real) -> NDArray[np.bool_]:
-        return mean - self.target <= np.sqrt(variance * (1 - self.omega) / self.omega) + SLACK
-
-    def probability(self, rows: Rows, last: int, length: Counts) -> Real:
-        """P(loss <= target) when the last segment, of version `last`, has these lengths."""
-        mean, variance = self._with_last(rows, last, length)
-        offset = self.target - mean
-        found = np.where(variance > 0, 0.0, (offset >= -SLACK).astype(np.float64))
-        at = np.flatnonzero(self._hope(mean, variance) & (variance > 0))
-        for part in (at[i : i + self.most_rows] for i in range(0, len(at), self.most_rows)):
-            ends = np.hstack([rows.starts[part], (rows.end + length)[part, None]])
-            found[part] = self._cdf(rows.structure, ends, offset[part])
-        return found
-
-    def _log_cf(self, structure: Sequence[int], ends: Counts, points: slice) -> Complex:
-        """Log characteristic functions at some of the frequencies; `ends` (n, segments + 1) starts with 0."""
-        found = np.zeros((len(ends), len(range(*points.indices(self.frequencies.points)))), np.complex128)
-        for i, m in enumerate(structure):
-            table = self.log_cf[m][:, points]
-            found += table[ends[:, i + 1]]
-            if i:
-                found -= table[ends[:, i]]
-                found += self.jump_cf[structure[i - 1], m][points]
-            elif self._first_jump(m) is not None:
-                found += self.jump_cf[self.instance.before, m][points]
-        return found
-
-    def _cdf(self, structure: Sequence[int], ends: Counts, offset: Real) -> Real:
-        """The inversion sum, cut where nothing is left of any of these characteristic functions."""
-        cut = self.frequencies.points
-        for trial in _CUTS:
-            if trial >= cut:
-                break
-            if self._log_cf(structure, ends, slice(trial, trial + 1)).real.max() < _GONE:
-                cut = trial
-        return cdf_many(offset, self._log_cf(structure, ends, slice(cut)), Frequencies(self.frequencies.period, cut))
+    def goal(self, *, expected: float | None = None) -> Goal:
+        """The instance's target, or an expected loss of at most `expected` in its place."""
+        target = self.instance.target
+        odds = (1.0 - target.probability) / target.probability
+        if expected is not None:
+            return Goal(float(expected), 0.5, odds, True, self.sure)
+        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure)
 
 
-class MeanTable(LossTable):
-    """The same for an expected-loss target: `probability` is 1 where the mean meets `limit` and 0 elsewhere."""
-
-    limit: float = math.inf
-
-    def probability(self, rows: Rows, last: int, length: Counts) -> Real:
-        """Whether the expected loss is at most the limit, as 1 or 0."""
-        mean, variance = self._with_last(rows, last, length)
-        return self._hope(mean, variance).astype(np.float64)
-
-    def _hope(self, mean: Real, variance: Real) -> NDArray[np.bool_]:
-        return mean <= self.limit
+def fewest_epochs(instance: Instance, gain: float, switches: int) -> int | None:
+    """So many epochs at least: the largest expected progress with the largest variance must pass Cantelli's inequality."""
+    target = instance.target
+    k = instance.epochs_done + np.arange(1, target.max_epochs + 1)
+    factors = [gain * m.progress(k) for m in instance.models]
+    noises = [m.noise for m in instance.models]
+    progress = np.max([f * d.mean for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
+    variance = np.max([f**2 * d.variance for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
+    variance += switches * max((jump.variance for jump in instance.jumps), default=0.0)
+    lowest = instance.initial_loss + switches * min((0.0, *(jump.mean for jump in instance.jumps))) - progress
+    odds = (1 - target.probability) / target.probability
+    enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
+    return int(enough[0]) + 1 if len(enough) else None
 
 
 def _prefix(values: NDArray[np.generic]) -> NDArray[np.generic]:
     zero = np.zeros((1, *values.shape[1:]), values.dtype)
     return np.concatenate([zero, np.cumsum(values, axis=0)])  # type: ignore[arg-type]
-
-
-def _frequencies(instance: Instance, factors: list[Real], switches: int) -> Frequencies:
-    """Good for the widest schedule's period and for the narrowest one's decay."""
-    pairs = list(zip(factors, instance.models, strict=True))
-    widest = max(pairs, key=lambda p: float((p[0] ** 2).sum()) * p[1].noise.variance)
-    terms: list[Term] = [(float(f), widest[1].noise) for f in widest[0]]
-    terms += [(float(f[0]), m.noise) for f, m in pairs]
-    jumps = [jump for row in instance.switches for jump in row if jump is not None]
-    if jumps:
-        heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
-        terms += [(1.0, heaviest)] * switches
-    random = [p for p in pairs if p[1].noise.variance > 0]
-    if not random:
-        return frequencies_for(terms, tail=_SEARCH_TAIL)
-    least = min(random, key=lambda p: p[0][0] ** 2 * p[1].noise.variance)
-    return frequencies_for(terms, tail=_SEARCH_TAIL, least=[(float(least[0][0]), least[1].noise)])
 
 
 def exact_probability(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> float:
