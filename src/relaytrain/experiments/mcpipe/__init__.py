@@ -1,0 +1,1 @@
+"""Figures of mcPipe (model-distributed training for memory-constrained edge devices)."""
