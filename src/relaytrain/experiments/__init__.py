@@ -22,13 +22,13 @@ from .result import AllReproductions, Finding, Reproduction, findings_markdown
 __all__ = ["AllReproductions", "Finding", "Reproduction", "available", "run", "run_all"]
 
 _EXPERIMENTS = {
-    "mcpipe-fig1": ("mcpipe.fig1", "four workers without and with pipelining, and how long weight versions live"),
     "pact-fig2": ("pact.fig2", "the motivating experiment, trained for real: when to prune, how much, who joins (minutes)"),
     "pact-fig5": ("pact.fig5", "the expanded graph of a toy, with Omega and its edges by kind"),
     "pact-fig6": ("pact.fig6", "PACT against the optimum, OneSwitch and StaticLearn: cost by target, then over time"),
     "pact-fig7": ("pact.fig7", "energy spent on each version, for a low, a moderate and a high target loss"),
     "pact-fig8": ("pact.fig8", "what the loss resolution gamma_l does to PACT"),
     "pact-fig9": ("pact.fig9", "what a bias on the prediction for L does to PACT"),
+    "mcpipe-fig1": ("mcpipe.fig1", "four workers without and with pipelining, and how long weight versions live"),
 }
 
 
