@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -12,16 +12,17 @@ from .actions import Kind
 from .factors import Tensors
 from .schedules import Schedule
 from .stage import Held, Loss, Policies, Stage
-from .updates import Rule
+from .updates import Rule, State
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What came out: the loss of every minibatch, every stage's weights, and its bytes after each of its actions."""
+    """What came out: the loss of every minibatch, and of every stage its weights, bytes after each action, optimizer state."""
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]
     held: tuple[tuple[Held, ...], ...]
+    states: tuple[dict[str, State], ...]
 
     def peak_stored(self, stage: int) -> int:
         """The most bytes of weights and versions that `stage` held."""
@@ -41,10 +42,12 @@ def simulate(
     policies: Sequence[Policies],
     *,
     checkpoint: Sequence[bool] | None = None,
+    states: Sequence[Mapping[str, State]] | None = None,
 ) -> Simulated:
     """Train `parts`, one a stage, on (inputs, labels) as `schedule` says; the modules given are not changed.
 
-    `checkpoint` says for each stage whether its activations are computed again in the backward.
+    `checkpoint` says for each stage whether its activations are computed again in the backward; `states` are the
+    optimizer's to go on from, those of an earlier run, and are not changed either.
 
     Raises:
         UsageError: the numbers of parts, policies and stages differ.
@@ -57,6 +60,8 @@ def simulate(
         Stage(part, rule, policy, loss=loss if index == last else None, flush=flush, checkpoint=again)
         for index, (part, policy, again) in enumerate(zip(parts, policies, checkpoint or [False] * len(parts), strict=True))
     ]
+    for stage, state in zip(stages, states or (), strict=False):
+        stage.resume(0, {name: State(s.steps, tuple(t.clone() for t in s.tensors)) for name, s in state.items()})
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}
     losses: list[float] = []
@@ -77,4 +82,5 @@ def simulate(
         else:
             stages[at].update()
         held[at].append(stages[at].held())
-    return Simulated(tuple(losses), tuple(stage.weights() for stage in stages), tuple(map(tuple, held)))
+    weights, left = tuple(stage.weights() for stage in stages), tuple(stage.states() for stage in stages)
+    return Simulated(tuple(losses), weights, tuple(map(tuple, held)), left)

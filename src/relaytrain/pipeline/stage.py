@@ -16,6 +16,7 @@ the same weight version and the same random numbers, which gives the same activa
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ from torch.func import functional_call
 
 from ..core.errors import UsageError
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
-from .updates import Rule
+from .updates import Rule, State
 from .weights import LayerWeights, OnDemand, Policy, Update, versions_of
 
 
@@ -85,6 +86,22 @@ class _Start(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *errors: Any) -> tuple[None, None]:
         return None, None
+
+
+class _Seed(torch.autograd.Function):
+    """Ends a graph in a number whose backward begins with given errors.
+
+    `torch.autograd.backward` takes errors too, but imports sympy to look at their shapes: 30 MB in every worker.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, errors: Tensor) -> Tensor:
+        ctx.errors = errors
+        return output.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *one: Any) -> tuple[Tensor, None]:
+        return ctx.errors, None
 
 
 class _Rows(torch.autograd.Function):
@@ -158,6 +175,7 @@ class Stage:
     """One stage. `loss` belongs to the last one; `policies` says how each layer keeps its versions.
 
     `flush` is the number of minibatches of a synchronous step; `checkpoint` recomputes activations in the backward.
+    With `owned` the module itself is taken apart instead of a copy of it.
     """
 
     def __init__(
@@ -169,8 +187,9 @@ class Stage:
         loss: Loss | None = None,
         flush: int | None = None,
         checkpoint: bool = False,
+        owned: bool = False,
     ) -> None:
-        self.module = copy.deepcopy(module)
+        self.module = module if owned else copy.deepcopy(module)
         self.layers: dict[str, LayerWeights] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.current = _Flight(0)
@@ -257,8 +276,9 @@ class Stage:
             self._run_again(flight)
         assert flight.output is not None
         flight.saved.clear()  # from here autograd frees what it has used
-        torch.autograd.backward(flight.output, errors)
-        flight.output = None
+        end = flight.output if errors is None else _Seed.apply(flight.output, errors)  # type: ignore[no-untyped-call]
+        torch.autograd.backward(end)
+        flight.output = end = None
         updates = {name: self._update(name, call) for name, call in flight.calls.items()}
         flight.calls.clear()
         if self._flush is None:
@@ -275,6 +295,22 @@ class Stage:
         """The update of a synchronous schedule: the sum over the step's minibatches."""
         self._push(dict(self._sums))
         self._sums = {}
+
+    def resume(self, version: int, states: Mapping[str, State]) -> None:
+        """Go on as after `version` updates, which left `states` (by the weights' names) behind."""
+        self._version = version
+        for layer, store in self.layers.items():
+            prefix = f"{layer}." if layer else ""
+            store.resume(version, {n.removeprefix(prefix): states[n] for n in states if n.rpartition(".")[0] == layer})
+
+    def states(self) -> dict[str, State]:
+        """The optimizer's states by the weights' names; those of the newest weights, when nothing is in flight."""
+        return {f"{layer}.{name}".lstrip("."): s for layer, x in self.layers.items() for name, s in x.states().items()}
+
+    def watch(self, told: Callable[[str, int, Tensors, dict[str, State]], None]) -> None:
+        """Have `told` (layer, version, weights, states) of every version that a layer reaches with its optimizer state."""
+        for name, store in self.layers.items():
+            store.watch = functools.partial(told, name)
 
     def weights(self) -> Tensors:
         """The newest weights by their names in the module, and its buffers; live tensors: copy what is to be kept."""

@@ -41,6 +41,8 @@ class Policy(StrEnum):
 
 Update = Factors | Tensors
 """What a backward leaves behind: factors, or the gradients by name where a layer has no rule."""
+Watch = Callable[[int, Tensors, dict[str, State]], None]
+"""Told of every version that stored weights and optimizer state reach; the next update may write over both."""
 
 
 class LayerWeights(ABC):
@@ -51,6 +53,7 @@ class LayerWeights(ABC):
         self.rule = rule
         self.version = 0
         self.blocks = blocks(layer, weights)
+        self.watch: Watch | None = None
         self._weights = weights
         self._states = {name: State() for name in weights}
 
@@ -65,6 +68,15 @@ class LayerWeights(ABC):
     @abstractmethod
     def push(self, update: Update, needed: Collection[int]) -> None:
         """One more update; `needed` are the versions of the minibatches still in flight."""
+
+    def resume(self, version: int, states: dict[str, State]) -> None:
+        """Go on as after `version` updates, which left `states`; nothing may be in flight."""
+        self.version = version
+        self._states.update(states)
+
+    def states(self) -> dict[str, State]:
+        """The optimizer's states that go with the stored weights."""
+        return dict(self._states)
 
     def live(self) -> Iterator[Tensor]:
         """One set of weights."""
@@ -88,6 +100,10 @@ class LayerWeights(ABC):
             assert isinstance(rows, slice)
             return gradients(self.layer, update, self._weights, rows)
         return {name: gradient[rows] for name, gradient in update.items()}
+
+    def _tell(self, version: int) -> None:
+        if self.watch is not None:
+            self.watch(version, self._weights, self._states)
 
     def _advance(self, update: Update, into: Tensors) -> None:
         """The live weights after one more update, written `into` tensors of their shape, which may be themselves."""
@@ -133,6 +149,7 @@ class Greedy(LayerWeights):
         """Update at once; what was there is gone."""
         self._advance(update, self._weights)
         self.version += 1
+        self._tell(self.version)
 
 
 class Stash(LayerWeights):
@@ -159,6 +176,7 @@ class Stash(LayerWeights):
         else:
             self._advance(update, self._weights)
         self.version += 1
+        self._tell(self.version)
 
     def versions(self) -> Iterator[Tensor]:
         """The stash."""
@@ -216,6 +234,7 @@ class OnDemand(LayerWeights):
         oldest = min(needed, default=self.version)
         while self.base < oldest:
             self._advance(self._pending.popleft(), self._weights)
+            self._tell(self.base)
 
     def versions(self) -> Iterator[Tensor]:
         """The pairs."""

@@ -14,7 +14,7 @@ import errno
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,6 +24,7 @@ from ..core.errors import NoSpace, RelayTrainError, UsageError
 TEMP_PREFIX = ".tmp-"
 """How unfinished files begin; a process that was killed may leave one behind, never more than one a writer."""
 
+Data = bytes | bytearray | memoryview
 _REFUSED_BY_DISK = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
 _counter = itertools.count()
 
@@ -99,28 +100,32 @@ def refused(error: OSError, what: str) -> RelayTrainError:
     return UsageError(f"cannot {what}: {reason}; choose another place or correct its permissions")
 
 
-def write_atomic(path: str | Path, data: bytes | bytearray | memoryview | str, *, private: bool = False) -> None:
-    """Write a whole file durably: readers see the old content or the new, never a part.
+def write_atomic(path: str | Path, data: Data | str | Iterable[Data], *, private: bool = False, durable: bool = True) -> None:
+    """Write a whole file: readers see the old content or the new, never a part.
 
     Args:
         path: the file; its folder must exist.
-        data: bytes, or text to be written as UTF-8.
+        data: bytes, or text to be written as UTF-8, or pieces, so that they need not be put together in memory.
         private: readable by the owner alone (mode 0600), as everything in the run store is.
+        durable: on the disk before this returns; without it the file outlives this process, maybe not the machine.
 
     Raises:
         NoSpace: disk full, quota used up, read-only or failing.
         UsageError: no such folder, no permission.
     """
     path = Path(path)
-    view = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+    text = data.encode() if isinstance(data, str) else data
+    pieces: Iterable[Data] = (text,) if isinstance(text, bytes | bytearray | memoryview) else text
     temp = path.with_name(f"{TEMP_PREFIX}{os.getpid()}-{next(_counter)}")
     step = ops()
     try:
         fd = step.create(temp, 0o600 if private else 0o666)
         try:
             try:
-                step.write(fd, view)
-                step.sync(fd)
+                for piece in pieces:
+                    step.write(fd, memoryview(piece).cast("B"))
+                if durable:
+                    step.sync(fd)
             finally:
                 os.close(fd)
             step.rename(temp, path)
@@ -128,7 +133,8 @@ def write_atomic(path: str | Path, data: bytes | bytearray | memoryview | str, *
             with suppress(OSError):
                 step.remove(temp)
             raise
-        step.sync_dir(path.parent)
+        if durable:
+            step.sync_dir(path.parent)
     except OSError as error:
         raise refused(error, f"write {path}") from error
 

@@ -1,0 +1,166 @@
+"""Snapshots of a pipeline: for one number of updates the weights, optimizer state and buffers of every stage.
+
+    FOLDER/00000040-002/003-0.safetensors     after 40 updates, in the run's second attempt, a part written by the stage
+                                              that begins at unit 3
+
+Stages write without waiting for each other, each when it is there; a snapshot counts when the parts of one attempt
+together hold the whole network. An attempt is what lies between two changes of the stages: parts of different attempts
+are never mixed, since another split delays other updates. Parts are safetensors, written tensor by tensor, so that a
+stage needs no room for a second copy of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ..core.errors import StoreDamaged
+from ..store.files import make_dir, write_atomic
+from .factors import Tensors
+from .updates import State
+
+STEPS = "relaytrain.pipeline.steps/1"
+"""The metadata key: how many updates the optimizer counts for each weight, as JSON."""
+_FOLDER = re.compile(r"(\d{8})-(\d{3})", re.ASCII)
+_KINDS = {
+    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL", torch.uint8: "U8",
+}  # fmt: skip
+
+
+@dataclass
+class Content:
+    """Weights, optimizer states and buffers by their names in the whole chain."""
+
+    weights: Tensors = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    buffers: Tensors = field(default_factory=dict)
+
+    def within(self, first: int, end: int) -> Content:
+        """The part of units `first` to before `end`, by the names in that stage's own module."""
+        return Content(
+            {_shift(n, -first): t for n, t in self.weights.items() if first <= unit_of(n) < end},
+            {_shift(n, -first): t for n, t in self.states.items() if first <= unit_of(n) < end},
+            {_shift(n, -first): t for n, t in self.buffers.items() if first <= unit_of(n) < end},
+        )
+
+    def moved(self, first: int) -> Content:
+        """The inverse: a stage's own names become those of the chain."""
+        return Content(
+            {_shift(n, first): t for n, t in self.weights.items()},
+            {_shift(n, first): t for n, t in self.states.items()},
+            {_shift(n, first): t for n, t in self.buffers.items()},
+        )
+
+
+def unit_of(name: str) -> int:
+    """The unit that a name in the chain belongs to."""
+    return int(name.partition(".")[0])
+
+
+def _shift(name: str, by: int) -> str:
+    unit, dot, rest = name.partition(".")
+    return f"{int(unit) + by}{dot}{rest}"
+
+
+def place(folder: Path, step: int, attempt: int) -> Path:
+    """Where a snapshot's parts lie."""
+    return folder / f"{step:08d}-{attempt:03d}"
+
+
+def write_part(folder: Path, name: str, content: Content) -> None:
+    """One part, whole or not at all whatever process dies; a machine that dies may lose it."""
+    tensors = {f"w:{n}": t for n, t in content.weights.items()} | {f"b:{n}": t for n, t in content.buffers.items()}
+    for n, state in content.states.items():
+        tensors |= {f"s{i}:{n}": t for i, t in enumerate(state.tensors)}
+    header: dict[str, object] = {"__metadata__": {STEPS: json.dumps({n: s.steps for n, s in content.states.items()})}}
+    at = 0
+    for key, tensor in tensors.items():
+        header[key] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        at += tensor.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    make_dir(folder)
+    write_atomic(folder / f"{name}.safetensors", _pieces(text, tensors), durable=False)
+
+
+def _pieces(header: bytes, tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    yield struct.pack("<Q", len(header))
+    yield header
+    for tensor in tensors.values():
+        if tensor.numel():
+            flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+            yield memoryview(flat)
+
+
+def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
+    """All parts of a snapshot, or what belongs to the units from `units[0]` to before `units[1]`.
+
+    Raises:
+        StoreDamaged: a part is not whole.
+    """
+    found = Content()
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as part:
+                steps = json.loads((part.metadata() or {}).get(STEPS, "{}"))
+                states: dict[str, dict[int, Tensor]] = {}
+                for key in part.keys():  # noqa: SIM118
+                    kind, _, name = key.partition(":")
+                    if units is not None and not units[0] <= unit_of(name) < units[1]:
+                        continue
+                    tensor = part.get_tensor(key).clone()  # aligned: or products would round otherwise
+                    if kind[0] == "s":
+                        states.setdefault(name, {})[int(kind[1:])] = tensor
+                    else:
+                        (found.weights if kind == "w" else found.buffers)[name] = tensor
+        except (SafetensorError, ValueError, OSError) as error:
+            raise StoreDamaged(f"{path}: not a whole snapshot ({type(error).__name__}); remove its folder and run again") from None
+        for name in steps:
+            if units is None or units[0] <= unit_of(name) < units[1]:
+                tensors = states.get(name, {})
+                found.states[name] = State(steps[name], tuple(tensors[i] for i in sorted(tensors)))
+    return found
+
+
+def names_held(folder: Path) -> set[str]:
+    """Weights and buffers in the readable parts of a snapshot; of a damaged one nothing counts."""
+    names: set[str] = set()
+    for path in folder.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="pt") as part:
+                names |= {key.partition(":")[2] for key in part.keys() if key[0] in "wb"}  # noqa: SIM118
+        except (SafetensorError, OSError):
+            return set()
+    return names
+
+
+def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
+    """The most advanced snapshot that holds all of `wanted`, and its step."""
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        match = _FOLDER.fullmatch(path.name)
+        if match is not None:
+            found.append((int(match[1]), int(match[2]), path))
+    for step, _, path in sorted(found, reverse=True):
+        if names_held(path) >= set(wanted):
+            return step, path
+    return None
+
+
+def prune(folder: Path, keep_from: int) -> None:
+    """Remove snapshots of fewer updates than `keep_from`."""
+    for path in list(folder.iterdir()):
+        match = _FOLDER.fullmatch(path.name)
+        if match is not None and int(match[1]) < keep_from:
+            shutil.rmtree(path, ignore_errors=True)

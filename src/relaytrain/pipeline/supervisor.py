@@ -1,0 +1,374 @@
+"""The supervisor of a pipeline on one host: starts its stages, watches them, and starts again without those it lost.
+
+    plan -> job file -> fork a worker a stage -> beats, losses, steps  -> all done: the last snapshot is the result
+      ^                                            |
+      +--- newest snapshot held for every stage <--+ one is dead, silent, or slow for long: end all, plan anew
+
+A restart goes on from a snapshot as a fresh run would that begins there: what was in flight is dropped, the minibatches
+after it are trained again. A worker is dead when its socket closes, silent after `silent_s` without a beat; waits for a
+neighbour end after `group_s`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import selectors
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import nn
+from torch._C._distributed_c10d import TCPStore
+
+from ..core.errors import InfeasibleError, WorkerLost
+from ..store.files import make_dir, write_atomic
+from .addresses import address_of, interface_of
+from .blueprint import blueprint, names_in, units_from
+from .job import Job, Pace
+from .launcher import Launcher
+from .links import Wire
+from .partition import Device
+from .running import PipelineResult, Split, Work, letters, predicted, split_of
+from .snapshots import Content, newest, place, prune, read, write_part
+from .straggling import Straggling
+
+_launcher: Launcher | None = None
+
+
+def launcher() -> Launcher:
+    """This process's launcher, started when first needed and kept: importing torch costs seconds."""
+    global _launcher  # noqa: PLW0603
+    if _launcher is None or not _launcher.alive:
+        _launcher = Launcher()
+        atexit.register(_launcher.close)
+    return _launcher
+
+
+def supervise(work: Work, devices: Sequence[Device], split: Split) -> PipelineResult:
+    """Train `work` in processes; see `run_pipeline`."""
+    began_s = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        folder = work.runtime.folder
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaytrain-pipeline-")))
+        return _Supervisor(work, make_dir(folder, private=True), list(devices), split).run(began_s)
+
+
+@dataclass
+class _Worker:
+    """What is known of one process."""
+
+    name: str
+    pid: int
+    socket: socket.socket
+    seen_s: float
+    rest: bytes = b""
+    done: dict[str, Any] | None = None
+    lost: str | None = None
+    broken: str | None = None
+    gone: bool = False
+    updates: int = 0
+    rss_bytes: int = 0
+    sent: dict[str, Any] = field(default_factory=dict)
+
+
+class _Supervisor:
+    def __init__(self, work: Work, folder: Path, devices: list[Device], split: Split) -> None:
+        self.work, self.folder, self.devices, self.split = work, folder, devices, split
+        self.losses: dict[int, float] = {}
+        self.history: list[dict[str, Any]] = []
+        self.splits: list[Split] = []
+        self.attempt = 0
+        self.link_bytes = 0
+        self.names = names_in(work.chain, work.model)
+        runtime = work.runtime
+        self.interface = interface_of(runtime.bind, trusted=runtime.trusted_network)
+        self.flush = (work.training.m or len(devices)) if work.training.flush else None
+        self.slow: tuple[str, float] | None = None
+
+    def run(self, began_s: float) -> PipelineResult:
+        write_start(self.work, self.folder)
+        while True:
+            workers = self._attempt()
+            if all(worker.done is not None for worker in workers):
+                break
+            self._recover(workers)
+        stages = workers[: len(self.split.cuts) + 1]
+        found = newest(self.folder, set(self.names))
+        assert found is not None
+        content = read(found[1])
+        return PipelineResult(
+            weights={self.names[n]: t for n, t in (content.weights | content.buffers).items()},
+            states={self.names[n]: s for n, s in content.states.items()},
+            losses=tuple(self.losses[index] for index in range(len(self.work.batches)) if index in self.losses),
+            elapsed_s=time.monotonic() - began_s,
+            link_bytes=self.link_bytes,
+            peak_bytes=tuple(worker.done["held_bytes"] if worker.done else 0 for worker in stages),
+            predicted_bytes=predicted(self.work, self.split),
+            splits=tuple(self.splits),
+            history=tuple(self.history),
+            workers=tuple({"name": w.name, "rss_bytes": w.rss_bytes, **(w.done or {})} for w in workers),
+        )
+
+    def _tell(self, kind: str, **values: Any) -> None:
+        event = {"kind": kind, "attempt": self.attempt, **values}
+        if kind not in {"step", "loss"}:
+            self.history.append(event)
+        self.work.progress(event)
+
+    def _attempt(self) -> list[_Worker]:
+        """One life of the stages: until all are done, or one is not to be counted on any longer."""
+        self.attempt += 1
+        self.splits.append(self.split)
+        found = newest(self.folder, set(self.names))
+        assert found is not None
+        job, path = self._job(*found)
+        store, keep = self._store(job)
+        crew = launcher()
+        workers: list[_Worker] = []
+        watch = self._straggling(job)
+        try:
+            for rank in range(job.world):
+                name = self.split.devices[rank] if rank < job.stages else "master"
+                pid, control = crew.fork(path, rank, store)
+                control.setblocking(False)
+                workers.append(_Worker(name, pid, control, time.monotonic()))
+            self._tell("started", step=job.start, devices=list(self.split.devices), cuts=list(job.cuts), pids=[w.pid for w in workers])
+            self._watch(workers, watch, job)
+        finally:
+            for worker in workers:
+                worker.socket.close()
+            for worker in workers:
+                if worker.done is None:
+                    crew.end(worker.pid)
+            for worker in workers:
+                crew.end(worker.pid)
+            del keep
+        self.link_bytes += sum(int((w.done or {}).get("sent_bytes", 0)) for w in workers)
+        return workers
+
+    def _watch(self, workers: list[_Worker], watch: Straggling | None, job: Job) -> None:
+        silent_s = self.work.runtime.silent_s
+        blamed_s: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for rank, worker in enumerate(workers):
+                selector.register(worker.socket, selectors.EVENT_READ, rank)
+            while any(worker.done is None for worker in workers):
+                for key, _ in selector.select(timeout=0.2):
+                    self._hear(workers[key.data], key.data, watch, job)
+                    if workers[key.data].gone:
+                        selector.unregister(key.fileobj)
+                now_s = time.monotonic()
+                if any(w.broken for w in workers) or any(w.gone and not w.lost for w in workers):
+                    return
+                if any(not w.gone and now_s - w.seen_s > silent_s for w in workers):
+                    return
+                if any(w.lost for w in workers):
+                    # a neighbour of the one that is gone may be the first to speak
+                    blamed_s = blamed_s or now_s
+                    if now_s - blamed_s > silent_s + 1.0:
+                        return
+                if watch is not None and self._too_slow(watch):
+                    return
+
+    def _hear(self, worker: _Worker, rank: int, watch: Straggling | None, job: Job) -> None:
+        try:
+            data = worker.socket.recv(65536)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            worker.gone = worker.done is None
+            return
+        worker.seen_s = time.monotonic()
+        *lines, worker.rest = (worker.rest + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            kind = said.pop("kind")
+            if kind == "beat":
+                worker.rss_bytes = said["rss_bytes"]
+            elif kind == "loss":
+                self.losses[said["index"]] = said["value"]
+                self._tell("loss", **said)
+            elif kind == "step":
+                worker.updates = (said["index"] + 1) // (job.flush or 1)
+                if watch is not None:
+                    watch.note(rank, said["busy_s"])
+                self._tell("step", stage=rank, **said)
+                if rank == 0 and job.every and worker.updates % job.every == 0:
+                    held = newest(self.folder, set(self.names))
+                    prune(self.folder, held[0] if held else 0)
+            elif kind == "done":
+                worker.done = said
+            elif kind == "lost":
+                worker.lost = said["error"]
+            elif kind == "broken":
+                worker.broken = said["error"]
+
+    def _recover(self, workers: list[_Worker]) -> None:
+        """Who is to blame, and who is left."""
+        broken = next((w for w in workers if w.broken), None)
+        if broken is not None:
+            raise WorkerLost(f"device {broken.name}: {broken.broken}")
+        now_s = time.monotonic()
+        dead = [w for w in workers if w.gone and not w.lost]
+        silent = [w for w in workers if not w.gone and w.done is None and now_s - w.seen_s > self.work.runtime.silent_s]
+        if self.slow is not None and not dead and not silent:
+            self._tell("slow", device=self.slow[0], factor=self.slow[1], cuts=list(self.split.cuts))
+            self.slow = None
+            return
+        culprits = {w.name for w in dead or silent}
+        why = "ended" if dead else "silent" if silent else "a link broke"
+        if self.attempt > self.work.runtime.restarts:
+            raise WorkerLost(f"pipeline: {self.attempt} starts, the last one: {', '.join(sorted(culprits)) or 'nobody'} {why}; look at its host")
+        self._tell("lost", devices=sorted(culprits), why=why)
+        self.devices = [device for device in self.devices if device.name not in culprits]
+        if not self.devices:
+            raise WorkerLost("pipeline: no device is left; start them again and run with the same folder")
+        if culprits - {"master"}:
+            try:
+                self.split = split_of(self.work.plan(self.devices))
+            except InfeasibleError as error:
+                raise WorkerLost(f"pipeline: lost {', '.join(sorted(culprits))}, and for the rest: {error}") from None
+
+    def _straggling(self, job: Job) -> Straggling | None:
+        if not self.work.runtime.rebalance or job.stages == 1:
+            return None
+        return Straggling([self._flops(at) / self._device(at).flops_per_s for at in range(job.stages)])
+
+    def _device(self, stage: int) -> Device:
+        return next(device for device in self.devices if device.name == self.split.devices[stage])
+
+    def _flops(self, stage: int) -> int:
+        first, end = (0, *self.split.cuts, len(self.work.units))[stage : stage + 2]
+        return sum(unit.train_flops for unit in self.work.units[first:end])
+
+    def _too_slow(self, watch: Straggling) -> bool:
+        """Whether a stage has been slow for long and another split is worth the restart; then it is the next one."""
+        stage = watch.slow()
+        if stage is None:
+            return False
+        seconds = watch.seconds()
+        true = {self.split.devices[at]: self._flops(at) / seconds[at] for at in range(len(seconds))}
+        devices = [replace(device, flops_per_s=true[device.name]) for device in self.devices]
+        watch.reset()
+        try:
+            plan = self.work.plan(devices)
+        except InfeasibleError:
+            return False
+        if plan.cuts == self.split.cuts or plan.step_s > 0.9 * max(seconds):
+            return False
+        self.slow = self.split.devices[stage], watch.factor(stage)
+        self.devices, self.split = devices, split_of(plan)
+        return True
+
+    def _store(self, job: Job) -> tuple[str, Any]:
+        """Where the workers meet: a file, or a socket bound to the chosen address. And what must stay until then."""
+        if self.work.runtime.rendezvous == "file":
+            path = self.folder / f"meet-{self.attempt:03d}"
+            path.unlink(missing_ok=True)
+            return f"file:{path}", None
+        address = (address_of(self.interface) if self.interface else None) or "0.0.0.0"
+        listening = socket.create_server((address, 0))
+        port = listening.getsockname()[1]
+        store = TCPStore(
+            address, port, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False
+        )
+        return f"tcp:{address}:{port}", store
+
+    def _job(self, start: int, source: Path) -> tuple[Job, Path]:
+        job = make_job(self.work, self.split, self.devices, self.folder, start=start, source=source, attempt=self.attempt)
+        path = self.folder / f"job-{self.attempt:03d}.json"
+        job.write(path)
+        return job, path
+
+
+def write_start(work: Work, folder: Path) -> None:
+    """The data, and the model as it is as the snapshot after 0 updates; what an earlier run left there is kept."""
+    inputs, labels = (torch.cat(list(part)).contiguous() for part in zip(*work.batches, strict=True))
+    write_atomic(folder / "data.safetensors", save({"inputs": inputs, "labels": labels}))
+    names = names_in(work.chain, work.model)
+    if newest(folder, set(names)) is None:
+        state = {**dict(work.model.named_parameters()), **dict(work.model.named_buffers())}
+        owned = {name for name, _ in nn.Sequential(*work.chain).named_parameters()}
+        content = Content(
+            {ours: state[theirs].detach() for ours, theirs in names.items() if ours in owned},
+            {ours: work.states[theirs] for ours, theirs in names.items() if theirs in work.states},
+            {ours: state[theirs] for ours, theirs in names.items() if ours not in owned},
+        )
+        write_part(place(folder, 0, 0), "000-1", content)
+
+
+def make_job(
+    work: Work, split: Split, devices: Sequence[Device], folder: Path, *, start: int = 0, source: Path | None = None, attempt: int = 1
+) -> Job:
+    """The job of `work` under `split`, from the snapshot `source` of `start` updates on."""
+    training, runtime = work.training, work.runtime
+    stages = len(split.cuts) + 1
+    flush = (training.m or len(devices)) if training.flush else None
+    left = len(work.batches) - start * (flush or 1)
+    by_name = {device.name: device for device in devices}
+    order = [by_name[name] for name in split.devices]
+    emulation = runtime.emulation
+    wires = [Wire(8 * d.link_bytes_per_s if emulation.links and d.link_bytes_per_s < float("inf") else None, emulation.delay_s) for d in order[:-1]]
+    wires.append(Wire(emulation.data_bits_per_s, emulation.delay_s))
+    labels = work.batches[0][1]
+    return Job(
+        blueprint=blueprint(work.model, work.spec),
+        cuts=split.cuts,
+        policies=split.policies,
+        checkpoint=tuple(split.again(at) for at in range(stages)),
+        rule=training.rule,
+        loss=training.loss,
+        rows=letters(training.rows(stages, left)) if left else ("",) * stages,
+        flush=flush,
+        batches=tuple(len(inputs) for inputs, _ in work.batches),
+        entries={str(size): _entries(work, split, size) for size in {len(inputs) for inputs, _ in work.batches}},
+        label=(list(labels.shape[1:]), str(labels.dtype).removeprefix("torch.")),
+        start=start,
+        attempt=attempt,
+        source=str(source or place(folder, 0, 0)),
+        data=str(folder / "data.safetensors"),
+        owner=runtime.owner,
+        snapshots=str(folder),
+        every=runtime.snapshot_every,
+        wires=tuple(wires),
+        paces=tuple(_pace(work, split, at, order[at]) for at in range(stages)),
+        interface=interface_of(runtime.bind, trusted=runtime.trusted_network),
+        group_s=runtime.group_s,
+        count_bytes=runtime.count_bytes,
+    )
+
+
+def _entries(work: Work, split: Split, size: int) -> list[list[Any]]:
+    """What enters each stage for a minibatch of `size`: found on shapes alone."""
+    inputs = work.batches[0][0]
+    tensor = torch.empty(size, *inputs.shape[1:], dtype=inputs.dtype, device="meta")
+    found = []
+    for at, unit in enumerate(units_from(blueprint(work.model, work.spec))):
+        if at in (0, *split.cuts):
+            found.append([list(tensor.shape), str(tensor.dtype).removeprefix("torch.")])
+        with torch.no_grad():
+            tensor = unit(tensor)
+    return found
+
+
+def _pace(work: Work, split: Split, stage: int, device: Device) -> Pace:
+    emulation = work.runtime.emulation
+    if not emulation.compute:
+        return Pace()
+    speed = emulation.speeds.get(device.name, device.flops_per_s)
+    first, end = (0, *split.cuts, len(work.units))[stage : stage + 2]
+    part = work.units[first:end]
+    return Pace(sum(u.forward_flops for u in part) / speed, sum(u.backward_flops for u in part) / speed)
+
+

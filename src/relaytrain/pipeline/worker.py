@@ -1,0 +1,147 @@
+"""One stage as one process: an ordinary torch.distributed program over gloo.
+
+    torchrun --nproc-per-node 3 -m relaytrain.pipeline.worker JOB [--interface NAME | --trusted-network]
+
+Rank s is stage s; a master that owns the data has the rank after the last stage. On one host the supervisor starts
+workers instead; each then has a socket to it, over which it sends beats, losses and steps, and whose end is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, TCPStore
+
+from ..core.errors import RelayTrainError, WorkerLost
+from .addresses import check_master
+from .job import Job, read_job
+from .playing import Player, Report, serve_data
+
+BEAT_S = 0.25
+BROKEN_STATUS = WorkerLost.exit_status
+
+
+def play(job: Job, rank: int, report: Report) -> None:
+    """Play `rank`'s part of `job`; the process group is there already."""
+    torch.set_num_threads(1)
+    if rank == job.stages:
+        serve_data(job, report)
+    else:
+        Player(job, rank, report).run()
+
+
+def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:
+    """The worker's life under a supervisor: exit status 0, or 7 when a neighbour was lost."""
+    talk = _Control(control)
+    try:
+        job = read_job(path)
+        join(job, rank, _store(store, job))
+        talk("ready")
+        play(job, rank, talk)
+    except WorkerLost as error:
+        talk("lost", error=str(error))
+        return BROKEN_STATUS
+    except dist.DistError as error:
+        talk("lost", error=f"group: {str(error).splitlines()[0][:200]}")
+        return BROKEN_STATUS
+    except Exception as error:  # the user's own layers may fail in any way
+        talk("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+        return 1
+    talk.wait()  # until all have come to their end: leaving early would look like a death
+    return 0
+
+
+def join(job: Job, rank: int, store: Any = None) -> None:
+    """Become `rank` of the group; without a store as torchrun's environment says."""
+    if job.interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = job.interface
+    limit = timedelta(seconds=job.group_s)
+    if store is None:
+        dist.init_process_group("gloo", timeout=limit)
+    else:
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=job.world, timeout=limit)
+
+
+def _store(where: str, job: Job) -> Any:
+    kind, _, rest = where.partition(":")
+    if kind == "file":
+        return FileStore(rest, job.world)
+    host, _, port = rest.rpartition(":")
+    return TCPStore(host, int(port), job.world, is_master=False, timeout=timedelta(seconds=job.group_s))
+
+
+class _Control:
+    """The socket to the supervisor, a line of JSON each; a thread beats and watches for the other end's end."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._socket, self._lock = control, threading.Lock()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def __call__(self, kind: str, **values: Any) -> None:
+        line = json.dumps({"kind": kind, **values}).encode() + b"\n"
+        with self._lock, contextlib.suppress(OSError):
+            self._socket.sendall(line)
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not select.select([self._socket], [], [], BEAT_S)[0]:
+            self("beat", rss_bytes=rss_bytes())
+        os._exit(0)  # the supervisor says no more than this: it is gone, or done with us
+
+
+def rss_bytes(key: str = "VmHWM") -> int:
+    """This process's peak memory (`VmHWM`) or what it has now (`VmRSS`), in bytes; 0 where that is not known."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(key):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program that torchrun starts."""
+    reader = argparse.ArgumentParser(prog="relaytrain.pipeline.worker", description=(__doc__ or "").partition("\n")[0])
+    reader.add_argument("job", type=Path, help="the job file that `relaytrain pipeline run --prepare` wrote")
+    reader.add_argument("--interface", help="the network interface to use, such as eth0 (the job's, else loopback)")
+    reader.add_argument("--trusted-network", action="store_true", help="allow a rendezvous that others can reach")
+    asked = reader.parse_args(arguments)
+    try:
+        job = read_job(asked.job)
+        check_master(os.environ.get("MASTER_ADDR", "localhost"), interface=asked.interface, trusted=asked.trusted_network)
+        if asked.interface:
+            os.environ["GLOO_SOCKET_IFNAME"] = asked.interface
+        elif job.interface and not asked.trusted_network:
+            os.environ["GLOO_SOCKET_IFNAME"] = job.interface
+        dist.init_process_group("gloo", timeout=timedelta(seconds=job.group_s))
+        play(job, dist.get_rank(), _say)
+        dist.barrier()
+        dist.destroy_process_group()
+    except RelayTrainError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    return 0
+
+
+def _say(kind: str, **values: Any) -> None:
+    if kind in {"loss", "done"}:
+        print(json.dumps({"rank": dist.get_rank(), "kind": kind, **values}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

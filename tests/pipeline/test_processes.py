@@ -1,0 +1,215 @@
+"""Stages as processes: what comes out is the simulator's result, bit for bit, however messages are delayed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+from relaytrain.core.errors import ScenarioError, UsageError  # noqa: E402
+from relaytrain.models.rebuild import build  # noqa: E402
+from relaytrain.models.spec import family_spec  # noqa: E402
+from relaytrain.pipeline.addresses import check_master, interface_of  # noqa: E402
+from relaytrain.pipeline.blueprint import blueprint, units_from  # noqa: E402
+from relaytrain.pipeline.choice import Keeping, within_stage  # noqa: E402
+from relaytrain.pipeline.job import read_job  # noqa: E402
+from relaytrain.pipeline.lifetimes import steady_peaks  # noqa: E402
+from relaytrain.pipeline.links import Traffic, Wire  # noqa: E402
+from relaytrain.pipeline.memory import smallest  # noqa: E402
+from relaytrain.pipeline.networks import chain, published_vgg  # noqa: E402
+from relaytrain.pipeline.partition import Device, equal_size  # noqa: E402
+from relaytrain.pipeline.partition import split as cut  # noqa: E402
+from relaytrain.pipeline.running import Emulation, Runtime, Split, Training, run_pipeline  # noqa: E402
+from relaytrain.pipeline.units import measure  # noqa: E402
+from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+DEVICES = [Device(f"d{i}", 1e9) for i in range(3)]
+SIMULATOR = Runtime(where="simulator")
+
+
+@pytest.fixture(autouse=True)
+def _in_memory(monkeypatch):
+    if os.access("/dev/shm", os.W_OK):
+        monkeypatch.setenv("TMPDIR", "/dev/shm")
+        monkeypatch.setattr("tempfile.tempdir", None)
+
+
+def model_named(name):
+    torch.manual_seed(1)
+    if name == "mlp":
+        linears = [nn.Linear(a, b) for a, b in ((12, 32), (32, 32), (32, 32), (32, 5))]
+        return nn.Sequential(*(part for layer in linears for part in (layer, nn.ReLU())))[:-1], None, (12,)
+    if name == "vgg":
+        return published_vgg("vgg11", width=1 / 16, hidden=256, input=(3, 16, 16), classes=5), None, (3, 16, 16)
+    spec = family_spec("resnet8", input=(3, 8, 8), classes=5, width=0.25)
+    return build(spec), spec, (3, 8, 8)
+
+
+def data_for(shape, count=10, dtype=torch.float32, size=2):
+    made = torch.Generator().manual_seed(2)
+    return [
+        (torch.randn(size, *shape, generator=made, dtype=dtype), torch.randint(0, 5, (size,), generator=made)) for _ in range(count)
+    ]
+
+
+def best_of(model, batches, stages, m):
+    """The split into equal shares with, for every layer, whichever policy stores less."""
+    facts = measure(chain(model), batches[0][0], F.cross_entropy, batches[0][1])
+    cuts = equal_size([unit.weight_bytes for unit in facts], stages)
+    made = []
+    for at, part in enumerate(cut(facts, cuts)):
+        choice = smallest([layer for unit in part for layer in unit.layers], steady_peaks(stages, m)[at])
+        made.append(within_stage(choice, (0, *cuts)[at]))
+    return Split(cuts, tuple(made), tuple(device.name for device in DEVICES[:stages]))
+
+
+def assert_same(one, other):
+    assert one.losses == other.losses
+    assert one.weights.keys() == other.weights.keys()
+    for name, tensor in one.weights.items():
+        assert torch.equal(tensor, other.weights[name]), name
+    assert one.states.keys() == other.states.keys()
+    for name, state in one.states.items():
+        assert state.steps == other.states[name].steps
+        assert all(torch.equal(a, b) for a, b in zip(state.tensors, other.states[name].tensors, strict=True)), name
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "keeping", "owner"),
+    [
+        ("mlp", SGD(0.05), "stash", "first"),
+        ("mlp", Adam(0.01), "on-demand", "master"),
+        ("vgg", SGD(0.02, 0.9), "stash", "master"),
+        ("vgg", SGD(0.02, 0.9, 0.01), "on-demand", "first"),
+        ("vgg", SGD(0.02, 0.9), "smallest", "first"),
+        ("resnet", Adam(0.01), "smallest", "first"),
+    ],
+)
+def test_three_processes_are_the_simulator(name, rule, keeping, owner):
+    model, spec, shape = model_named(name)
+    batches = data_for(shape)
+    chosen = best_of(model, batches, 3, 4) if keeping == "smallest" else None
+    training = Training(rule, m=4, keeping=Keeping.best_of if chosen else Keeping(keeping))
+    disturbed = Emulation(delay_s=(0.0, 0.004))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    expected = run_pipeline(model, batches, DEVICES, training, SIMULATOR, split=chosen)
+    runtime = Runtime(owner=owner, snapshot_every=3, count_bytes=True, emulation=disturbed)
+    found = run_pipeline(model, batches, DEVICES, training, runtime, spec=spec, split=chosen)
+    assert_same(expected, found)
+    assert found.peak_bytes == expected.peak_bytes
+    assert all(peak <= limit for peak, limit in zip(found.peak_bytes, found.predicted_bytes, strict=True))
+    assert found.link_bytes > 0
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_synchronous_schedules_too(schedule):
+    model, _, shape = model_named("mlp")
+    batches = data_for(shape, 8)
+    training = Training(SGD(0.1, 0.9), m=4, schedule=schedule)
+    expected = run_pipeline(model, batches, DEVICES, training, SIMULATOR)
+    assert_same(expected, run_pipeline(model, batches, DEVICES, training, Runtime(snapshot_every=1, rendezvous="tcp")))
+
+
+def test_a_second_run_goes_on_where_the_first_ended():
+    model, _, shape = model_named("vgg")
+    batches = data_for(shape, 12)
+    training = Training(Adam(0.01), m=3)
+    first = run_pipeline(model, batches[:6], DEVICES, training)
+    model.load_state_dict(first.weights)
+    real = run_pipeline(model, batches[6:], DEVICES, training, states=first.states)
+    assert_same(run_pipeline(model, batches[6:], DEVICES, training, SIMULATOR, states=first.states), real)
+
+
+def test_uneven_minibatches_and_one_stage():
+    model, _, shape = model_named("mlp")
+    batches = [*data_for(shape, 4), *data_for(shape, 1, size=1)]
+    for devices in (DEVICES[:1], DEVICES[:2]):
+        training = Training(SGD(0.1))
+        assert_same(run_pipeline(model, batches, devices, training, SIMULATOR), run_pipeline(model, batches, devices, training))
+    master = Runtime(owner="master")
+    assert_same(run_pipeline(model, batches, DEVICES[:1], training, SIMULATOR), run_pipeline(model, batches, DEVICES[:1], training, master))
+
+
+def test_a_layer_that_fails_says_so():
+    model, _, shape = model_named("mlp")
+    batches = [(inputs, labels + 90) for inputs, labels in data_for(shape, 3)]
+    with pytest.raises(Exception, match="device d2: IndexError"):
+        run_pipeline(model, batches, DEVICES, Training(SGD(0.1)))
+
+
+def test_wires_take_their_time():
+    traffic = Traffic(Wire(8e6))  # a megabyte a second
+    assert traffic.arrival_s(10.0, 500_000) == 10.5
+    assert traffic.arrival_s(10.1, 500_000) == 11.0  # waits for the first
+    assert traffic.arrival_s(20.0, 0) == 20.0
+    delayed = Traffic(Wire(None, (0.1, 0.5), seed=3))
+    times = [delayed.arrival_s(0.01 * k, 1000) for k in range(200)]
+    assert times == sorted(times)
+    assert all(0.01 * k + 0.1 <= at for k, at in enumerate(times))
+    assert max(times) <= 2.5
+    with pytest.raises(UsageError, match="bit/s"):
+        Wire(-1.0)
+    with pytest.raises(UsageError, match="low <= high"):
+        Wire(None, (0.2, 0.1))
+
+
+def test_stages_listen_where_they_may():
+    assert interface_of("localhost") == interface_of("127.0.0.1") == interface_of("lo") == "lo"
+    with pytest.raises(UsageError, match="--trusted-network"):
+        interface_of("0.0.0.0")
+    with pytest.raises(UsageError, match="--trusted-network"):
+        interface_of("192.0.2.7")
+    with pytest.raises(UsageError, match="no address of this host"):
+        interface_of("192.0.2.7", trusted=True)
+    assert interface_of("0.0.0.0", trusted=True) is None
+    with pytest.raises(UsageError, match="expected localhost"):
+        interface_of("no such thing")
+    check_master("127.0.0.1", interface=None, trusted=False)
+    check_master("192.0.2.7", interface="eth1", trusted=False)
+    with pytest.raises(UsageError, match="MASTER_ADDR"):
+        check_master("192.0.2.7", interface=None, trusted=False)
+
+
+def test_blueprints_build_what_they_describe():
+    for name in ("mlp", "vgg", "resnet"):
+        model, spec, shape = model_named(name)
+        units = units_from(blueprint(model, spec))
+        assert all(p.is_meta for unit in units for p in unit.parameters())
+        twin = nn.Sequential(*units)
+        twin.load_state_dict(nn.Sequential(*chain(model)).state_dict(), assign=True)
+        inputs = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(twin.eval()(inputs), model.eval()(inputs))
+    with pytest.raises(UsageError, match="Bilinear"):
+        blueprint(nn.Sequential(nn.Bilinear(2, 2, 2)))
+    with pytest.raises(UsageError, match="expected only"):
+        units_from({"layers": [["Linear", {"in_features": 2, "out_features": 2, "device": "cuda"}]]})
+    with pytest.raises(UsageError, match="expected one of"):
+        units_from({"layers": [["Module", {}]]})
+
+
+def test_a_job_that_is_none(tmp_path):
+    path = tmp_path / "job.json"
+    for text in ("", "[]", '{"schema": "other"}', '{"schema": "relaytrain.pipeline-job/1"}'):
+        path.write_text(text)
+        with pytest.raises(ScenarioError, match="not a pipeline job"):
+            read_job(path)
+
+
+def test_gradients_are_those_of_torch_pipelining():
+    """In a process of its own: nothing else here may import that package."""
+    script = Path(__file__).with_name("torch_pipelining.py")
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    largest = float(ended.stdout.split()[-1])
+    assert largest <= 1e-10
+    assert "torch.distributed.pipelining" not in sys.modules
