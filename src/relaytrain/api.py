@@ -52,19 +52,21 @@ def _planner(loaded: Scenario, planner: str | Planner | None, rule: str | None) 
         return planner
     from .planners.registry import planner_named
 
-    return planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid)
+    settings = loaded.planner
+    return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=loaded.depl)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All planners on one scenario, the optimum first."""
+    """All planners on one scenario, the optimum (`best`) first."""
 
     problem: str
     plans: dict[str, Plan]
+    best: str = "optimum"
 
     def ratio(self, name: str) -> float | None:
         """Energy of planner `name` over the optimum's; None where either is infeasible."""
-        best, mine = self.plans["optimum"], self.plans[name]
+        best, mine = self.plans[self.best], self.plans[name]
         if not (best.feasible and mine.feasible) or best.energy_j <= 0:
             return None
         return mine.energy_j / best.energy_j
@@ -76,7 +78,10 @@ class Comparison:
 
 
 def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Comparison:
-    """Every planner, PACT with its rules and each version alone, on one scenario."""
+    """Every planner, PACT with its rules and each version alone, on one scenario.
+
+    A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
+    """
     from .planners.baselines import OneSwitch, Single, StaticLearn
     from .planners.pact import Optimum, Pact
     from .planners.rules import RULES
@@ -84,13 +89,18 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
     versions = dict.fromkeys(pair.version for pair in loaded.problem.pairs)
-    planners: dict[str, Planner] = {"optimum": Optimum(explained=False)}
+    planners: dict[str, Planner] = {}
+    if loaded.depl is not None:
+        from .planners.depl.planner import METHODS, Depl
+
+        planners |= {name: Depl(loaded.depl, name, explained=False) for name in METHODS}
+    planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
     planners |= {"one-switch": OneSwitch(), "static-learn": StaticLearn()}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start = first_state(loaded)
     plans = {name: made.plan(loaded.problem, loaded.costs, loaded.law, start) for name, made in planners.items()}
-    return Comparison(loaded.problem.name, plans)
+    return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 
 def front(source: Source, *, level: float | None = None, overrides: Sequence[str] = ()) -> Front:

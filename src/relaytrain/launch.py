@@ -103,7 +103,7 @@ def job_of(
     """The job of a scenario that has `[data]`; the caller closes `job.runner`."""
     setup = setup if setup is not None else TrainingSetup.from_scenario(scenario)
     named = scenario.planner
-    made = planner or planner_named(named.name, rule=named.rule, grid=named.grid)
+    made = planner or planner_named(named.name, rule=named.rule, grid=named.grid, depl=scenario.depl)
     settings = setup.settings
     known = {
         "scenario": dict(scenario.resolved),

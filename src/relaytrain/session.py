@@ -215,7 +215,7 @@ def _parts(
 
     if not isinstance(source, Problem):
         loaded = api.scenario(source, overrides=overrides)
-        made = planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid) if planner is None or isinstance(planner, str) else planner  # fmt: skip
+        made = planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid, depl=loaded.depl) if planner is None or isinstance(planner, str) else planner  # fmt: skip
         estimator: Estimator = Prior.of(loaded, initial_loss) if law is None else Fixed(law)
         return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, made
     if costs is None or law is None:

@@ -33,6 +33,7 @@ def same(one: Scenario, other: Scenario) -> None:
     for level in ("expected", 0.95, 0.7):
         for a, b in zip(one.law.form(level), other.law.form(level), strict=True):  # type: ignore[arg-type]
             np.testing.assert_array_equal(a, b)
+    assert repr(one.depl) == repr(other.depl)
     assert (one.planner, one.world, one.training, one.data, one.prior) == (
         other.planner, other.world, other.training, other.data, other.prior)  # fmt: skip
 
@@ -56,7 +57,7 @@ def test_presets_say_what_they_are(name: str) -> None:
 
 
 def test_the_presets() -> None:
-    assert preset_names() == ["epoch_example", "fig5", "quickstart", "smart_factory", "worlds"]
+    assert preset_names() == ["depl_alexnet", "depl_mobilenet", "epoch_example", "fig5", "quickstart", "smart_factory", "worlds"]
 
 
 def test_smart_factory_is_the_papers() -> None:

@@ -20,8 +20,8 @@ SLOW = "no folder for compiled code can be written: searching uncompiled, which 
 
 
 @contextmanager
-def compiled() -> Iterator[None]:
-    """Plan inside this block: start-up stays short and compilation is announced."""
+def compiled(*, scipy: bool = False) -> Iterator[None]:
+    """Plan inside this block: start-up stays short and compilation is announced. `scipy`: somebody needs all of it."""
     _choose_cache()
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
         yield
@@ -29,7 +29,7 @@ def compiled() -> Iterator[None]:
     # numba looks for BLAS when its array functions load, which imports all of scipy.linalg. No search needs BLAS, and
     # the import would be a fifth of the time of a `plan`. Code that does need it still finds it afterwards.
     blocked = "scipy.linalg.cython_blas"
-    block = blocked not in sys.modules
+    block = not scipy and blocked not in sys.modules
     if block:
         sys.modules[blocked] = None  # type: ignore[assignment]
     events: Any = importlib.import_module("numba.core.event")

@@ -22,12 +22,13 @@ Examples:
   relaytrain plan smart_factory
   relaytrain plan my.toml --set target.loss=0.2 --set target.deadline=5m
   relaytrain plan my.toml --without silver --planner one-switch
+  relaytrain plan depl_alexnet --set target.probability=0.9 --planner best-exp
   relaytrain plan quickstart --figure plan.svg --format json
 """
 
 PlannerName = Annotated[
     str | None,
-    typer.Option("--planner", metavar="NAME", help="pact, optimum, one-switch, static-learn or single."),
+    typer.Option("--planner", metavar="NAME", help="pact, optimum, one-switch, static-learn, single; with [depl] depl, best-exp, best-exp-greedy."),
 ]
 RuleName = Annotated[
     str | None,
@@ -51,7 +52,7 @@ def plan(
 
     check_figure(figure)
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled():
+    with compiled(scipy=loaded.depl is not None):
         found = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(found.to_dict())

@@ -55,7 +55,7 @@ def reproduce(
             note("name one of them, or all")
         return 0
     options = {"formats": tuple(kinds)} if kinds else {}
-    with compiled():
+    with compiled(scipy=not name.startswith("pact")):
         if name == "all":
             every = experiments.run_all(out, note, **options)
             if output is Format.json:

@@ -52,6 +52,36 @@ def answer(plan: Plan) -> str:
     return words + f" (expected at {time})."
 
 
+def say_sure(plan: Plan) -> str:
+    """How probable it is that these very legs reach the target, under each assumption where there are several."""
+    if not plan.probabilities:
+        return f"{plan.probability:.0%} of sampled curves reach the target in time by these legs, without re-planning"
+    ways = "; ".join(f"{value:.2%} with {name}" for name, value in plan.probabilities)
+    return f"these legs reach the target, without re-planning, with probability {ways}"
+
+
+def say_bound(plan: Plan) -> list[str]:
+    """The proven bound, if there is one."""
+    if not math.isfinite(plan.bound_j):
+        return []
+    best = plan.bounded.replace("plan under", "optimal under").replace("allocation of", "the best allocation of")
+    proof = best if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
+    return [f"no {plan.bounded} needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"]
+
+
+def say_choices(plan: Plan) -> list[str]:
+    """Data and resources, where the plan chooses them."""
+    words = []
+    if any(d.datasets for d in plan.decisions):
+        words.append("data: " + ", ".join(plan.decisions[0].datasets))
+    shares = [d.resources for d in plan.decisions]
+    if shares and min(shares) < 1.0 - 1e-9:
+        lowest, highest = min(shares), max(shares)
+        part = f"{lowest:.0%}" if highest - lowest < 0.005 else f"{lowest:.0%} to {highest:.0%}"
+        words.append(f"resources: {part} of what the nodes have")
+    return words
+
+
 def explain(plan: Plan) -> str:
     """The whole explanation as plain text."""
     lines = [answer(plan)]
@@ -78,16 +108,7 @@ def explain(plan: Plan) -> str:
         lines.append(
             f"  after these epochs: expected loss {plan.losses[-1]:.4g}, at level {level:.0%} {plan.guaranteed[-1]:.4g}{late}"
         )
-        lines.append(
-            f"  {plan.probability:.0%} of sampled curves reach the target in time by these legs, without re-planning"
-        )
-        if math.isfinite(plan.bound_j):
-            proof = (
-                "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
-            )
-            lines.append(
-                f"  no plan under the expected law needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"
-            )
+        lines += [f"  {words}" for words in (*say_choices(plan), say_sure(plan), *say_bound(plan))]
         if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9:
             side = "ahead of" if plan.ahead >= 0 else "behind"
             lines.append(f"  now {abs(plan.ahead):.3g} {side} the ideal curve (value {plan.value:.2f})")

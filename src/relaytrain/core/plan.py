@@ -84,7 +84,8 @@ class Plan:
     `asked` is the probability in the target, `rung` the level the plan rests on (0.0 when no level is feasible),
     `probability` the share of samples of the law that reach the target in time following the decisions, the last
     pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the expected
-    law, `gap` the plan's distance to it. `ahead` is l_ideal - l now, `value` the value function (4) there.
+    law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
+    each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4) there.
     """
 
     problem: str
@@ -115,6 +116,8 @@ class Plan:
     alternatives: tuple[Alternative, ...] = ()
     nearest: tuple[Nearest, ...] = ()
     warnings: tuple[str, ...] = ()
+    probabilities: tuple[tuple[str, float], ...] = ()
+    bounded: str = "plan under the expected law"
     warm: Any = field(default=None, repr=False, compare=False)
 
     @property
@@ -133,12 +136,14 @@ class Plan:
             "asked": self.asked,
             "rung": self.rung,
             "probability": self.probability,
+            "probabilities": dict(self.probabilities),
             "target": {"loss": finite(self.target_loss), "deadline_s": finite(self.deadline_s)},
             "start_loss": finite(self.start_loss),
             "energy_j": finite(self.energy_j),
             "elapsed_s": finite(self.elapsed_s),
             "bound_j": finite(self.bound_j),
             "gap": finite(self.gap),
+            "bounded": self.bounded,
             "exact": self.exact,
             "ahead": finite(self.ahead),
             "value": finite(self.value),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..core.errors import UsageError
 from ..core.protocols import Planner
@@ -11,6 +12,9 @@ from .baselines import OneSwitch, Single, StaticLearn
 from .pact import Optimum, Pact
 from .rules import RULES, Rule
 
+if TYPE_CHECKING:
+    from .depl.settings import DeplSettings
+
 PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "pact": lambda rule, grid: Pact(rule, grid),
     "optimum": lambda rule, grid: Optimum(grid),
@@ -18,13 +22,26 @@ PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "static-learn": lambda rule, grid: StaticLearn(),
     "single": lambda rule, grid: Single(),
 }
+DEPL_PLANNERS = ("depl", "best-exp", "best-exp-greedy")
+"""Planners that read the scenario's `[depl]`."""
 
 
-def planner_named(name: str, *, rule: str = "adaptive", grid: Grid | None = None) -> Planner:
-    """The planner called `name` (hyphens or underscores), with PACT's `rule` and an optional grid."""
+def planner_named(
+    name: str, *, rule: str = "adaptive", grid: Grid | None = None, depl: DeplSettings | None = None
+) -> Planner:
+    """The planner called `name` (hyphens or underscores), with PACT's `rule`, an optional grid, DepL's settings."""
     key = name.replace("_", "-")
+    if key in DEPL_PLANNERS:
+        if depl is None:
+            raise UsageError(
+                f"planner: {key} needs the scenario's table [depl] (docs/formats.md), and this scenario has none; "
+                "see `relaytrain plan depl_alexnet`"
+            )
+        from .depl.planner import Depl
+
+        return Depl(depl, key)
     if key not in PLANNERS:
-        raise UsageError(f"planner: got '{name}', expected one of {', '.join(PLANNERS)}")
+        raise UsageError(f"planner: got '{name}', expected one of {', '.join((*PLANNERS, *DEPL_PLANNERS))}")
     if rule not in RULES:
         raise UsageError(f"rule: got '{rule}', expected one of {', '.join(RULES)}")
     return PLANNERS[key](rule, grid)

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..core.explain import answer, say_energy, say_time
+from ..core.explain import answer, say_bound, say_choices, say_energy, say_sure, say_time
 from ..core.plan import Plan
 
 if TYPE_CHECKING:
@@ -79,11 +79,8 @@ def _legs(plan: Plan) -> Table:
 def _facts(plan: Plan) -> Iterable[RenderableType]:
     level = f"{plan.rung or plan.asked:.0%}"
     yield Text(f"at the end: expected loss {plan.losses[-1]:.4g}, at level {level} {plan.guaranteed[-1]:.4g}")
-    yield Text(f"{plan.probability:.0%} of sampled curves reach the target following this plan without re-planning")
-    if math.isfinite(plan.bound_j):
-        proof = "optimal under the expected law" if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
-        least = say_energy(plan.bound_j, plan.energy_unit)
-        yield Text(f"no plan under the expected law needs less than {least} ({proof})")
+    for words in (*say_choices(plan), say_sure(plan), *say_bound(plan)):
+        yield Text(words)
 
 
 def _alternatives(plan: Plan) -> Table:

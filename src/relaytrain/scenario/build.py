@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from .checks import admissible
 from .faults import Fault
 from .model import PlannerSettings
 from .schema import ScenarioFile
+
+if TYPE_CHECKING:
+    from ..planners.depl.settings import DeplSettings
 
 Mask = NDArray[np.bool_]
 
@@ -73,12 +76,17 @@ class ChangeRules:
 
 
 def build_costs(
-    file: ScenarioFile, problem: Problem, devices: Mapping[str, DeviceProfile]
+    file: ScenarioFile, problem: Problem, devices: Mapping[str, DeviceProfile], depl: DeplSettings | None = None
 ) -> tuple[CostTable, list[Fault], list[str]]:
-    """Explicit figures where they are given, modelled ones elsewhere; what can be neither is a fault."""
+    """Explicit figures where they are given, `[depl]`'s or modelled ones elsewhere; what can be neither is a fault."""
     pairs = problem.pairs
     modelled, lacking = _modelled(file, problem, devices)
     run_s, run_j = modelled.run_s.copy(), modelled.run_j.copy()
+    if depl is not None:
+        from .depl_build import full_costs
+
+        run_s, run_j = full_costs(depl, problem)
+        lacking = {}
     change_s, change_j = modelled.change_s.copy(), modelled.change_j.copy()
     spread = np.full(len(pairs), file.costs.spread)
     reasons = dict(modelled.reasons)
@@ -93,7 +101,7 @@ def build_costs(
             spread[index] = spread[index] if row.spread is None else row.spread
             if row.reason is not None:
                 reasons[index,] = row.reason
-        if row is None or row.seconds is None or row.energy is None:
+        if depl is None and (row is None or row.seconds is None or row.energy is None):
             any_modelled = True
             if row is None or row.spread is None:
                 spread[index] = file.costs.modelled_spread

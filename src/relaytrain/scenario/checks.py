@@ -56,7 +56,8 @@ def _unique(key: str, names: Sequence[str]) -> list[Fault]:
     return faults
 
 
-def _missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Fault]:
+def missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Fault]:
+    """The fault of a name that nobody declared; none for "*"."""
     if name in known or name == "*":
         return []
     close = difflib.get_close_matches(name, known[:200], n=1)
@@ -72,7 +73,7 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
     faults: list[Fault] = []
     for index, node in enumerate(file.nodes):
         if node.device is not None and node.device not in devices:
-            (fault,) = _missing(("nodes", index, "device"), node.device, devices, "device")
+            (fault,) = missing(("nodes", index, "device"), node.device, devices, "device")
             faults.append(Fault(fault.path, fault.got, fault.expected + _DEVICES_HINT))
     members = sum(len(group.nodes) for group in file.node_sets)
     if members > MAX_MEMBERS:
@@ -81,22 +82,22 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
         seen: set[str] = set()
         for name in group.nodes:
             if name not in nodes:
-                faults += _missing(("node_sets", index, "nodes"), name, [n.name for n in file.nodes], "node")
+                faults += missing(("node_sets", index, "nodes"), name, [n.name for n in file.nodes], "node")
             elif name in seen:
                 faults.append(Fault(("node_sets", index, "nodes"), f"{shown(name)} twice", "each node once in a set"))
             seen.add(name)
     for index, pair in enumerate(file.pairs):
-        faults += _missing(("pairs", index, "version"), pair.version, versions, "version")
-        faults += _missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
+        faults += missing(("pairs", index, "version"), pair.version, versions, "version")
+        faults += missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
     tables: dict[str, Sequence[CurveTable | StepsTable]] = {"curves": file.law.curves, "steps": file.law.steps}
     for key, rows in tables.items():
         for index, row in enumerate(rows):
-            faults += _missing(("law", key, index, "version"), row.version, versions, "version")
-            faults += _missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
+            faults += missing(("law", key, index, "version"), row.version, versions, "version")
+            faults += missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
     prior = file.prior
     for index, curve in enumerate(prior.curves if prior else []):
-        faults += _missing(("prior", "curves", index, "version"), curve.version, versions, "version")
-        faults += _missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
+        faults += missing(("prior", "curves", index, "version"), curve.version, versions, "version")
+        faults += missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
     drawn = file.world.random
     rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [
         *((("changes", i), rule) for i, rule in enumerate(file.changes)),
@@ -107,8 +108,8 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
     for path, rule in rules:
         for key, side in {"from": rule.from_, "to": rule.to}.items():
             version, _, group_name = side.partition(" on ")
-            faults += _missing((*path, key), version, versions, "version")
-            faults += _missing((*path, key), group_name or "*", sets, "node set")
+            faults += missing((*path, key), version, versions, "version")
+            faults += missing((*path, key), group_name or "*", sets, "node set")
     return faults
 
 
@@ -142,10 +143,11 @@ def _pairs(file: ScenarioFile) -> list[Fault]:
 def _law(file: ScenarioFile) -> list[Fault]:
     law = file.law
     faults: list[Fault] = []
-    other = "steps" if law.kind == "level" else "curves"
-    if getattr(law, other):
-        wanted = f"none; {other} belong to the other kind of law"
-        faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
+    others = {"level": ("steps",), "epoch": ("curves",), "depl": ("steps", "curves", "jumps")}[law.kind]
+    for other in others:
+        if getattr(law, other):
+            wanted = "none; [depl] says it all" if law.kind == "depl" else f"none; {other} belong to the other kind of law"
+            faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
     if law.kind == "level":
         for index, jump in enumerate(law.jumps):
             for key in ("jump", "robust_jump"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,21 @@ from .build import ChangeRules, Mask
 from .faults import Fault
 from .schema import CurveTable, LawTable, StepsTable
 
+if TYPE_CHECKING:
+    from ..planners.depl.settings import DeplSettings
+
 _CURVE = ("floor", "drop", "scale", "power")
 
 
-def build_law(law: LawTable, problem: Problem) -> tuple[EpochLaw | LevelLaw, list[Fault], list[str]]:
+def build_law(
+    law: LawTable, problem: Problem, depl: DeplSettings | None = None
+) -> tuple[EpochLaw | LevelLaw, list[Fault], list[str]]:
     """The law, what it lacks, and what is odd about it."""
+    if law.kind == "depl":
+        from .depl_build import depl_law
+
+        assert depl is not None, "checked before"
+        return depl_law(depl, problem), [], []
     made, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:

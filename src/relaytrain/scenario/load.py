@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from ..core.errors import ScenarioError
+from ..core.problem import Problem
 from ..costs.devices import DeviceProfile, load_devices
 from .build import build_costs, build_planner, build_problem, build_world, dump
 from .checks import admissible, check
+from .depl_checks import check_depl
 from .faults import Fault, from_pydantic, raise_faults
 from .fields import shown
 from .laws import build_law
@@ -23,6 +25,9 @@ from .overrides import apply_overrides
 from .read import Document, read_source
 from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
+
+if TYPE_CHECKING:
+    from ..planners.depl.settings import DeplSettings
 
 
 def load_scenario(
@@ -43,7 +48,7 @@ def load_scenario(
     document = replace(document, data=data, overrides=places)
     file = _validated(document)
     devices = _devices(file)
-    raise_faults(document, [*check(file, load_devices()), *check_training(file)])
+    raise_faults(document, [*check(file, load_devices()), *check_training(file), *check_depl(file)])
     file, notes = _leave_out(file, without)
     file = file.model_copy(update={"name": file.name or _name_from(document)})
     return _built(document, file, devices, notes)
@@ -124,7 +129,12 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
         curves = [c for c in prior.curves if c.nodes not in gone]
         handovers = [h for h in prior.handovers if kept(h.from_) and kept(h.to)]
         prior = prior.model_copy(update={"curves": curves, "handovers": handovers})
-    tables = {"node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world, "prior": prior}
+    depl = file.depl
+    if depl is not None:
+        clusters = [c for c in depl.clusters if c.nodes not in gone]
+        charges = [c for c in depl.charges if c.nodes not in gone]
+        depl = depl.model_copy(update={"clusters": clusters, "charges": charges})
+    tables = {"depl": depl, "node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world, "prior": prior}
     slim = file.model_copy(update=tables)
     return _restart(file, slim)
 
@@ -144,8 +154,9 @@ def _restart(file: ScenarioFile, slim: ScenarioFile) -> tuple[ScenarioFile, list
 
 def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProfile], notes: list[str]) -> Scenario:
     problem = build_problem(file)
-    costs, cost_faults, cost_notes = build_costs(file, problem, devices)
-    law, law_faults, law_notes = build_law(file.law, problem)
+    depl = _depl(file, problem)
+    costs, cost_faults, cost_notes = build_costs(file, problem, devices, depl)
+    law, law_faults, law_notes = build_law(file.law, problem, depl)
     raise_faults(document, [*cost_faults, *law_faults])
     if all(costs.why_not(problem.start, now) is not None for now in range(len(problem.pairs))):
         reason = costs.why_not(problem.start, problem.start)
@@ -163,5 +174,14 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         training=file.training.model_dump() if file.training else {},
         data=file.data.model_dump() if file.data else {},
         prior=file.prior.model_dump(by_alias=True, exclude_none=True) if file.prior else {},
+        depl=depl,
         warnings=(*notes, *cost_notes, *law_notes),
     )
+
+
+def _depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
+    if file.depl is None:
+        return None
+    from .depl_build import build_depl
+
+    return build_depl(file, problem)

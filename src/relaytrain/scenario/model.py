@@ -7,13 +7,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.cost import CostTable
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.state import Grid
 from ..core.world import WorldSettings
+
+if TYPE_CHECKING:
+    from ..planners.depl.settings import DeplSettings
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class PlannerSettings:
 class Scenario:
     """A file become a problem. `resolved` is the same scenario with every default written out, ready for JSON.
 
-    Loading `resolved` again gives an equal scenario. `training`, `data` and `prior` are passed through, or empty.
+    Loading `resolved` again gives an equal scenario. `training`, `data` and `prior` are passed through, or empty; `depl` is
+    None without that table.
     """
 
     problem: Problem
@@ -44,6 +48,7 @@ class Scenario:
     training: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     prior: Mapping[str, Any] = field(default_factory=dict)
+    depl: DeplSettings | None = None
     warnings: tuple[str, ...] = ()
 
     @property

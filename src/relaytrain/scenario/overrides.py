@@ -94,4 +94,4 @@ def _names(item: dict[str, Any]) -> list[str]:
         return [name]
     if isinstance(version, str) and isinstance(nodes, str):
         return [f"{version} on {nodes}"]
-    return [version] if isinstance(version, str) else []
+    return [own for own in (version, nodes, item.get("dataset")) if isinstance(own, str)][:1]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from .depl import DeplTable
 from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
 from .prior import PriorTable
 from .training import STRICT, DataTable, NetworkKeys, TrainingTable
@@ -191,12 +192,14 @@ class JumpTable(Table):
 
 
 class LawTable(Table):
-    """The loss law: "level" (position on the pair's curve) or "epoch" (tables by epoch, as PACT writes them).
+    """The loss law: "level" (position on the pair's curve), "epoch" (tables by epoch, as PACT writes them), "depl".
+
+    "depl" takes the gains of `[depl]` by epoch; it needs no curves, steps or jumps.
 
     `progress`, `robust_progress` (a factor on progress) and `robust_jump_factor` hold where no entry says otherwise.
     """
 
-    kind: Literal["level", "epoch"]
+    kind: Literal["level", "epoch", "depl"]
     progress: Annotated[float, Number(0.0, 100.0)] = 1.0
     robust_progress: Annotated[float, Number(0.0, 100.0)] = 1.0
     robust_jump_factor: Annotated[float, Number(0.0, 100.0)] = 1.0
@@ -216,7 +219,10 @@ class GridTable(Table):
 class PlannerTable(Table):
     """Who plans, by which rule, and whether on the paper's grid."""
 
-    name: Literal["pact", "optimum", "one-switch", "static-learn", "single"] = "pact"
+    name: Literal[
+        "pact", "optimum", "one-switch", "static-learn", "single",
+        "depl", "best-exp", "best-exp-greedy",
+    ] = "pact"  # fmt: skip
     rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"] = "adaptive"
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
@@ -288,6 +294,7 @@ class ScenarioFile(Table):
     training: TrainingTable | None = None
     data: DataTable | None = None
     prior: PriorTable | None = None
+    depl: DeplTable | None = None
 
 
 def json_schema() -> dict[str, Any]:

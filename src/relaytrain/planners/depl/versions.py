@@ -187,7 +187,8 @@ def _multipliers(slots: Slots, deadline_s: float) -> Real:
     """sqrt(mu) from 0 to where full resources on the quickest cluster are best for every version."""
     runs = np.isfinite(slots.fixed)
     spent = np.where(runs, slots.price * slots.capability + slots.fixed, 0.0)
-    gain_s = np.abs(slots.quickest_s[:, :, None] - slots.quickest_s[:, None, :])[runs[:, :, None] & runs[:, None, :]]
+    quickest = np.where(runs, slots.quickest_s, 0.0)
+    gain_s = np.abs(quickest[:, :, None] - quickest[:, None, :])[runs[:, :, None] & runs[:, None, :]]
     step = gain_s[gain_s > 1e-9 * deadline_s].min(initial=deadline_s)
     high = max(2.0 * float(slots.limit[runs].max()), math.sqrt(float(np.ptp(spent[runs])) / step), 1e-6)
     low = max(min(0.5 * float(slots.root[runs].min()) / deadline_s, high / 4), high * 1e-6)

@@ -1,0 +1,144 @@
+"""DepL behind the planners' common face: problem, costs, law and state -> plan.
+
+The distributions come from the scenario's `[depl]`; a law that has learned from the run (`IncrementLaw`) brings the x
+seen so far, which condition those to come, and the data already staged, which is not paid for again. A target that
+cannot be met as asked is tried at lower probabilities, as PACT does; below one half the quickest way is shown.
+
+Paper: DepL Fig. 3; section VI-B for the strategies it is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ...core.cost import CostTable
+from ...core.increments import IncrementLaw
+from ...core.law import LossLaw
+from ...core.plan import Plan
+from ...core.problem import Problem
+from ...core.state import State
+from ..rules import LADDER
+from .baselines import best_expected, greedy_expected
+from .composed import Composed, composed
+from .dependent import plan_dependent
+from .instance import Instance, Target
+from .joint import DeplPlan, plan
+from .nearest import nearest
+from .quickest import quickest
+from .settings import MOST_EPOCHS, DeplSettings
+
+Method = Literal["depl", "best-exp", "best-exp-greedy"]
+METHODS: dict[str, Callable[[Instance, int], DeplPlan]] = {
+    "depl": lambda instance, switches: plan(instance, switches=switches),
+    "best-exp": lambda instance, switches: best_expected(instance, switches=min(switches, 2)),
+    "best-exp-greedy": lambda instance, switches: greedy_expected(instance),
+}
+"""How versions are chosen; all of them allocate clusters and resources alike."""
+
+
+@dataclass(frozen=True)
+class Depl:
+    """DepL, or one of the strategies it is compared with, for the scenario that `settings` were made from.
+
+    `depl` counts the dependence of epochs in; the others plan for independent ones, as the paper does.
+    """
+
+    settings: DeplSettings
+    method: str = "depl"
+    explained: bool = True
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """How plans and tables call this planner."""
+        return self.method
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The plan from `state`."""
+        known = law if isinstance(law, IncrementLaw) else None
+        instance = current(self.settings, problem, costs, state, known)
+        made = self._found(instance, known)
+        made = replace(made, settings=replace(self.settings, instance=instance))
+        if not self.explained:
+            return composed(made, problem, state, self.name)
+        others = self._others(instance, made) if made.found.feasible else ()
+        ways = nearest(instance, self._at_level) if made.level < problem.target.probability - 1e-12 else ()
+        return composed(made, problem, state, self.name, alternatives=others, nearest=ways)
+
+    def _found(self, instance: Instance, known: IncrementLaw | None) -> Composed:
+        past = known.past if known is not None else None
+        asked = instance.target.probability
+        plain = Composed(self.settings, DeplPlan(False), 0.0, self.seed, past, instance.target.deadline_s)
+        if instance.target.max_epochs < 1 or instance.target.deadline_s <= 0.0:
+            done = instance.initial_loss <= instance.target.loss
+            return replace(plain, found=DeplPlan(done, 0.0, probability=float(done)), level=asked if done else 0.0)
+        for level in (asked, *(level for level in LADDER if level < asked)):
+            found = self._at_level(replace(instance, target=replace(instance.target, probability=level)), past)
+            if found.feasible:
+                return replace(plain, found=found, level=level)
+        return replace(plain, found=quickest(instance))
+
+    def _at_level(self, instance: Instance, past: Any = None) -> DeplPlan:
+        """The best plan for an instance; `depl` under the believed dependence."""
+        belief = self.settings.belief
+        if self.method == "depl" and not belief.independent:
+            extra = {} if past is None else {"past": past}
+            return plan_dependent(instance, belief, switches=self.settings.switches, seed=self.seed, **extra)
+        return METHODS[self.method](instance, self.settings.switches)
+
+    def _others(self, instance: Instance, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
+        """What else could have been done: each version alone, planning by the mean, other data."""
+        if not made.found.models:
+            return ()
+        others = []
+        for m, model in enumerate(instance.models):
+            if set(made.found.models) != {m}:
+                others.append((f"{model.name} alone", METHODS["depl"](_alone(instance, m), 0)))
+        if self.method == "depl":
+            others.append(("best-exp", METHODS["best-exp"](instance, self.settings.switches)))
+            others.append(("best-exp-greedy", METHODS["best-exp-greedy"](instance, 0)))
+        else:
+            others.append(("depl", METHODS["depl"](instance, self.settings.switches)))
+        for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):
+            if made.found.datasets != (d,):
+                kept = replace(instance, datasets=(source,), charges=instance.charges[[d]])
+                others.append((f"{source.name} as the only data", METHODS["depl"](kept, self.settings.switches)))
+        return tuple(others)
+
+
+def _alone(instance: Instance, m: int) -> Instance:
+    """The instance in which only version `m` may run: others cannot be switched to or from."""
+    runs_on = np.ones((len(instance.models), len(instance.clusters)), bool) if instance.runs_on is None else instance.runs_on
+    only = np.zeros_like(runs_on)
+    only[m] = runs_on[m]
+    return replace(instance, runs_on=only)
+
+
+def current(
+    settings: DeplSettings, problem: Problem, costs: CostTable, state: State, known: IncrementLaw | None = None
+) -> Instance:
+    """The settings' instance as it stands in `state`: what is left of time and epochs, what is forbidden, what is paid."""
+    instance, target = settings.instance, problem.target
+    runs_on = np.zeros((len(instance.models), len(instance.clusters)), bool)
+    for i, pair in enumerate(problem.pairs):
+        possible = math.isfinite(costs.run_s[i]) and math.isfinite(costs.run_j[i])
+        runs_on[settings.version(pair.version), settings.cluster(pair.nodes)] = possible
+    charges = instance.charges.copy()
+    for dataset, nodes in known.staged if known is not None else ():
+        charges[settings.chosen((dataset,))[0], settings.cluster(nodes)] = 0.0
+    free = settings.free_start and state.epoch == 0
+    most = (problem.max_epochs or state.epoch + MOST_EPOCHS) - state.epoch
+    return replace(
+        instance,
+        charges=charges,
+        initial_loss=state.loss,
+        target=Target(target.loss, target.probability, target.deadline_s - state.elapsed_s, most),
+        before=None if free else settings.version(problem.pairs[state.pair].version),
+        epochs_done=state.epoch,
+        runs_on=runs_on,
+    )

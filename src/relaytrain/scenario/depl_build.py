@@ -1,0 +1,120 @@
+"""`[depl]` -> what DepL's planners read, and the costs and the law that PACT's planners need of the same scenario.
+
+An epoch at full resources on all data costs c q / r + s / b seconds; its expected gain is (8) with x at its mean. The
+robust twin follows the 0.95 quantile of a version trained alone, as normal figures have it, dependence included.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
+from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
+from ..core.law import ROBUST_LEVEL, Array, EpochLaw
+from ..core.problem import Problem
+from ..planners.depl.instance import Cluster, DataSource, Instance, Model, Target
+from ..planners.depl.settings import MOST_EPOCHS, DeplSettings
+from .depl import DeplTable, DeplVersionTable
+from .schema import ScenarioFile
+
+ALL_DATA = "all"
+"""The one data set of a scenario that declares none."""
+
+
+def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
+    """The settings of DepL's planners, or None without `[depl]`."""
+    depl = file.depl
+    if depl is None:
+        return None
+    versions, sets = [v.name for v in file.versions], [s.name for s in file.node_sets]
+    by_version = {v.version: v for v in depl.versions}
+    by_nodes = {c.nodes: c for c in depl.clusters}
+    volumes = {d.dataset: d.volume for d in depl.datasets}
+    data = [DataSource(d.name, volumes.get(d.name, 1.0)) for d in file.datasets] or [DataSource(ALL_DATA, 1.0)]
+    clusters = [by_nodes[n] for n in sets]
+    target = problem.target
+    instance = Instance(
+        models=tuple(_model(by_version[v]) for v in versions),
+        switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
+        clusters=tuple(
+            Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters
+        ),
+        datasets=tuple(data),
+        charges=np.array([[_charge(depl, d.name, n) for n in sets] for d in data]),
+        initial_loss=problem.initial_loss,
+        target=Target(target.loss, target.probability, target.deadline_s, problem.max_epochs or MOST_EPOCHS),
+        gain_base=depl.data_gain,
+        gain_slope=depl.data_gain_log,
+        objective=depl.objective,
+        runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
+    )
+    dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
+    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence))
+
+
+def _model(table: DeplVersionTable) -> Model:
+    return Model(table.version, table.size, table.work, table.gain, table.offset, _noise(table), table.power)
+
+
+def _noise(table: DeplVersionTable) -> Distribution:
+    if table.noise == "empirical":
+        return Empirical(tuple(table.values))
+    if table.noise == "normal":
+        return Normal(table.mean, math.sqrt(table.variance))
+    if table.noise == "log-normal" and table.variance > 0:
+        return LogNormal(table.mean, table.variance)
+    return InverseGamma(table.mean, table.variance)
+
+
+def _switch(depl: DeplTable, before: str, now: str) -> StudentT | None:
+    if before == now:
+        return None
+    found = StudentT(0.0, 0.0, 5.0)
+    forbidden = False
+    for row in depl.switches:
+        if row.from_ in ("*", before) and row.to in ("*", now):
+            forbidden = math.isinf(row.location)
+            found = StudentT(0.0 if forbidden else row.location, row.scale, row.nu)
+    return None if forbidden else found
+
+
+def _charge(depl: DeplTable, dataset: str, nodes: str) -> float:
+    fits = [c.charge for c in depl.charges if c.dataset in ("*", dataset) and c.nodes in ("*", nodes)]
+    return fits[-1] if fits else 0.0
+
+
+def full_costs(settings: DeplSettings, problem: Problem) -> tuple[Array, Array]:
+    """Seconds and price of an epoch of every pair, on all data at full resources: shape (pairs,) each."""
+    instance = settings.instance
+    everything = range(len(instance.datasets))
+    rows = [settings.epoch_cost(pair, everything, 1.0) for pair in problem.pairs]
+    return np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
+
+
+def depl_law(settings: DeplSettings, problem: Problem) -> EpochLaw:
+    """The gains of (8) by epoch for every pair, all data used, and the switches' jumps."""
+    instance = settings.instance
+    gain = instance.data_gain(range(len(instance.datasets)))
+    z = normal_level(ROBUST_LEVEL)
+    k = np.arange(1, instance.target.max_epochs + 1)
+    run, robust = [], []
+    for model in instance.models:
+        steps = gain * model.progress(k)
+        spread = spread_by_epoch(steps * math.sqrt(model.noise.variance), settings.belief.mean)
+        run.append(-steps * model.noise.mean)
+        robust.append(run[-1] + z * np.diff(spread, prepend=0.0))
+    index = [settings.version(pair.version) for pair in problem.pairs]
+    change = np.array([[_jump(instance, a, b, 0.0) for b in index] for a in index])
+    change_robust = np.array([[_jump(instance, a, b, z) for b in index] for a in index])
+    return EpochLaw(
+        np.array([run[m] for m in index]).T, change[None], np.array([robust[m] for m in index]).T, change_robust[None]
+    )
+
+
+def _jump(instance: Instance, before: int, now: int, z: float) -> float:
+    if before == now:
+        return 0.0
+    found = instance.switches[before][now]
+    return math.inf if found is None else found.mean + z * math.sqrt(found.variance)

@@ -1,0 +1,62 @@
+"""What no single field of `[depl]` can know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .checks import missing
+from .depl import DeplVersionTable
+from .faults import Fault, Path
+from .schema import ScenarioFile
+
+
+def check_depl(file: ScenarioFile) -> list[Fault]:
+    """Everything wrong with `[depl]`, and with a law that rests on it."""
+    depl = file.depl
+    if depl is None:
+        if file.law.kind == "depl":
+            return [Fault(("law", "kind"), "'depl' without [depl]", "a table [depl], or kind 'level' or 'epoch'")]
+        return []
+    versions, sets = [v.name for v in file.versions], [s.name for s in file.node_sets]
+    data = [d.name for d in file.datasets]
+    faults = _each_once("versions", "version", [v.version for v in depl.versions], versions)
+    faults += _each_once("clusters", "nodes", [c.nodes for c in depl.clusters], sets)
+    if depl.datasets:
+        faults += _each_once("datasets", "dataset", [d.dataset for d in depl.datasets], data)
+    for index, switch in enumerate(depl.switches):
+        faults += missing(("depl", "switches", index, "from"), switch.from_, versions, "version")
+        faults += missing(("depl", "switches", index, "to"), switch.to, versions, "version")
+    for index, charge in enumerate(depl.charges):
+        faults += missing(("depl", "charges", index, "dataset"), charge.dataset, data, "data set")
+        faults += missing(("depl", "charges", index, "nodes"), charge.nodes, sets, "node set")
+    for index, version in enumerate(depl.versions):
+        faults += _noise(index, version)
+    if depl.objective == "rate" and not math.isfinite(file.target.deadline):
+        wanted = "target.deadline to be finite: the slower, the cheaper; or objective = 'usage'"
+        faults.append(Fault(("depl", "objective"), "'rate' without a deadline", wanted))
+    if depl.data_gain == 0.0 and depl.data_gain_log == 0.0:
+        faults.append(Fault(("depl", "data_gain"), "0 beside data_gain_log 0", "one of them above 0: epochs must achieve something"))
+    return faults
+
+
+def _each_once(key: str, field: str, names: Sequence[str], declared: Sequence[str]) -> list[Fault]:
+    faults: list[Fault] = []
+    for index, name in enumerate(names):
+        path: Path = ("depl", key, index, field)
+        faults += missing(path, name, declared, {"version": "version", "nodes": "node set"}.get(field, "data set"))
+        if name in names[:index]:
+            faults.append(Fault(path, f"'{name}' a second time", "each once"))
+    lacking = [name for name in declared if name not in names]
+    if lacking and not faults:
+        faults.append(Fault(("depl", key), f"nothing for '{lacking[0]}'", f"an entry for every {field}"))
+    return faults
+
+
+def _noise(index: int, version: DeplVersionTable) -> list[Fault]:
+    path: Path = ("depl", "versions", index, "values")
+    if version.noise == "empirical" and len(set(version.values)) < 2:
+        return [Fault(path, f"{len(version.values)} value(s)", "at least two different ones: noise is empirical")]
+    if version.noise != "empirical" and version.values:
+        return [Fault(path, f"values with noise = '{version.noise}'", "mean and variance, or noise = 'empirical'")]
+    return []
