@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from .core.cost import CostTable
-from .core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw
+from .core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, begin
 from .core.outcome import EpochOutcome
 from .core.plan import Decision, Plan
 from .core.problem import Pair, Problem
@@ -156,8 +156,9 @@ class Steering:
         epoch = state.epoch + 1
         decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
         level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
-        predicted = float(law.next_loss(epoch, np.array(state.loss), state.pair, now))
-        guaranteed = max(float(law.next_loss(epoch, np.array(state.loss), state.pair, now, level)), predicted)
+        first, high = (np.array(begin(law, state.loss, state.pair, at)) for at in ("expected", level))
+        predicted = float(law.next_loss(epoch, first, state.pair, now))
+        guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes)
 
     def _next_pair(self, plan: Plan, table: CostTable, state: State) -> Pair | None:

@@ -66,6 +66,7 @@ def test_laws_come_back_bit_for_bit(pairs, rows, chance, robust):
     for law in (
         LevelLaw(curves, square, square * 0.1, mult, **twins),
         LevelLaw(curves, square, square * 0.1, mult, loss_top=3.25),
+        LevelLaw(curves, square, square * 0.1, mult, scatter=curves[:, 0], standing=-curves[:, 1]),
         EpochLaw(mult, square[None], mult * 0.5 if robust else None, None),
         TableLaw(draw.random((rows, pairs, pairs, 5)), 0.1, robust),
     ):

@@ -4,7 +4,8 @@
 
 A law is frozen, Markov in (epoch, pair, loss) and vectorised over losses. A *level* is path-wise: following the
 q-curve from the present observation, the loss after h epochs is the q-quantile of the loss after h epochs, so
-per-epoch quantiles are never summed. Two laws are written here and `simulate`, estimators and tests bring others:
+per-epoch quantiles are never summed. What scatters an epoch and is gone the next does not add up either: a path of a
+level begins at `begin`, beside the observed loss by the level's share of that scatter. Two laws are written here and `simulate`, estimators and tests bring others:
 
 * `EpochLaw`: gains in tables by epoch index, as the paper writes them;
 * `LevelLaw`: the present loss is a position on the version's own curve a + b (1 + x/s)^-alpha; no epoch index.
@@ -28,6 +29,9 @@ Level = float | Literal["expected"]
 
 ROBUST_LEVEL = 0.95
 """The level at which a scenario's `robust` figures are given (PACT section IV)."""
+
+Z_ROBUST = 1.6448536269514722
+"""The standard normal's quantile at the robust level."""
 
 ADDITIVE, CURVE, TABLE = 0, 1, 2
 """Kinds of `LawForm`: gains by epoch; position on a curve; a table over a grid of losses."""
@@ -86,6 +90,11 @@ class LossLaw(Protocol):
     def form(self, level: Level = "expected") -> LawForm:
         """The law at `level` as arrays for the compiled searches."""
         ...
+
+
+def begin(law: LossLaw, loss: float, pair: int, level: Level = "expected") -> float:
+    """Where a path of `level` begins when `loss` was observed last, on `pair`: the loss itself but for `LevelLaw.scatter`."""
+    return law.begin(loss, pair, level) if isinstance(law, LevelLaw) else loss
 
 
 def shading(level: Level) -> float:
@@ -184,6 +193,11 @@ class LevelLaw:
 
     `curves`: (P, 4) rows a, b, s, alpha. `mult` scales an epoch's progress (bias, robustness, noise): (K or 1, P).
     `jump0`, `jump1`: (P, P), the jump jump0 + jump1 * l of a handover. Robust twins give the 0.95 level.
+
+    Observed losses scatter round the curve without adding up: `scatter` (P,) is the standard deviation of the logarithm
+    of an observed loss over the curve's. `standing` (P,) is the logarithm of where the curve stands now over the loss
+    observed last. At level q all losses are the curve's times exp(z_q scatter), so a path of that level does not begin
+    at the observed loss but at `begin(loss, pair, level)`; from there on it is a curve like any other.
     """
 
     curves: Array
@@ -195,6 +209,8 @@ class LevelLaw:
     jump1_robust: Array | None = None
     curves_robust: Array | None = None
     loss_top: float = math.inf
+    scatter: Array | None = None
+    standing: Array | None = None
 
     @property
     def autonomous(self) -> bool:
@@ -220,7 +236,11 @@ class LevelLaw:
         return bool((slope >= 0.0).all())
 
     def form(self, level: Level = "expected") -> LawForm:
-        """Curves, multipliers and jumps at `level`; progress is never negative."""
+        """Curves, multipliers and jumps at `level`; progress is never negative.
+
+        With scatter the losses of a level are the curve's times a factor of the pair's own: floor and drop grow by it,
+        and a handover goes from one pair's factor to the other's. That is again a curve and a jump, exactly.
+        """
 
         def at(expected: Array, robust: Array | None) -> Array:
             return expected if robust is None else between(expected, robust, level)
@@ -229,9 +249,26 @@ class LevelLaw:
         mult = np.maximum(at(self.mult, self.mult_robust), 0.0)
         c0 = at(self.jump0, self.jump0_robust)[None]
         c1 = at(self.jump1, self.jump1_robust)
-        return LawForm(
-            CURVE, _empty(1, pairs), at(self.curves, self.curves_robust), mult, c0, c1, _empty(0, 0, 0, 0), 1.0, False
-        )
+        curves = at(self.curves, self.curves_robust)
+        factor = self.raised(level)
+        if factor is not None:
+            curves = curves * np.column_stack([factor, factor, np.ones((pairs, 2))])
+            c0 = c0 * factor[None, None, :]
+            c1 = (1.0 + c1) * (factor[None, :] / factor[:, None]) - 1.0
+        return LawForm(CURVE, _empty(1, pairs), curves, mult, c0, c1, _empty(0, 0, 0, 0), 1.0, False)
+
+    def raised(self, level: Level) -> Array | None:
+        """The factor (P,) between losses of `level` and the curve's, exp(z_q scatter); None for none."""
+        share = shading(level)
+        if self.scatter is None or share == 0.0 or not self.scatter.any():
+            return None
+        return np.asarray(np.exp(share * Z_ROBUST * self.scatter))
+
+    def begin(self, loss: float, pair: int, level: Level = "expected") -> float:
+        """Where a path of `level` begins when `loss` was observed last, on `pair`."""
+        factor = self.raised(level)
+        stands = loss if self.standing is None else loss * math.exp(float(self.standing[pair]))
+        return stands if factor is None else stands * float(factor[pair])
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """One epoch along the curve of `now`, after the jump from `before`."""

@@ -27,6 +27,8 @@ MOST_CELLS = 20_000_000
 
 _LEVEL_ARRAYS = ("curves", "jump0", "jump1", "mult")
 _LEVEL_TWINS = ("mult_robust", "jump0_robust", "jump1_robust", "curves_robust")
+_LEVEL_SCATTER = ("scatter", "standing")
+"""Written only where there is any."""
 
 
 def array_to_json(values: Array | None) -> Any:
@@ -67,7 +69,8 @@ def law_to_json(law: LossLaw, *, pairs: int | None = None, top: float = 1.0) -> 
         return {**head, "kind": "epoch", **{name: array_to_json(getattr(law, name)) for name in names}}
     if isinstance(law, LevelLaw):
         arrays = {name: array_to_json(getattr(law, name)) for name in (*_LEVEL_ARRAYS, *_LEVEL_TWINS)}
-        return {**head, "kind": "level", **arrays, "loss_top": _number(law.loss_top)}
+        kept = {name: array_to_json(value) for name in _LEVEL_SCATTER if (value := getattr(law, name)) is not None}
+        return {**head, "kind": "level", **arrays, "loss_top": _number(law.loss_top), **kept}
     if isinstance(law, TableLaw):
         return {**head, "kind": "table", "table": array_to_json(law.table), "step": law.step, "integer": law.integer}
     if pairs is None:
@@ -96,7 +99,9 @@ def law_from_json(value: Mapping[str, Any], *, level: str = "expected") -> Epoch
         curves0, first, second, progress = (_array(value, name) for name in _LEVEL_ARRAYS)
         plain = LevelLaw(curves0, first, second, progress, loss_top=math.inf if top is None else float(top))
         mult, jump0, jump1, curves = (array_from_json(value.get(name)) for name in _LEVEL_TWINS)
-        return replace(plain, mult_robust=mult, jump0_robust=jump0, jump1_robust=jump1, curves_robust=curves)
+        scatter, standing = (array_from_json(value.get(name)) for name in _LEVEL_SCATTER)
+        twins = replace(plain, mult_robust=mult, jump0_robust=jump0, jump1_robust=jump1, curves_robust=curves)
+        return replace(twins, scatter=scatter, standing=standing)
     if kind == "table":
         return TableLaw(_array(value, "table"), float(value["step"]), bool(value["integer"]))
     if kind == "levels" and level in value["levels"]:

@@ -8,15 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.law import ROBUST_LEVEL, Array, EpochLaw, LevelLaw
+from ..core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
 from ..core.problem import Pair
 from ..scenario.build import ChangeRules
 from ..scenario.model import Scenario
-
-Z_ROBUST = 1.6448536269514722
-"""The standard normal's quantile at the robust level."""
-
-assert ROBUST_LEVEL == 0.95
 
 LEAST_SPREAD = 0.02
 """No prior is surer than this about a pair's pace, or no observation could move it."""
@@ -41,7 +36,8 @@ class Belief:
 
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
-    jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation.
+    jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
+    pair has its own, else that of all.
     """
 
     pairs: tuple[Pair, ...]
@@ -53,6 +49,29 @@ class Belief:
     jump1: Array
     jump_spread: Array
     noise: Noise = Noise()
+    scatter: Array | None = None
+
+    @property
+    def scatters(self) -> Array:
+        """The relative scatter (P,) of every pair's losses."""
+        return np.full(len(self.pairs), self.noise.noise) if self.scatter is None else self.scatter
+
+    def ordered(self, order: list[int]) -> Belief:
+        """The same with the pairs in another order."""
+        index = np.array(order)
+        square = np.ix_(index, index)
+        return Belief(
+            tuple(self.pairs[i] for i in order),
+            self.curves[index],
+            self.mult[:, index],
+            self.pace_spread[index],
+            self.floor_spread[index],
+            self.jump0[square],
+            self.jump1[square],
+            self.jump_spread[square],
+            self.noise,
+            self.scatters[index],
+        )
 
     @classmethod
     def from_law(cls, pairs: tuple[Pair, ...], law: LevelLaw, initial_loss: float, noise: Noise | None = None) -> Belief:
@@ -94,10 +113,9 @@ def _overlaid(plain: Belief, table: Mapping[str, Any]) -> Belief:
     """`plain` with what `[prior]` says instead, entry by entry; later entries win, key by key."""
     curves, mult = plain.curves.copy(), plain.mult.copy()
     pace, floor = plain.pace_spread.copy(), plain.floor_spread.copy()
-    for rule in table.get("curves", ()):
-        for index, pair in enumerate(plain.pairs):
-            if rule.get("version", "*") not in ("*", pair.version) or rule.get("nodes", "*") not in ("*", pair.nodes):
-                continue
+    covering = [(rule, [i for i, pair in enumerate(plain.pairs) if _covers(rule, pair)]) for rule in table.get("curves", ())]
+    for rule, covered in covering:
+        for index in covered:
             for column, key in enumerate(("floor", "drop", "scale", "power")):
                 if rule.get(key) is not None:
                     curves[index, column] = rule[key]
@@ -114,4 +132,12 @@ def _overlaid(plain: Belief, table: Mapping[str, Any]) -> Belief:
             if rule.get(key) is not None:
                 target[mask] = rule[key]
     noise = Noise(**{key: table[key] for key in ("noise", "correlation", "common") if table.get(key) is not None})
-    return Belief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise)
+    scatter = np.full(len(plain.pairs), noise.noise)
+    for rule, covered in covering:
+        if rule.get("noise") is not None:
+            scatter[covered] = rule["noise"]
+    return Belief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter)
+
+
+def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:
+    return rule.get("version", "*") in ("*", pair.version) and rule.get("nodes", "*") in ("*", pair.nodes)

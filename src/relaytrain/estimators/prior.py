@@ -9,9 +9,11 @@ so a pair may be predicted never to arrive. Hypotheses are weighted by the likel
 all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
 so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump.
 
-The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace. Its robust
-twin is fitted so that following it for h epochs leads to the 0.95 quantile, over hypotheses and scatter, of the loss h
-epochs ahead. Across legs the parts are taken to be bad together, which is the safe side.
+The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace, and stands
+where the leg as a whole says it does: an observed loss is the curve's times scatter, so a lucky epoch does not move the
+curve by all its luck. A level holds the scatter once, whatever the number of epochs; the robust twin is fitted so that
+with it following the 0.95 curve for h epochs leads to the 0.95 quantile, over hypotheses and scatter, of the loss h
+epochs ahead, from the next epoch on. Across legs the parts are taken to be bad together, which is the safe side.
 
 Paper: stands in for lambda_run and lambda_change of PACT section IV when there are no traces to train its networks on.
 """
@@ -24,19 +26,19 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.law import Array, EpochLaw, LevelLaw, LossLaw
+from ..core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
 from ..scenario.model import Scenario
-from .belief import Z_ROBUST, Belief
+from .belief import Belief
 from .legs import Leg, legs_of
-from .robust import robust_figures
+from .robust import HORIZONS, robust_figures
 from .steps import StepsPrior
 
 PACES = np.linspace(-8.0, 4.0, 49)
 """Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
 
-FLOORS = np.linspace(-2.5, 2.5, 11)
+FLOORS = np.linspace(-4.0, 4.0, 17)
 COMMON = np.linspace(-2.5, 2.5, 11)
 WINDOW = 30
 """Epochs of a leg that count: a curve fitted for hundreds of epochs need not hold for all of them."""
@@ -46,6 +48,9 @@ TAIL = 4.0
 
 WIDE = (0.15, 2.5)
 """Share and width of the prior's second, wide part: priors are wrong at times."""
+
+FARTHEST = 3.0
+"""The curve stands at most so many deviations of the scatter from the loss observed last."""
 
 REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
@@ -80,24 +85,32 @@ class Prior:
         belief = self.belief
         if tuple(pairs) != belief.pairs:
             order = [belief.pairs.index(pair) for pair in pairs]
-            return Prior(_ordered(belief, order), order.index(self.start), self.initial_loss).law(history, pairs)
+            return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
         legs = legs_of(history, belief.pairs, self.start, self.initial_loss)
         weights = self.weights(legs)
         log_pace, floors = self._hypotheses
-        mean_floor = (weights * floors).sum(axis=1)
-        mean_pace = np.exp((weights * log_pace).sum(axis=1))
         curves = belief.curves.copy()
-        curves[:, 0] = mean_floor
-        curves[:, 2] /= mean_pace
+        curves[:, 0] = (weights * floors).sum(axis=1)
+        curves[:, 2] /= np.exp((weights * log_pace).sum(axis=1))
         jump0, jump_spread = self._jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
         at = legs[-1].pair if legs else self.start
+        memory = belief.noise.correlation
+        scatter = belief.scatters * np.sqrt(1.0 - memory**2)
+        standing = np.zeros(len(belief.pairs))
+        if legs:
+            standing[at] = self._standing(legs[-1], weights[at], curves[at], len(history), loss)
+        stands = loss * np.exp(standing[at])
         with np.errstate(invalid="ignore"):
-            landed = loss + jump0[at] + belief.jump1[at] * loss
-        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), loss)
-        landed[at] = loss
-        mult = belief.mult[-1]
-        slow, floor = robust_figures(curves, landed, mult, self._ahead(weights, landed), belief.noise.noise)
+            landed = stands + jump0[at] + belief.jump1[at] * stands
+        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), stands)
+        landed[at] = stands
+        ahead = self._ahead(landed)
+        noise = np.repeat(belief.scatters[:, None], len(HORIZONS), axis=1)
+        if legs:
+            ahead[at] = self._ahead_of(legs[-1])
+            noise[at] *= np.sqrt(1.0 - memory ** (2 * np.array(HORIZONS)))
+        slow, floor = robust_figures(curves, landed, belief.mult[-1], (ahead, weights), noise, scatter)
         robust = curves.copy()
         robust[:, 0] = floor
         tops = landed[np.isfinite(landed)]
@@ -111,6 +124,8 @@ class Prior:
             jump1_robust=belief.jump1,
             curves_robust=robust,
             loss_top=float(max(self.initial_loss, loss, tops.max(initial=0.0))) * 1.5,
+            scatter=scatter,
+            standing=standing,
         )
 
     def weights(self, legs: Sequence[Leg]) -> Array:
@@ -146,29 +161,60 @@ class Prior:
         moved = floor + drop * (u + np.exp(log_pace[pair])[:, None] * advance[None, :] / scale) ** -power
         return np.where(above, moved, loss)
 
+    def _along(self, leg: Leg, more: Sequence[int] = ()) -> tuple[Array, Array]:
+        """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
+        skipped = max(len(leg.losses) - WINDOW, 0)
+        first = leg.start if skipped == 0 else leg.losses[skipped - 1]
+        mult, last = self.belief.mult[:, leg.pair], len(self.belief.mult)
+        rows = np.arange(skipped, len(leg.losses) + max(more, default=0)) + leg.first_epoch
+        advance = np.cumsum(mult[np.minimum(rows, last) - 1])
+        seen = len(leg.losses) - skipped
+        path = self._path(leg.pair, np.array(first), advance)
+        return path[:, :seen], path[:, seen - 1 + np.array(more, dtype=np.int64)]
+
+    def _residuals(self, leg: Leg, curve: Array) -> Array:
+        """Logarithms (H, epochs) of the losses seen over the leg's curve."""
+        losses = np.array(leg.losses[-WINDOW:])
+        return np.asarray(np.log((losses[None, :] + TINY) / (curve + TINY)))
+
     def _log_likelihood(self, leg: Leg) -> Array:
         """Of a leg's losses under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
-        noise = self.belief.noise
-        losses = np.array(leg.losses[-WINDOW:])
-        skipped = len(leg.losses) - len(losses)
-        first = leg.start if skipped == 0 else leg.losses[skipped - 1]
-        rows = np.minimum(np.arange(skipped, len(leg.losses)) + leg.first_epoch, len(self.belief.mult)) - 1
-        advance = np.cumsum(self.belief.mult[rows, leg.pair])
-        expected = self._path(leg.pair, np.array(first), advance)
-        residual = np.log((losses[None, :] + TINY) / (expected + TINY))
-        memory = noise.correlation
+        residual, memory = self._residuals(leg, self._along(leg)[0]), self.belief.noise.correlation
         fresh = residual.copy()
         fresh[:, 1:] = (residual[:, 1:] - memory * residual[:, :-1]) / np.sqrt(1.0 - memory**2)
-        return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise.noise) ** 2 / TAIL).sum(axis=1))
+        noise = self.belief.scatters[leg.pair]
+        return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise) ** 2 / TAIL).sum(axis=1))
 
-    def _ahead(self, weights: Array, landed: Array) -> tuple[Array, Array]:
-        """Losses (P, H, horizons) from `landed` under every hypothesis, and their weights (P, H)."""
-        from .robust import HORIZONS
+    def _ahead_of(self, leg: Leg) -> Array:
+        """Losses (H, horizons) of the present leg under every hypothesis; what scatter has memory fades."""
+        curve, later = self._along(leg, HORIZONS)
+        memory = self.belief.noise.correlation
+        return np.asarray(later * np.exp(self._residuals(leg, curve)[:, -1:] * memory ** np.array(HORIZONS)))
 
+    def _standing(self, leg: Leg, weights: Array, curve: Array, done: int, loss: float) -> float:
+        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the next expected loss."""
+        curve_seen, later = self._along(leg, (1,))
+        memory = self.belief.noise.correlation
+        logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
+        wanted = float(np.exp(weights @ logs))
+        mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
+        farthest = FARTHEST * float(self.belief.scatters[leg.pair])
+        low, high = np.log(loss) - farthest, np.log(loss) + farthest
+        floor, drop, scale, power = curve
+        for _ in range(40):  # an epoch of the law is monotone in the loss it starts from
+            middle = 0.5 * (low + high)
+            start = float(np.exp(middle))
+            after = start
+            if start > floor:
+                after = start + mult * (floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start)
+            low, high = (middle, high) if after < wanted else (low, middle)
+        return float(0.5 * (low + high) - np.log(loss))
+
+    def _ahead(self, landed: Array) -> Array:
+        """Losses (P, H, horizons) from `landed` under every hypothesis."""
         steps = np.array(HORIZONS, dtype=np.float64)
         mult = self.belief.mult[-1]
-        paths = [self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))]
-        return np.array(paths), weights
+        return np.array([self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))])
 
     def _jumps(self, legs: Sequence[Leg]) -> tuple[Array, Array]:
         """Mean and spread of every handover's jump after those seen in this run."""
@@ -203,22 +249,6 @@ def _prior_given_common(common: float) -> Array:
     for part, width in ((1.0 - share, 1.0), (share, wide)):
         variance = (1.0 - common) * width**2
         rows += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
-    floors = np.exp(-0.5 * FLOORS**2)
+    floors = (1.0 - share) * np.exp(-0.5 * FLOORS**2) + share / wide * np.exp(-0.5 * (FLOORS / wide) ** 2)
     grid = (rows[:, :, None] * floors[None, None, :]).reshape(len(COMMON), -1)
     return np.asarray(grid / grid.sum(axis=1, keepdims=True))
-
-
-def _ordered(belief: Belief, order: list[int]) -> Belief:
-    index = np.array(order)
-    square = np.ix_(index, index)
-    return Belief(
-        tuple(belief.pairs[i] for i in order),
-        belief.curves[index],
-        belief.mult[:, index],
-        belief.pace_spread[index],
-        belief.floor_spread[index],
-        belief.jump0[square],
-        belief.jump1[square],
-        belief.jump_spread[square],
-        belief.noise,
-    )

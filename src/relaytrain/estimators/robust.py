@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.law import ROBUST_LEVEL, Array
-from .belief import Z_ROBUST
+from ..core.law import ROBUST_LEVEL, Z_ROBUST, Array
 
 HORIZONS = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Epochs ahead at which the robust curve is made to meet the quantile."""
@@ -28,24 +27,26 @@ def quantiles(values: Array, weights: Array, levels: tuple[float, ...]) -> tuple
 
 
 def robust_figures(
-    curves: Array, landed: Array, mult: Array, ahead: tuple[Array, Array], noise: float
+    curves: Array, landed: Array, mult: Array, ahead: tuple[Array, Array], noise: Array, scatter: Array
 ) -> tuple[Array, Array]:
-    """Factor on progress and asymptote (P,) of the curves that meet the 0.95 quantiles at `HORIZONS`.
+    """Factor on progress and asymptote (P,) of the curves that, raised by the scatter, meet the 0.95 quantiles at `HORIZONS`.
 
-    The scatter of the loss h epochs ahead adds to the spread of the hypotheses as variances do, in logarithms.
+    The noise of the loss h epochs ahead adds to the spread of the hypotheses as variances do, in logarithms. The law
+    raises every loss of the level by the scatter itself; the curve has to make up for the rest.
 
     Args:
         curves: The expected curves (P, 4).
         landed: The loss (P,) from which each pair would start now.
         mult: Progress (P,) of the expected law.
         ahead: Losses (P, H, horizons) by hypothesis and the weights (P, H) of these.
-        noise: Relative scatter of an observed loss.
+        noise: Relative noise (P, horizons) of an observed loss.
+        scatter: What the law says of it (P,).
     """
     values, weights = ahead
     middle, high, most = quantiles(values, weights, (0.5, ROBUST_LEVEL, 0.999))
     centre = np.log(np.maximum(middle, 1e-9))
     away = np.log(np.maximum(high, 1e-9)) - centre
-    wanted = centre + np.sqrt(away**2 + (Z_ROBUST * noise) ** 2)
+    wanted = centre + np.sqrt(away**2 + (Z_ROBUST * noise) ** 2) - Z_ROBUST * scatter[:, None]
     floor = curves[:, 0]
     top = np.maximum(most[:, -1], floor)  # no asymptote lies above the worst end
     low_pace, high_pace = np.full(len(curves), np.log(0.02)), np.zeros(len(curves))

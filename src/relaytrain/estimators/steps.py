@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.law import Array, EpochLaw
+from ..core.law import Z_ROBUST, Array, EpochLaw
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
-from .belief import LEAST_SPREAD, Z_ROBUST, Noise
+from .belief import LEAST_SPREAD, Noise
 from .legs import Leg, legs_of
 
 PLAIN = Noise()

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.law import Level, evaluate
+from ..core.law import Level, begin, evaluate
 from ..core.plan import Alternative, Plan, build_legs
 from ..core.state import TOLERANCE, State
+from .chance import chance_in_time, scattered
 from .instance import contiguous
 from .kernels import jit, next_loss, roll
 from .nearest import nearest_targets
@@ -56,10 +57,12 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     """The share of `SAMPLES` seeded curves of the law that reach the target in time, the last pair training on.
 
     A curve is a level: levels are path-wise, so success can only turn into failure as the level rises, and the sorted
-    samples are searched instead of all being followed.
+    samples are searched instead of all being followed. Where losses scatter round the curve, `chance_in_time` samples.
     """
     if len(actions) == 0:
         return 1.0 if state.loss <= tables.problem.target.loss + TOLERANCE else 0.0
+    if scattered(tables):
+        return chance_in_time(tables, state, actions, samples=SAMPLES, seed=seed)
     levels = np.sort(np.random.default_rng(seed).uniform(size=SAMPLES))
     seconds = np.ascontiguousarray(tables.costs.epoch_s)
     goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
@@ -84,7 +87,8 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
 def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], level: Level) -> NDArray[np.float64]:
     """The un-quantised losses after each action at `level`."""
     losses = np.empty(len(actions))
-    roll(contiguous(tables.law.form(level)), state.loss, state.pair, state.epoch + 1, actions, losses)
+    first = begin(tables.law, state.loss, state.pair, level)
+    roll(contiguous(tables.law.form(level)), first, state.pair, state.epoch + 1, actions, losses)
     return losses
 
 

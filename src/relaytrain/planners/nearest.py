@@ -86,7 +86,7 @@ def least_loss(instance: Instance, start: Start) -> Solution:
 
 def nearest_targets(tables: Tables, state: State, level: float) -> tuple[Nearest, ...]:
     """Targets that are feasible at `level`: a higher loss by the same deadline, the same loss by a later one."""
-    start = tables.start(state)
+    start = tables.at_level(tables.start(state), level)
     instance = tables.at(level)
     scale_loss = 1.0 if tables.grid is None else tables.grid.loss_step
     scale_time = 1.0 if tables.grid is None else tables.grid.time_step_s

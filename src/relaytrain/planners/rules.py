@@ -84,7 +84,8 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> Choice:
     """Algorithm 3: the least score over the shortest paths to all feasible vertices of the robust graph."""
     level = tables.problem.target.probability
     robust, expected = tables.at(level), tables.at("expected")
-    paths = arrivals(robust, expected.form, start)
+    sure = tables.at_level(start, level)
+    paths = arrivals(robust, expected.form, sure)
     if len(paths.first) == 0:  # cells may hide the only path there is
         return _by_levels(tables, start, (level,))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,7 +93,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> Choice:
     if rule == "opportunity":
         score = paths.energy / opportunity
     else:
-        restored = np.array([_restore(tables, robust, start, int(now)) for now in range(len(robust.joules))])
+        restored = np.array([_restore(tables, robust, sure, int(now)) for now in range(len(robust.joules))])
         with np.errstate(divide="ignore", invalid="ignore"):
             risk = restored[paths.first] / paths.energy  # line 12
         if rule == "clamped":

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
-from ..core.law import TABLE, Level, LossLaw
+from ..core.law import TABLE, Level, LevelLaw, LossLaw, begin
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, Grid, State
 from .instance import MOST_EPOCHS, Instance, Start, instance_of
 from .search import Solution, by_table, first_steps, solve
 
 Array = NDArray[np.float64]
+LEAST_ABOVE = 1e-6
+"""A curve that is believed to stand at the target although the observed loss does not is put this much above it."""
 
 
 @dataclass
@@ -45,20 +47,30 @@ class Tables:
         return self.instances[level]
 
     def start(self, state: State) -> Start:
-        """`state` in the instances' units: steps of the grid if there is one."""
+        """Where the expected path begins, in the instances' units: steps of the grid if there is one."""
+        target, stands = self.problem.target, begin(self.law, state.loss, state.pair)
+        if stands != state.loss and state.loss > target.loss + TOLERANCE:
+            stands = max(stands, target.loss + LEAST_ABOVE)  # what was observed decides whether the target is met
         if self.grid is None:
-            return Start(state.epoch, state.pair, state.loss, state.elapsed_s)
-        loss, time = self.grid.loss_index(state.loss), self.grid.time_index(state.elapsed_s)
-        target = self.problem.target
+            return Start(state.epoch, state.pair, stands, state.elapsed_s)
+        loss, time = self.grid.loss_index(stands), self.grid.time_index(state.elapsed_s)
         if state.loss <= target.loss + TOLERANCE and state.elapsed_s <= target.deadline_s + TOLERANCE:
             # Rounding must not undo a target that is met.
             loss = self.grid.goal_index(target.loss)
             time = min(time, self.grid.deadline_index(target.deadline_s)) if math.isfinite(target.deadline_s) else time
         return Start(state.epoch, state.pair, float(loss), float(time))
 
+    def at_level(self, start: Start, level: Level) -> Start:
+        """Where a path of `level` begins: `start`, raised by the level's share of the scatter of observed losses."""
+        factor = self.law.raised(level) if isinstance(self.law, LevelLaw) else None
+        if factor is None:
+            return start
+        loss = start.loss * float(factor[start.pair])
+        return replace(start, loss=loss if self.grid is None else float(math.ceil(loss - TOLERANCE)))
+
     def earliest(self, level: Level, start: Start) -> Array:
         """The least final time by first action (P,), whatever the energy; a lower bound if the law has epoch tables."""
-        instance = self.at(level)
+        instance, start = self.at(level), self.at_level(start, level)
         every = np.ones(len(instance.seconds), np.bool_)
         time = instance.weight_to_go("time", start) if instance.by_epoch else instance.time_to_go()
         return start.elapsed_s + first_steps(instance, start, time, instance.seconds, every)
@@ -67,6 +79,7 @@ class Tables:
         """Which first actions (P,) can still reach the target by the deadline at `level`."""
         instance = self.at(level)
         earliest = self.earliest(level, start)
+        start = self.at_level(start, level)
         mask = np.isfinite(earliest) & (earliest <= instance.deadline)
         if not instance.by_epoch and not instance.capped:
             return mask

@@ -15,7 +15,8 @@ _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 class PriorCurveTable(BaseModel):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
-    `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor.
+    `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
+    `noise`: relative scatter of the pair's own losses, where it differs from that of all.
     """
 
     model_config = _STRICT
@@ -28,6 +29,7 @@ class PriorCurveTable(BaseModel):
     power: Annotated[float | None, Number(0.1, 20.0)] = None
     spread: Annotated[float | None, Number(0.0, 3.0)] = None
     floor_spread: Annotated[float | None, Number(0.0, 1e6)] = None
+    noise: Annotated[float | None, Number(1e-4, 3.0)] = None
 
 
 class PriorHandoverTable(BaseModel):
