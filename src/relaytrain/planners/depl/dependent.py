@@ -1,15 +1,18 @@
-"""Planning when epochs are not independent: the exact search, over sampled paths in place of convolutions.
+"""Planning when epochs are not independent: a stand-in with independent epochs is searched, sampled paths decide.
 
-Prefix sums of every sampled path make the loss of any schedule a few look-ups for each sample, so the search for
-versions needs nothing but another table. What it finds is checked on fresh, more numerous paths; if those say less than
-was asked, the search is repeated for a little more.
+The stand-in has, for every version, noise of the mean and variance that make a sum as long as the plan scatter like
+the sampled paths; its target is moved until the schedule found meets the true one on the paths. Then single segments
+are made shorter, longer or swapped for others while that saves. What is returned was checked on fresh paths; if those
+say less than was asked, all is done again for a little more.
 
 Paper: DepL section IV-B, without its assumption of independence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,19 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.dependence import Belief, Past, draw_latent, from_normal
-from .datasets import choose
+from ...core.distribution import InverseGamma
+from .enumeration import SLACK
 from .instance import Instance
-from .joint import DeplPlan, complete
-from .losses import SLACK, Counts, LossTable, Rows
-from .versions import SWITCHES, Schedule, VersionSearch
+from .joint import DeplPlan, complete, plan
+from .versions import SWITCHES, VersionSearch
 
 Real = NDArray[np.float64]
 
-SEARCHED, CHECKED = 4_000, 20_000
-"""Paths that the search looks at, and that its answer is checked on."""
+SAMPLES = 20_000
+"""Paths that a search looks at, and as many fresh ones that its answer is checked on."""
 NOTHING = Past()
-_ROUNDS = 8
+_ROUNDS = 6
+_MOVES = 8
 _STEP = 5e-4
+Choice = tuple[tuple[int, ...], tuple[int, ...]]
+"""Datasets and versions by epoch."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Paths:
     instance: Instance
     belief: Belief
     past: Past = NOTHING
-    samples: int = CHECKED
+    samples: int = SAMPLES
     seed: int = 0
 
     @cached_property
@@ -86,101 +92,103 @@ class Paths:
         return float((self.losses(chosen, models)[-1] <= self.instance.target.loss + SLACK).mean())
 
 
-class SampledTable(LossTable):
-    """Prefix sums of sampled paths with the chosen data, in place of characteristic functions."""
-
-    def __init__(self, paths: Paths, chosen: Sequence[int]) -> None:
-        instance, samples = paths.instance, paths.samples
-        self.instance, self.paths = instance, paths
-        self.target, self.omega = instance.target.loss, instance.target.probability
-        gain, most = instance.data_gain(chosen), instance.target.max_epochs
-        self.sure = all(m.noise.positive and gain * m.gain > 0 for m in instance.models)
-        k = instance.epochs_done + np.arange(1, most + 1)
-        steps = np.array([gain * m.progress(k) for m in instance.models])
-        self.sums = np.zeros((len(steps), most + 1, samples))
-        np.cumsum(steps[:, :, None] * paths.x, axis=1, out=self.sums[:, 1:])
-        self.mean, self.variance = -self.sums.mean(axis=2), np.zeros((len(steps), most + 1))
-
-    @property
-    def most_rows(self) -> int:
-        """Schedules to hold at once."""
-        return max(16, (1 << 20) // self.paths.samples)
-
-    def hopeful(self, rows: Rows, last: int, length: Counts) -> NDArray[np.bool_]:
-        """No short cut: Cantelli's inequality would need the variance of a dependent sum."""
-        return np.ones(len(length), np.bool_)
-
-    def probability(self, rows: Rows, last: int, length: Counts) -> Real:
-        """The share of paths at the target or below when the last segment has these lengths."""
-        found = np.empty(len(length))
-        for start in range(0, len(length), self.most_rows):
-            part = slice(start, start + self.most_rows)
-            ends = np.hstack([rows.starts[part], (rows.end + length)[part, None]])
-            found[part] = (self._losses(rows.structure, ends) <= self.target + SLACK).mean(axis=1)
-        return found
-
-    def _losses(self, structure: Sequence[int], ends: Counts) -> Real:
-        total = np.full((len(ends), self.paths.samples), self.instance.initial_loss)
-        before, switches = self.instance.before, 0
-        for i, m in enumerate(structure):
-            if before is not None and before != m:
-                total += self.paths.jump(before, m, switches)
-                switches += 1
-            total -= self.sums[m][ends[:, i + 1]] - self.sums[m][ends[:, i]]
-            before = m
-        return total
-
-
-class DependentSearch(VersionSearch):
-    """The version search over a `SampledTable`, which is its own check."""
-
-    def holds(self, models: Sequence[int]) -> bool:
-        """The table said so already; fresh paths have the last word."""
-        return True
-
-
 def plan_dependent(
     instance: Instance, belief: Belief, past: Past = NOTHING, *, switches: int = SWITCHES, seed: int = 0
 ) -> DeplPlan:
-    """The cheapest plan whose probability, dependence counted in, is what was asked; or an infeasible one."""
+    """The cheapest plan found whose probability, dependence counted in, is what was asked; or an infeasible one."""
     if instance.initial_loss <= instance.target.loss + SLACK:
-        return complete_start(instance)
+        start = instance.initial_loss
+        return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
     asked = level = instance.target.probability
-    check = Paths(instance, belief, past, CHECKED, seed + 1)
+    paths, fresh = (Paths(instance, belief, past, SAMPLES, seed + i) for i in (0, 1))
     for _ in range(_ROUNDS):
-        found = _search(replace(instance, target=replace(instance.target, probability=level)), belief, past, switches, seed)
+        found = _search(paths, level, switches)
         if found is None:
             break
-        chosen, models = found
-        reached = check.probability(chosen, models)
+        reached = fresh.probability(*found)
         if reached >= asked - SLACK:
-            made = complete(instance, chosen, models)
-            quantile = float(np.quantile(check.losses(chosen, models)[-1], asked))
+            made = complete(instance, *found)
+            quantile = float(np.quantile(fresh.losses(*found)[-1], asked))
             return replace(made, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
         level = min(level + max(asked - reached, _STEP), 0.5 * (1.0 + level))
     words = f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
     return DeplPlan(False, exact=False, reason=words)
 
 
-def complete_start(instance: Instance) -> DeplPlan:
-    """The plan that does nothing, for a loss that is low enough already."""
-    start = instance.initial_loss
-    return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
+def _search(paths: Paths, level: float, switches: int) -> Choice | None:
+    """The cheapest schedule found that meets the target with probability `level` on these paths."""
+    instance, target = paths.instance, paths.instance.target
+    best: tuple[float, Choice] | None = None
+    length, shift, too_far = target.max_epochs // 2 + 1, 0.0, -math.inf
+    for _ in range(_MOVES):
+        stand_in = replace(
+            _independent(paths, length), target=replace(target, loss=target.loss - shift, probability=level)
+        )
+        found = plan(stand_in, switches=switches)
+        if not found.feasible:
+            too_far = shift
+            if best is not None or shift <= -abs(target.loss):
+                break
+            shift -= 0.25 * max(abs(shift), 0.02 * instance.initial_loss)
+            continue
+        at: Choice = found.datasets, found.models
+        end = paths.losses(*at)[-1]
+        gap = float(np.quantile(end, level)) - target.loss
+        if gap <= SLACK and (best is None or found.cost < best[0]):
+            best = found.cost, at
+        elif gap <= SLACK:
+            break
+        length = len(found.models)
+        if abs(gap) < 1e-3 * abs(instance.initial_loss - target.loss):
+            gap = math.copysign(1e-3 * abs(instance.initial_loss - target.loss), gap)
+        shift += gap
+        if too_far > -math.inf and shift >= too_far:
+            break
+    return None if best is None else _improved(paths, level, switches, best)
 
 
-def _search(
-    instance: Instance, belief: Belief, past: Past, switches: int, seed: int
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    paths = Paths(instance, belief, past, SEARCHED, seed)
-    best: dict[tuple[int, ...], Schedule] = {}
+def _independent(paths: Paths, length: int) -> Instance:
+    """The instance with independent noise whose sums over `length` epochs have the paths' means and variances."""
+    instance, models = paths.instance, []
+    length = max(1, min(length, instance.target.max_epochs))
+    k = instance.epochs_done + np.arange(1, length + 1)
+    for m, model in enumerate(instance.models):
+        steps = model.progress(k)
+        sums = steps @ paths.x[m, :length]
+        mean = max(float(sums.mean()) / float(steps.sum()), 1e-6)
+        models.append(replace(model, noise=InverseGamma(mean, float(sums.var()) / float((steps**2).sum()))))
+    return replace(instance, models=tuple(models))
 
-    def value(chosen: tuple[int, ...], below: float) -> float:
-        table = SampledTable(paths, chosen)
-        found = DependentSearch(instance, chosen, switches=switches).best(below=below, table=table)
-        if found is None:
-            return float("inf")
-        best[chosen] = found
-        return found.cost
 
-    choice = choose(len(instance.datasets), value)
-    return (choice.chosen, best[choice.chosen].models) if choice.chosen else None
+def _improved(paths: Paths, level: float, switches: int, best: tuple[float, Choice]) -> Choice:
+    """`best` with its segments made shorter or longer, cheapest first, as long as that saves and still meets the target."""
+    cost, (chosen, models) = best
+    search = VersionSearch(paths.instance, chosen, switches=switches)
+    improving = True
+    while improving:
+        improving = False
+        near = {other for other in _neighbours(models, paths.instance.target.max_epochs) if _possible(paths.instance, other)}
+        priced = sorted((search.cost(other), other) for other in near)
+        for price, other in priced:
+            if price >= cost * (1 - 1e-9):
+                break
+            if paths.probability(chosen, other) >= level - SLACK:
+                cost, models, improving = price, other, True
+                break
+    return chosen, models
+
+
+def _neighbours(models: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
+    """Schedules of the same versions in the same order with lengths changed by up to two in one or two segments."""
+    segments = [(m, len(list(rows))) for m, rows in itertools.groupby(models)]
+    steps = (-2, -1, 0, 1, 2)
+    for i, j in itertools.combinations_with_replacement(range(len(segments)), 2):
+        for a, b in itertools.product(steps, steps if i != j else (0,)):
+            lengths = [n + a * (at == i) + b * (at == j) for at, (_, n) in enumerate(segments)]
+            if min(lengths) >= 0 and 0 < sum(lengths) <= most and (a or b):
+                yield tuple(m for (m, _), n in zip(segments, lengths, strict=True) for _ in range(n))
+
+
+def _possible(instance: Instance, models: Sequence[int]) -> bool:
+    before = [instance.before, *models[:-1]] if instance.before is not None else [models[0], *models[:-1]]
+    return all(a == b or instance.switches[a][b] is not None for a, b in zip(before, models, strict=True))
