@@ -1,0 +1,104 @@
+"""`relaytrain evaluate`: how good estimators are on traces they have not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UsageError
+from .fit import MetricName, SeedOption, Traces, bundle_named, need
+from .options import Figure, Format, Output, Quiet, Verbose
+from .output import check_figure, emit_json, emit_view, note, write_figure
+
+if TYPE_CHECKING:
+    from ..estimators.evaluate import Tested
+
+SHORT = "How good estimators are on traces they have not seen."
+HELP = """Fit and judge estimators on folds of traces: whole configurations, or whole seeds, are held out, never windows.
+
+Shown by stage of the relay, with the spread over folds: MAE, mean length and coverage of the 90 % interval (MIL, ICP),
+coverage of the upper side, Winkler's score (width + 20 x what lies outside: lower is better). `--fitted FILE` judges a
+file as it stands: use traces that it was not fitted on.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain evaluate digits
+  relaytrain evaluate traces/ --by seed --estimator auto --figure calibration.svg
+  relaytrain evaluate other-traces/ --fitted fit.npz
+"""
+
+ByName = Annotated[str, typer.Option("--by", metavar="WHAT", help="configuration or seed: what is held out.")]
+Names = Annotated[
+    list[str] | None, typer.Option("--estimator", metavar="NAME", help="paper, auto or zero-trace (repeatable; all).")
+]
+FittedFile = Annotated[Path | None, typer.Option("--fitted", metavar="FILE", help="Judge this file, fit nothing.")]
+
+
+def evaluate(
+    traces: Traces,
+    by: ByName = "configuration",
+    metric: MetricName = "test",
+    names: Names = None,
+    fitted: FittedFile = None,
+    seed: SeedOption = 0,
+    figure: Figure = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Read, fit on folds, judge, show."""
+    check_figure(figure)
+    chosen = names or (["paper", "auto", "zero-trace"] if fitted is None else [])
+    for name in chosen:
+        if name not in ("paper", "auto", "zero-trace"):
+            raise UsageError(f"--estimator: got '{name}', expected paper, auto or zero-trace")
+    if by not in ("configuration", "seed"):
+        raise UsageError(f"--by: got '{by}', expected configuration or seed")
+    bundle, _ = bundle_named(traces, metric)
+    from ..estimators.evaluate import evaluate_run
+    from ..estimators.fitted import load_fitted
+    from ..estimators.zero import zero_trace
+
+    learned = [name for name in chosen if name != "zero-trace"]
+    if learned:
+        need("evaluate")
+    tested = evaluate_run(
+        bundle, tuple("paper" if name == "paper" else "auto" for name in learned),
+        by="seed" if by == "seed" else "configuration", seed=seed, progress=note,
+        given=None if fitted is None and "zero-trace" not in chosen else (zero_trace() if fitted is None else load_fitted(fitted)),
+    )  # fmt: skip
+    rows = [row for one in tested.values() for row in rows_of(one)]
+    if output is Format.json:
+        emit_json({"schema": "relaytrain.evaluation/1", "by": by, "metric": metric, "seed": seed, "rows": rows})
+    else:
+        from ..report.tables import rows_table
+
+        emit_view(rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss"))
+    if figure is not None:
+        from ..report.calibration import calibration_svg
+
+        write_figure(figure, calibration_svg({name: (one.truth, one.bands.low, one.bands.high) for name, one in tested.items()}))
+    return 0
+
+
+def rows_of(tested: Tested) -> list[dict[str, Any]]:
+    """One row for all stages, with the spread over folds, and one for each."""
+    from ..estimators.evaluate import FIGURES
+
+    whole = {f: tested.spread(f) for f in FIGURES}
+    rows: list[dict[str, Any]] = [
+        {"estimator": tested.name, "stage": "all", "windows": len(tested.truth)}
+        | {f: round(mean, 4) for f, (mean, _) in whole.items()}
+        | {f"{f}_sd": round(sd, 4) for f, (_, sd) in whole.items() if f in ("mae", "icp", "winkler")}
+    ]
+    for stage in sorted(set(tested.stage.tolist())):
+        at = tested.stage == stage
+        score, sds = tested.score(at), {"mae_sd": "", "icp_sd": "", "winkler_sd": ""}
+        rows.append(
+            {"estimator": tested.name, "stage": str(stage), "windows": int(at.sum())}
+            | {f: round(getattr(score, f), 4) for f in FIGURES}
+            | sds
+        )
+    return rows

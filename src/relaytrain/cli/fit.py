@@ -1,0 +1,109 @@
+"""`relaytrain fit`: an estimator learned from traces, as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .options import Format, Output, Quiet, Verbose
+from .output import emit, emit_json, note
+
+if TYPE_CHECKING:
+    from ..estimators.curves import Bundle
+
+SHORT = "Learn an estimator of the loss from traces."
+HELP = """Learn an estimator of the loss from traces, and keep it as one file for `run --estimator auto --fitted FILE`.
+
+TRACES is a folder of trace files (`relaytrain collect`), or the name of a campaign that ships with RelayTrain. `auto`
+averages gradient-boosted quantiles with a recurrent network and calibrates them; `paper` is PACT's networks as printed.
+A quarter of the configurations is held out for stopping and calibration. Needs scikit-learn and torch; predicting, and so
+planning, needs neither.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain fit traces/ fit.npz
+  relaytrain fit digits fit.npz --metric test
+  relaytrain fit traces/ paper.npz --estimator paper --metric train
+"""
+
+Traces = Annotated[str, typer.Argument(metavar="TRACES", help="A trace folder, or a bundled campaign's name.")]
+OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, *.npz.")]
+MetricName = Annotated[
+    str, typer.Option("--metric", metavar="LOSS", help="test (what targets are on unless told otherwise) or train.")
+]
+EstimatorName = Annotated[str, typer.Option("--estimator", metavar="NAME", help="auto or paper.")]
+ChangeTarget = Annotated[
+    str | None,
+    typer.Option("--change-target", metavar="WHAT", help="jump or first-epoch (what the traces say).", show_default=False),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of networks, trees and the split.")]
+
+
+def bundle_named(traces: str, metric: str) -> tuple[Bundle, str]:
+    """The curves of a folder or of a bundled campaign, and the change target its traces name."""
+    from ..estimators.curves import bundle_of
+    from ..traces.format import bundled_traces, read_campaigns
+
+    if metric not in ("train", "test"):
+        raise UsageError(f"--metric: got '{metric}', expected train or test")
+    if Path(traces).exists() or "/" in traces:
+        campaigns = read_campaigns(Path(traces))
+        if len(campaigns) > 1:
+            names = ", ".join(sorted(campaigns))
+            raise UsageError(f"{traces}: got several campaigns ({names}), expected one; name its folder")
+        found = next(iter(campaigns.values()))
+    else:
+        campaigns = bundled_traces()
+        if traces not in campaigns:
+            raise UsageError(f"TRACES: got '{traces}', expected a folder or one of {', '.join(sorted(campaigns))}")
+        found = campaigns[traces]
+    return bundle_of(found, "train" if metric == "train" else "test"), found.change_target
+
+
+def fit(
+    traces: Traces,
+    out: OutFile,
+    metric: MetricName = "test",
+    estimator: EstimatorName = "auto",
+    change_target: ChangeTarget = None,
+    seed: SeedOption = 0,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Read, learn, write."""
+    if estimator not in ("auto", "paper"):
+        raise UsageError(f"--estimator: got '{estimator}', expected auto or paper")
+    if change_target not in (None, "jump", "first-epoch"):
+        raise UsageError(f"--change-target: got '{change_target}', expected jump or first-epoch")
+    if out.suffix != ".npz" or not out.parent.is_dir():
+        raise UsageError(f"OUT: got '{out}', expected a file name that ends in .npz, in a folder that exists")
+    bundle, stored = bundle_named(traces, metric)
+    need("fit")
+    from ..estimators.fit import fit as learn
+
+    note(f"learning {estimator} from {len(bundle.curves)} curves of {len(bundle.seeds)} seeds ({metric} loss)")
+    target = change_target or stored
+    made = learn(
+        bundle, name="paper" if estimator == "paper" else "auto", seed=seed,
+        change_target="first-epoch" if target == "first-epoch" else "jump",
+    )  # fmt: skip
+    made.save(out)
+    body = {"schema": "relaytrain.fit/1", "file": str(out), "estimator": made.name, "metric": made.metric, **made.about}
+    if output is Format.json:
+        emit_json(body)
+    else:
+        emit("\n".join(f"{key:<12} {value}" for key, value in body.items() if key != "schema"))
+    return 0
+
+
+def need(verb: str) -> None:
+    """Refuse in a sentence when a package for learning is missing."""
+    from importlib.util import find_spec
+
+    for package, extra in (("sklearn", "estimators"), ("torch", "train")):
+        if find_spec(package) is None:
+            raise UsageError(f'{verb} learns with {package}, which is not installed: pip install "relaytrain[{extra}]"')

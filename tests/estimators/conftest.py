@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+from drawn_campaign import drawn_bundle
+
+from relaytrain.estimators.curves import Bundle
+from relaytrain.estimators.fitted import Fitted
+
+
+@pytest.fixture(scope="session")
+def campaign() -> Bundle:
+    return drawn_bundle()
+
+
+@pytest.fixture(scope="session")
+def auto(campaign: Bundle) -> Fitted:
+    from relaytrain.estimators.fit import fit
+
+    return fit(campaign, epochs=8)
+
+
+@pytest.fixture(scope="session")
+def paper(campaign: Bundle) -> Fitted:
+    from relaytrain.estimators.fit import fit
+
+    return fit(campaign, name="paper", change_target="first-epoch", epochs=8)

@@ -1,0 +1,194 @@
+"""Windows, splits, metrics, conformal steps and exports against closed forms, sklearn and torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaytrain.core.errors import ScenarioError, UsageError
+from relaytrain.estimators.calibration import Adaptive, conformal_factor, grown, scores, weighted_quantile
+from relaytrain.estimators.change import fit_linear, node_inputs, paper_inputs, targets
+from relaytrain.estimators.features import (
+    AHEAD,
+    LONGEST,
+    NAMES,
+    per_epoch,
+    sqrt_ahead,
+    sqrt_rate,
+    tree_features,
+    windows,
+)
+from relaytrain.estimators.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
+from relaytrain.estimators.splits import by_configuration, by_seed
+from relaytrain.estimators.tail import HORIZONS, growth_power, paths
+from relaytrain.estimators.trees import ARRAYS, Forest, exported, fit_forest
+
+
+def test_windows_hold_what_came_before_and_after(campaign):
+    found = windows(campaign.curves, least=3)
+    assert len(found) == sum(max(len(c.losses) - AHEAD - 2, 0) for c in campaign.curves)
+    gold = campaign.curves[0]
+    first = found.take(np.flatnonzero((found.seed == 0) & (found.run == 0)))
+    assert np.array_equal(first.seen.history[2, -5:], gold.losses[:5])
+    assert np.isnan(first.seen.history[2, : LONGEST - 5]).all()
+    assert np.allclose(first.target[2], gold.losses[5:10] - gold.losses[4])
+    assert np.allclose(per_epoch(first.target)[2], np.diff(gold.losses[4:10]))
+
+
+def test_a_start_stands_before_the_first_epoch(campaign):
+    plain, led = windows(campaign.curves, least=3), windows(campaign.curves, least=3, with_start=True)
+    assert np.array_equal(plain.target, led.target) and np.array_equal(plain.seen.position, led.seen.position)
+    assert np.array_equal(led.seen.length, plain.seen.length + 1)
+    none = windows(campaign.curves, least=0, with_start=True)
+    assert (none.seen.position == 0).any() and (none.seen.length == 1).any()
+
+
+def test_the_square_root_law_is_recovered_exactly():
+    k = np.arange(1, 21)
+    losses = 1.7 / np.sqrt(k + 2.5)
+    history = np.full((1, LONGEST), np.nan)
+    history[0, -12:] = losses[:12]
+    rate = sqrt_rate(history)
+    for h in range(1, 9):
+        assert sqrt_ahead(history[:, -1], rate, float(h))[0] == pytest.approx(losses[11 + h], rel=1e-12)
+
+
+@pytest.mark.parametrize("split", [by_configuration, by_seed])
+def test_splits_never_share_a_configuration_or_a_seed(campaign, split):
+    tested = []
+    for fold in split(campaign):
+        parts = (fold.train, fold.calibration, fold.test)
+        assert sum(len(p.curves) for p in parts) == len(campaign.curves)
+        assert sum(len(p.switches) for p in parts) == len(campaign.switches)
+        names = [{c.group if split is by_configuration and c.group else c.seed for c in p.curves} for p in parts]
+        assert not names[0] & names[1] and not names[0] & names[2] and not names[1] & names[2]
+        tested += [(c.seed, c.run) for c in fold.test.curves]
+    assert sorted(tested) == sorted((c.seed, c.run) for c in campaign.curves)  # each curve tested once
+
+
+def test_splits_refuse_too_little(campaign):
+    with pytest.raises(UsageError, match="use --by seed"):
+        next(by_configuration(campaign.only([c.stage == 0 for c in campaign.curves], [False] * len(campaign.switches))))
+    with pytest.raises(UsageError, match="use --by configuration"):
+        next(by_seed(campaign.of_seeds((0, 1))))
+
+
+def test_metrics_by_hand():
+    truth = np.array([0.0, 1.0, 2.0, 5.0])
+    bands = Bands(np.array([0.5, 1.0, 2.5, 2.0]), np.array([-1.0, 1.5, 1.0, 1.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    found = score(truth, bands)
+    assert (found.mae, found.mil, found.icp, found.upper) == (1.0, 1.875, 0.5, 0.75)
+    assert np.allclose(winkler_of(truth, bands), [2.0, 0.5 + 20 * 0.5, 2.0, 3.0 + 20 * 1.0])
+
+
+def test_the_least_winkler_score_is_that_of_the_true_quantiles():
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal(200_000)
+    best = min(np.linspace(1.0, 2.4, 29), key=lambda z: winkler_of(truth, Bands(truth * 0, truth * 0 - z, truth * 0 + z)).mean())
+    assert best == pytest.approx(1.645, abs=0.06)
+
+
+def test_quantiles_that_cross_are_brought_together():
+    found = ordered(Bands(np.array([3.0, 0.0]), np.array([2.0, -1.0]), np.array([1.0, 1.0])))
+    assert (found.low <= found.mean).all() and (found.mean <= found.high).all()
+    assert (found.low[0], found.high[0]) == (1.5, 1.5)
+
+
+def test_cluster_bootstrap_is_wider_than_independent_rows():
+    rng = np.random.default_rng(2)
+    clusters = np.repeat(np.arange(8), 50)
+    values = np.repeat(rng.standard_normal(8), 50) + 0.1 * rng.standard_normal(400)
+    whole, rows = mean_by_clusters(values, clusters), mean_by_clusters(values, np.arange(400))
+    assert whole.value == pytest.approx(values.mean()) and rows.value == pytest.approx(values.mean())
+    assert whole.high - whole.low > 4 * (rows.high - rows.low)
+    assert by_clusters(lambda i: float(values[i].mean()), clusters, draws=300).value == pytest.approx(values.mean())
+
+
+def test_conformal_bands_cover_new_runs():
+    """Runs with their own bias: coverage of the next run's windows is 0.9 on average, whatever the raw width."""
+    rng = np.random.default_rng(3)
+    hits = []
+    for _ in range(120):
+        lengths = rng.integers(2, 30, size=40)
+        runs = np.repeat(np.arange(40), lengths)
+        truth = np.repeat(rng.standard_normal(40), lengths) + 0.3 * rng.standard_normal(len(runs))
+        bands = Bands(truth * 0, truth * 0 - 0.4, truth * 0 + 0.4)
+        factor = conformal_factor(scores(truth, bands), runs)
+        new = rng.standard_normal() + 0.3 * rng.standard_normal(20)
+        wide = grown(Bands(new * 0, new * 0 - 0.4, new * 0 + 0.4), factor)
+        hits.append(((new >= wide.low) & (new <= wide.high)).mean())
+    assert np.mean(hits) == pytest.approx(0.91, abs=0.04)
+    assert conformal_factor(np.zeros(19), np.arange(19)) is None
+
+
+def test_weighted_quantile_counts_weights():
+    assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 8.0, 1.0]), 0.9) == 2.0
+    assert weighted_quantile(np.array([1.0, np.inf]), np.array([1.0, 1.0]), 0.9) == np.inf
+
+
+@pytest.mark.parametrize("wrong", [0.4, 1.0, 3.0])
+def test_adaptive_inference_finds_the_coverage_whatever_the_model(wrong):
+    rng = np.random.default_rng(4)
+    warm = scores(rng.standard_normal(100), Bands(np.zeros(100), np.full(100, -1.645), np.full(100, 1.645)))
+    adaptive, hits = Adaptive(warm), []
+    for _ in range(400):
+        factor = adaptive.factor()
+        one = float(scores(np.array([wrong * rng.standard_normal()]), Bands(np.zeros(1), np.array([-1.645]), np.array([1.645])))[0])
+        hits.append(one <= factor)
+        adaptive.tell(one)
+    assert np.mean(hits[50:]) >= 0.87
+
+
+def test_tail_goes_on_from_the_learned_part_and_widens(campaign):
+    seen = windows(campaign.curves).seen
+    change = Bands(*(np.tile(np.linspace(-0.02, -0.1, AHEAD) * f, (len(seen), 1)) for f in (1.0, 1.5, 0.5)))
+    found = paths(seen, change, 0.8)
+    assert np.allclose(found.mean[:, :AHEAD], np.maximum(seen.loss[:, None] + change.mean, 0))
+    assert (np.diff(found.mean[:, AHEAD - 1 :], axis=1) <= 1e-12).all()
+    width = found.high - found.mean
+    assert (np.diff(width[:, AHEAD - 1 :], axis=1) >= -1e-12).all() and found.mean.shape[1] == len(HORIZONS)
+    assert 0.3 <= growth_power(campaign.curves) <= 1.5
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_forests_give_sklearns_numbers_missing_values_included(campaign):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    found = windows(campaign.curves, least=0, with_start=True)
+    rows, target = tree_features(found.seen).reshape(-1, len(NAMES)), found.target.reshape(-1)
+    assert np.isnan(rows).any()
+    model = HistGradientBoostingRegressor(loss="quantile", quantile=0.9, max_iter=25, early_stopping=False).fit(rows, target)
+    assert np.abs(exported(model).predict(rows) - model.predict(rows)).max() < 1e-9
+    assert (fit_forest(rows, target, 0.95, max_iter=25).predict(rows) >= target).mean() == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_forest_that_would_never_end_is_refused(campaign):
+    found = windows(campaign.curves)
+    rows = tree_features(found.seen).reshape(-1, len(NAMES))
+    arrays = fit_forest(rows, found.target.reshape(-1), None, max_iter=3).arrays()
+    assert set(arrays) == {*ARRAYS, "baseline"}
+    for name, bad in (("left", 0), ("right", 10**6), ("roots", 5)):
+        broken = {**arrays, name: np.where(arrays["feature"] >= 0, bad, 0) if name != "roots" else np.array([bad])}
+        with pytest.raises(ScenarioError, match="fit again"):
+            Forest.of_arrays(broken)
+
+
+def test_linear_change_model_recovers_a_line_despite_outliers(campaign):
+    rows = node_inputs(campaign.switches)
+    rng = np.random.default_rng(6)
+    truth = 0.5 + rows[:, 5] * 0.7 + 0.01 * rng.standard_normal(len(rows))
+    truth[::11] += 5.0
+    model = fit_linear(rows, truth, np.array([s.seed for s in campaign.switches]))
+    clean = np.arange(len(rows)) % 11 != 0
+    assert np.abs(model.bands(rows).mean - truth)[clean].max() < 0.1
+
+
+def test_change_inputs_are_the_papers_and_targets_are_named(campaign):
+    switch = campaign.switches[0]
+    assert np.allclose(paper_inputs([switch])[0], [switch.ratio, *switch.history[-5:]])
+    jump, first = targets([switch], "jump")[0], targets([switch], "first-epoch")[0]
+    assert jump == pytest.approx(switch.probe_after - switch.history[-1])
+    assert first == pytest.approx(switch.landed - switch.history[-1]) and first != jump
