@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,76 +10,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402
+from pipeline_cases import DEVICES, SIMULATOR, assert_same, best_of, data_for, model_named  # noqa: E402
 from torch import nn  # noqa: E402
 
-from relaytrain.core.errors import ScenarioError, UsageError  # noqa: E402
-from relaytrain.models.rebuild import build  # noqa: E402
-from relaytrain.models.spec import family_spec  # noqa: E402
+from relaytrain.core.errors import ScenarioError, UsageError, WorkerLost  # noqa: E402
 from relaytrain.pipeline.addresses import check_master, interface_of  # noqa: E402
 from relaytrain.pipeline.blueprint import blueprint, units_from  # noqa: E402
-from relaytrain.pipeline.choice import Keeping, within_stage  # noqa: E402
+from relaytrain.pipeline.choice import Keeping  # noqa: E402
 from relaytrain.pipeline.job import read_job  # noqa: E402
-from relaytrain.pipeline.lifetimes import steady_peaks  # noqa: E402
 from relaytrain.pipeline.links import Traffic, Wire  # noqa: E402
-from relaytrain.pipeline.memory import smallest  # noqa: E402
-from relaytrain.pipeline.networks import chain, published_vgg  # noqa: E402
-from relaytrain.pipeline.partition import Device, equal_size  # noqa: E402
-from relaytrain.pipeline.partition import split as cut  # noqa: E402
-from relaytrain.pipeline.running import Emulation, Runtime, Split, Training, run_pipeline  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
+from relaytrain.pipeline.networks import chain  # noqa: E402
+from relaytrain.pipeline.running import Emulation, Runtime, Training, run_pipeline  # noqa: E402
 from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
 
-pytestmark = [pytest.mark.train, pytest.mark.slow]
-DEVICES = [Device(f"d{i}", 1e9) for i in range(3)]
-SIMULATOR = Runtime(where="simulator")
-
-
-@pytest.fixture(autouse=True)
-def _in_memory(monkeypatch):
-    if os.access("/dev/shm", os.W_OK):
-        monkeypatch.setenv("TMPDIR", "/dev/shm")
-        monkeypatch.setattr("tempfile.tempdir", None)
-
-
-def model_named(name):
-    torch.manual_seed(1)
-    if name == "mlp":
-        linears = [nn.Linear(a, b) for a, b in ((12, 32), (32, 32), (32, 32), (32, 5))]
-        return nn.Sequential(*(part for layer in linears for part in (layer, nn.ReLU())))[:-1], None, (12,)
-    if name == "vgg":
-        return published_vgg("vgg11", width=1 / 16, hidden=256, input=(3, 16, 16), classes=5), None, (3, 16, 16)
-    spec = family_spec("resnet8", input=(3, 8, 8), classes=5, width=0.25)
-    return build(spec), spec, (3, 8, 8)
-
-
-def data_for(shape, count=10, dtype=torch.float32, size=2):
-    made = torch.Generator().manual_seed(2)
-    return [
-        (torch.randn(size, *shape, generator=made, dtype=dtype), torch.randint(0, 5, (size,), generator=made)) for _ in range(count)
-    ]
-
-
-def best_of(model, batches, stages, m):
-    """The split into equal shares with, for every layer, whichever policy stores less."""
-    facts = measure(chain(model), batches[0][0], F.cross_entropy, batches[0][1])
-    cuts = equal_size([unit.weight_bytes for unit in facts], stages)
-    made = []
-    for at, part in enumerate(cut(facts, cuts)):
-        choice = smallest([layer for unit in part for layer in unit.layers], steady_peaks(stages, m)[at])
-        made.append(within_stage(choice, (0, *cuts)[at]))
-    return Split(cuts, tuple(made), tuple(device.name for device in DEVICES[:stages]))
-
-
-def assert_same(one, other):
-    assert one.losses == other.losses
-    assert one.weights.keys() == other.weights.keys()
-    for name, tensor in one.weights.items():
-        assert torch.equal(tensor, other.weights[name]), name
-    assert one.states.keys() == other.states.keys()
-    for name, state in one.states.items():
-        assert state.steps == other.states[name].steps
-        assert all(torch.equal(a, b) for a, b in zip(state.tensors, other.states[name].tensors, strict=True)), name
+pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.usefixtures("in_memory")]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +86,7 @@ def test_uneven_minibatches_and_one_stage():
 def test_a_layer_that_fails_says_so():
     model, _, shape = model_named("mlp")
     batches = [(inputs, labels + 90) for inputs, labels in data_for(shape, 3)]
-    with pytest.raises(Exception, match="device d2: IndexError"):
+    with pytest.raises(WorkerLost, match="device d2: IndexError"):
         run_pipeline(model, batches, DEVICES, Training(SGD(0.1)))
 
 
