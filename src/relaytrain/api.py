@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from .core.law import LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
@@ -43,7 +44,12 @@ def plan(
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
     loaded = scenario(source, overrides=overrides, without=without)
     made = _planner(loaded, planner, rule)
-    found = made.plan(loaded.problem, loaded.costs, loaded.law, state or first_state(loaded), warm)
+    law: LossLaw = loaded.law
+    if loaded.estimator.get("name", "prior") != "prior":
+        from .estimators.choose import first_law
+
+        law = first_law(loaded)
+    found = made.plan(loaded.problem, loaded.costs, law, state or first_state(loaded), warm)
     return replace(found, warnings=(*found.warnings, *loaded.warnings)) if loaded.warnings else found
 
 

@@ -12,7 +12,8 @@ from .core.errors import UsageError
 from .core.plan import Decision
 from .core.problem import Pair, Problem
 from .core.protocols import Estimator, Planner, Transport
-from .estimators import Prior
+from .estimators.choose import estimator_for, fitted_of
+from .estimators.facts import facts_of
 from .executors.choose import make_transport
 from .executors.clock import RunClock, make_clock
 from .executors.epoch import EpochResult as TrainedEpoch
@@ -113,8 +114,13 @@ def job_of(
         **(manifest or {}),
     }
 
+    fitted = fitted_of(scenario)
+    if fitted is not None:
+        known["estimator"] = {"name": fitted.name, "sha256": fitted.digest}
+        facts_of(counted(setup, scenario.problem))  # refuses now what it would refuse after the first probe
+
     def estimator(problem: Problem) -> Estimator:
-        return Prior.of(scenario, problem.initial_loss)
+        return estimator_for(scenario, problem if fitted is None else counted(setup, problem))
 
     costs = possible_changes(setup, scenario.problem, scenario.costs)
     clock = make_clock(setup, costs, devices=scenario.resolved.get("devices"))
@@ -136,6 +142,19 @@ def job_of(
         ),
         known,
     )
+
+
+def counted(setup: TrainingSetup, problem: Problem) -> Problem:
+    """`problem` with samples, classes and parameters as they are, where its file leaves them out."""
+    facts = setup.version_facts()
+    nodes = []
+    for node in problem.nodes:
+        data = setup.datasets.get(node.name)
+        if data is not None:
+            node = replace(node, samples=len(data), classes=node.classes or len(set(data.labels.tolist())))
+        nodes.append(node)
+    versions = tuple(replace(v, parameters=v.parameters or facts[v.name].parameters) for v in problem.versions)
+    return replace(problem, nodes=tuple(nodes), versions=versions)
 
 
 def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -> CostTable:
@@ -165,6 +184,9 @@ def check_same(started: Mapping[str, Any], job: Job, *, allow_inexact: bool = Fa
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in EXACT_PACKAGES if name in then and then[name] != now.get(name)]
     if started.get("threads", job.settings.threads) != job.settings.threads:
         changed.append(f"threads {started['threads']} -> {job.settings.threads}")
+    fits = [entry.get("estimator", {}).get("sha256") for entry in (started, job.manifest)]
+    if fits[0] != fits[1]:
+        changed.append("the fitted estimator")
     code = job.manifest.get("code", {})
     changed += [f"the code of {ref}" for ref, sha in started.get("code", {}).items() if code.get(ref) != sha]
     if changed and not allow_inexact:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,8 @@ def run(
     rule: str | None = None,
     seed: int | None = None,
     transport: str | None = None,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     told: Told | None = None,
@@ -66,10 +69,11 @@ def run(
         planner: a planner or its name; `rule` is PACT's.
         seed: of weights and shuffling.
         transport: "in-process" or "processes".
+        estimator: "prior", "auto", "paper" or "zero-trace"; `fitted`: the file of the second and third.
         overrides: `key=value` texts as of `--set`; `without`: node sets to leave out.
         told: hears every epoch that is safe; `stop`: asked before each whether to end.
     """
-    changes = [*overrides, *as_overrides(planner, rule, seed, transport)]
+    changes = [*overrides, *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = _loaded(source, changes, without)
     return _go(lambda: _job(loaded, None if isinstance(planner, str) else planner), store, told, stop, name=name)
 
@@ -222,11 +226,19 @@ def _open(store: Where) -> RunStore:
     return store if isinstance(store, RunStore) else RunStore.open(None if store is None else Path(store))
 
 
-def as_overrides(planner: str | Planner | None, rule: str | None, seed: int | None, transport: str | None) -> list[str]:
+def as_overrides(
+    planner: str | Planner | None,
+    rule: str | None,
+    seed: int | None,
+    transport: str | None,
+    *,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
+) -> list[str]:
     """Arguments as overrides, so that the scenario kept with the run says all there is to know about it."""
     from .planners.registry import planner_named
 
-    changes = []
+    changes = estimator_overrides(estimator, fitted)
     if isinstance(planner, str):
         planner_named(planner, rule=rule or "adaptive")  # a wrong name is told in the caller's words
         changes.append(f"planner.name={planner.replace('_', '-')}")
@@ -239,6 +251,20 @@ def as_overrides(planner: str | Planner | None, rule: str | None, seed: int | No
         if word not in ("in-process", "processes"):
             raise UsageError(f"transport: got '{transport}', expected in-process or processes")
         changes.append(f"training.transport={word}")
+    return changes
+
+
+def estimator_overrides(estimator: str | None, fitted: str | PathLike[str] | None) -> list[str]:
+    """`[estimator]` from the arguments; a fitted file alone says itself what it is."""
+    if estimator is None and fitted is None:
+        return []
+    if fitted is not None:
+        from .estimators.fitted import load_fitted
+
+        path = Path(fitted).resolve()
+        changes = [f"estimator.name={estimator or load_fitted(path).name}", f"estimator.fitted={json.dumps(str(path))}"]
+    else:
+        changes = [f"estimator.name={(estimator or '').replace('_', '-')}"]
     return changes
 
 

@@ -209,14 +209,18 @@ def _parts(
     initial_loss: float | None,
     overrides: Sequence[str],
 ) -> tuple[Problem, CostTable, LossLaw, Estimator, Planner]:
+    from dataclasses import replace
+
     from .estimators import Prior
     from .estimators.belief import Belief
+    from .estimators.choose import estimator_for
     from .planners.registry import planner_named
 
     if not isinstance(source, Problem):
         loaded = api.scenario(source, overrides=overrides)
         made = planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid, depl=loaded.depl) if planner is None or isinstance(planner, str) else planner  # fmt: skip
-        estimator: Estimator = Prior.of(loaded, initial_loss) if law is None else Fixed(law)
+        probed = loaded.problem if initial_loss is None else replace(loaded.problem, initial_loss=initial_loss)
+        estimator: Estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
         return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, made
     if costs is None or law is None:
         raise UsageError("Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law=")

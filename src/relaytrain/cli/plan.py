@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,12 +35,20 @@ RuleName = Annotated[
     str | None,
     typer.Option("--rule", metavar="NAME", help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity."),
 ]
+EstimatorName = Annotated[
+    str | None, typer.Option("--estimator", metavar="NAME", help="prior, auto, paper or zero-trace.", show_default=False)
+]
+FittedFile = Annotated[
+    Path | None, typer.Option("--fitted", metavar="FILE", help="What `relaytrain fit` wrote.", show_default=False)
+]
 
 
 def plan(
     scenario: Scenario = SCENARIO,
     planner: PlannerName = None,
     rule: RuleName = None,
+    estimator: EstimatorName = None,
+    fitted: FittedFile = None,
     sets: Sets = None,
     without: Without = None,
     figure: Figure = None,
@@ -51,7 +60,12 @@ def plan(
     from .. import api
 
     check_figure(figure)
-    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
+    changes = list(sets or ())
+    if estimator is not None or fitted is not None:
+        from ..runs import estimator_overrides
+
+        changes += estimator_overrides(estimator, fitted)
+    loaded = api.scenario(scenario, overrides=changes, without=without or ())
     with compiled(scipy=loaded.depl is not None):
         found = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:

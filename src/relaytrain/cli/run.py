@@ -9,7 +9,7 @@ import typer
 from .compiled import compiled
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import note
-from .plan import PlannerName, RuleName
+from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
 from .watching import Stop, conclude, say
 
@@ -25,6 +25,7 @@ Examples:
   relaytrain run
   relaytrain run my.toml --seed 3 --transport processes
   relaytrain run my.toml --set target.deadline=5m --planner one-switch --format json
+  relaytrain run my.toml --fitted fit.npz
 """
 
 Seed = Annotated[
@@ -43,6 +44,8 @@ def run(
     rule: RuleName = None,
     seed: Seed = None,
     transport: TransportName = None,
+    estimator: EstimatorName = None,
+    fitted: FittedFile = None,
     name: Name = None,
     sets: Sets = None,
     without: Without = None,
@@ -57,7 +60,7 @@ def run(
     from ..store import RunStore
 
     opened = RunStore.open(store)
-    changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport)]
+    changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
     for words in loaded.warnings:
         note(f"warning: {words}")

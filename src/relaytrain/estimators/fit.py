@@ -116,7 +116,7 @@ def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0) -> C
     nets = [fit_change(rows, truth, held_out, replace(CHANGE_RECIPE, seed=seed + i)) for i in range(1 if inputs == "paper" else 2)]
     if inputs == "paper":
         return ChangeModel("paper", target, tuple(nets))
-    linear = fit_linear(rows, truth, np.array([f"{s.group} {s.seed}" for s in train]))
+    linear = fit_linear(rows, truth, np.array([s.group for s in train]))
     model = ChangeModel("probe" if inputs == "probe" else "nodes", target, (*nets, linear), (0.25, 0.25, 0.5))
     return _calibrated(model, rest)
 

@@ -174,6 +174,7 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         training=file.training.model_dump() if file.training else {},
         data=file.data.model_dump() if file.data else {},
         prior=file.prior.model_dump(by_alias=True, exclude_none=True) if file.prior else {},
+        estimator=file.estimator.model_dump(exclude_none=True) if file.estimator else {},
         depl=depl,
         warnings=(*notes, *cost_notes, *law_notes),
     )

@@ -33,8 +33,8 @@ class PlannerSettings:
 class Scenario:
     """A file become a problem. `resolved` is the same scenario with every default written out, ready for JSON.
 
-    Loading `resolved` again gives an equal scenario. `training`, `data` and `prior` are passed through, or empty; `depl` is
-    None without that table.
+    Loading `resolved` again gives an equal scenario. `training`, `data`, `prior` and `estimator` are passed through, or
+    empty; `depl` is None without that table.
     """
 
     problem: Problem
@@ -48,6 +48,7 @@ class Scenario:
     training: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     prior: Mapping[str, Any] = field(default_factory=dict)
+    estimator: Mapping[str, Any] = field(default_factory=dict)
     depl: DeplSettings | None = None
     warnings: tuple[str, ...] = ()
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .depl import DeplTable
+from .estimator import EstimatorTable
 from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
 from .prior import PriorTable
 from .training import STRICT, DataTable, NetworkKeys, TrainingTable
@@ -294,6 +295,7 @@ class ScenarioFile(Table):
     training: TrainingTable | None = None
     data: DataTable | None = None
     prior: PriorTable | None = None
+    estimator: EstimatorTable | None = None
     depl: DeplTable | None = None
 
 

@@ -1,0 +1,66 @@
+"""Which estimator a scenario asks for, made for the problem at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import ScenarioError
+from ..core.law import LossLaw
+from ..core.problem import Problem
+from ..core.protocols import Estimator
+from ..scenario.model import Scenario
+from .prior import Prior
+
+if TYPE_CHECKING:
+    from .fitted import Fitted
+
+NAMES = ("prior", "auto", "paper", "zero-trace")
+REMEDY = (
+    "collect traces (relaytrain collect SCENARIO), fit them (relaytrain fit TRACES fit.npz) and give --fitted fit.npz; "
+    "without traces use --estimator zero-trace, or prior with what you know"
+)
+
+
+def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimator:
+    """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none."""
+    problem = problem or scenario.problem
+    fitted = fitted_of(scenario)
+    if fitted is None:
+        return Prior.of(scenario, problem.initial_loss)
+    from .learned import Learned
+
+    return Learned.of(fitted, problem, scenario.law)
+
+
+def first_law(scenario: Scenario) -> LossLaw:
+    """The law a plan is made with before any epoch: the scenario's own, unless a learned estimator is asked for."""
+    if fitted_of(scenario) is None:
+        return scenario.law
+    return estimator_for(scenario).law((), scenario.problem.pairs)
+
+
+def fitted_of(scenario: Scenario) -> Fitted | None:
+    """What was fitted, read from its file; None when the scenario's prior is to be used.
+
+    Raises:
+        ScenarioError: a learned estimator without a file, a file that cannot be used, or one of another estimator.
+    """
+    name, file = scenario.estimator.get("name", "prior"), scenario.estimator.get("fitted")
+    if name == "prior":
+        if file is not None:
+            raise ScenarioError("estimator.fitted: got a file for 'prior', expected estimator.name auto or paper")
+        return None
+    if name == "zero-trace":
+        from .zero import zero_trace
+
+        return zero_trace()
+    if file is None:
+        raise ScenarioError(f"estimator.fitted: got none for '{name}', expected a fitted file; {REMEDY}")
+    from .fitted import load_fitted
+
+    path = Path(file)
+    fitted = load_fitted(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    if fitted.name != name:
+        raise ScenarioError(f"estimator.fitted: got {file}, fitted as '{fitted.name}', expected '{name}'; name the one it is")
+    return fitted

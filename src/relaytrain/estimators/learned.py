@@ -1,0 +1,209 @@
+"""The seam of learned estimators: a run's history and fitted models -> the loss law of the epochs to come.
+
+    history -> legs -> windows -> lambda_run, lambda_change -> paths of every pair -> `LevelLaw`
+
+The present pair's path starts from its own losses; another pair's from where a handover made now would land. Every
+handover's jump is predicted along the expected path of the pair it leaves, so that a later handover has its own. Once a
+run has shown epochs, adaptive conformal inference replays them and sets the width one epoch ahead. All of it is a pure
+function of the history: a resumed run meets the same laws.
+
+Paper: PACT section IV; rolled out by the law itself, for planners ask about states that nobody has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.law import Array, LevelLaw, LossLaw
+from ..core.outcome import EpochOutcome
+from ..core.problem import Pair, Problem
+from .calibration import Adaptive, grown, scores
+from .curves import Kind, Switch
+from .facts import Facts, facts_of, ratio_between
+from .features import Seen, rows_of
+from .fitted import Fitted
+from .legs import Leg, legs_of
+from .metrics import Bands
+from .tail import HORIZONS, paths
+from .through import curve_through, on_curve, one_epoch_before, robust_twin
+
+ALONG = (0, 4, 7, 8)
+"""Places of `HORIZONS` (0: the present) at which jumps are predicted; a line through them gives the jump by loss."""
+
+SLOPES = (-0.95, 1.0)
+ROOM = 4.0
+"""An epoch after a handover divides the height above the floor by this at most."""
+
+TINY = 1e-3
+
+
+@dataclass(frozen=True)
+class Learned:
+    """`Estimator` from fitted models. `start` holds the network before epoch 1, with `initial_loss`.
+
+    `jumps`: mean, slope and 0.95 figures of handovers from the scenario, for fits that learned none.
+    """
+
+    fitted: Fitted
+    facts: Mapping[Pair, Facts]
+    start: Pair
+    initial_loss: float
+    jumps: LevelLaw | None = None
+
+    @classmethod
+    def of(cls, fitted: Fitted, problem: Problem, law: LossLaw | None = None) -> Learned:
+        """The estimator of a problem; its probed l(0) counts. Refuses fits of another loss than the target's."""
+        fitted.check_target(problem.target)
+        stated = law if isinstance(law, LevelLaw) else None
+        return cls(fitted, facts_of(problem), problem.pairs[problem.start], problem.initial_loss, stated)
+
+    def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
+        """The law for the epochs to come; a pure function of `history`."""
+        legs = legs_of(history, pairs, pairs.index(self.start), self.initial_loss)
+        facts = [self.facts[pair] for pair in pairs]
+        now = legs[-1] if legs else Leg(pairs.index(self.start), 0, self.initial_loss)
+        present = self._history(now)
+        landed = np.maximum(present[-1] + self._changes([present], [now.pair], facts)[0].mean, TINY)
+        histories = [present if i == now.pair else np.array([landed[i]]) for i in range(len(pairs))]
+        first = int(self._whole_epoch)  # what was learned may already hold the first epoch
+        seen = self._seen(histories, [len(now.losses) if i == now.pair else first for i in range(len(pairs))], facts)
+        ahead = self._paths(seen, legs, now.pair, facts)
+        room = ROOM if first else math.inf
+        curves = np.stack([curve_through(float(seen.loss[i]), ahead.mean[i], room=room) for i in range(len(pairs))])
+        twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
+        jump0, jump1, robust0 = self._jump_lines(histories, curves, facts)
+        slow = np.array([twin[1] for twin in twins])[None, :]
+        tops = seen.loss[np.isfinite(seen.loss)]
+        return LevelLaw(
+            curves=curves,
+            jump0=jump0,
+            jump1=jump1,
+            mult=np.ones((1, len(pairs))),
+            mult_robust=slow,
+            jump0_robust=robust0,
+            jump1_robust=jump1,
+            curves_robust=np.stack([twin[0] for twin in twins]),
+            loss_top=float(max(self.initial_loss, present[-1], tops.max(initial=0.0))) * 1.5,
+            scatter=np.array([twin[2] for twin in twins]),
+        )
+
+    def _history(self, leg: Leg) -> Array:
+        """Losses of a leg as the models read them: with the loss before its first epoch where they learned from it."""
+        lead = [leg.start] if self.fitted.run.with_start or not leg.losses else []
+        return np.array([*lead, *leg.losses])
+
+    def _seen(self, histories: Sequence[Array], done: Sequence[int], facts: Sequence[Facts]) -> Seen:
+        return Seen(rows_of(histories), np.array(done, dtype=np.float64), np.array(facts, dtype=np.float64))
+
+    def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> Bands:
+        """Losses ahead of every pair; the first epoch of the present one has the width that this run has taught."""
+        model = self.fitted.run
+        plain = model.bands(seen)
+        factor = self._adapted(legs, facts)
+        if factor is not None:
+            wide = grown(model.raw(seen), factor)
+            for field in ("low", "high"):
+                getattr(plain, field)[now, 0] = getattr(wide, field)[now, 0]
+            if factor > model.factor:  # this run is less predictable than the traces: so it is further ahead
+                plain = Bands(plain.mean, *(np.where(np.arange(len(seen))[:, None] == now, getattr(wide, f), getattr(plain, f)) for f in ("low", "high")))  # fmt: skip
+        return paths(seen, plain, model.tail_power)
+
+    def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
+        """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
+        model = self.fitted.run
+        rows, done, fixed, truth = [], [], [], []
+        for leg in legs:
+            whole = self._history(leg)
+            lead = len(whole) - len(leg.losses)
+            for k in range(1 - lead, len(leg.losses)):
+                rows.append(whole[: k + lead])
+                done.append(k)
+                fixed.append(facts[leg.pair])
+                truth.append(leg.losses[k] - whole[k + lead - 1])
+        if not rows:
+            return None
+        bands = model.raw(self._seen(rows, done, fixed))
+        found = scores(np.array(truth), Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0]))
+        adaptive = Adaptive(model.warm)
+        for score in found:
+            adaptive.tell(float(score))
+        return adaptive.factor()
+
+    @property
+    def _whole_epoch(self) -> bool:
+        """The change model learned the whole first epoch, not the jump alone."""
+        return self.fitted.change is not None and self.fitted.change.target == "first-epoch"
+
+    def _changes(self, histories: Sequence[Array], before: Sequence[int], facts: Sequence[Facts]) -> list[Bands]:
+        """The change on the way to every pair from every history, as learned: for each `Bands` of (P,); none to itself."""
+        model, count = self.fitted.change, len(facts)
+        found = []
+        for history, b in zip(histories, before, strict=True):
+            if model is None:
+                found.append(self._stated(float(history[-1]), b, count))
+                continue
+            switches = [_switch(history, facts[b], facts[j], j == b) for j in range(count)]
+            bands = model.bands(model.rows(switches))
+            still = np.arange(count) == b
+            found.append(Bands(*(np.where(still, 0.0, part) for part in (bands.mean, bands.low, bands.high))))
+        return found
+
+    def _jumps(self, changes: Bands, last: float, curves: Array) -> Bands:
+        """Changes as a forward pass would see them: where the first epoch is in them, it is taken back on each curve."""
+        if not self._whole_epoch:
+            return changes
+        first = np.maximum(last + changes.mean, TINY)
+        began = np.array([float(one_epoch_before(c, np.array(v), ROOM)) for c, v in zip(curves, first, strict=True)])
+        return Bands(began - last, began - first + changes.low, began - first + changes.high)
+
+    def _stated(self, loss: float, before: int, count: int) -> Bands:
+        """The scenario's own jumps, where nothing was learned about any."""
+        law = self.jumps
+        if law is None:
+            zero = np.zeros(count)
+            return Bands(zero, zero, zero)
+        mean = law.jump0[before] + law.jump1[before] * loss
+        robust0 = law.jump0 if law.jump0_robust is None else law.jump0_robust
+        robust1 = law.jump1 if law.jump1_robust is None else law.jump1_robust
+        high = np.maximum(robust0[before] + robust1[before] * loss, mean)
+        finite = np.isfinite(mean)
+        mean = np.where(finite, mean, 0.0)
+        return Bands(mean, mean, np.where(np.isfinite(high), high, mean))
+
+    def _jump_lines(self, histories: Sequence[Array], curves: Array, facts: Sequence[Facts]) -> tuple[Array, Array, Array]:
+        """c0, c1 and the robust c0 (P, P) of handovers: lines through the jumps along each pair's expected path."""
+        count = len(facts)
+        c0, c1, robust = np.zeros((count, count)), np.zeros((count, count)), np.zeros((count, count))
+        for b in range(count):
+            path = on_curve(curves[b], np.array(HORIZONS, dtype=np.float64))
+            rolled = [np.concatenate([histories[b], path[:at]]) for at in ALONG]
+            losses = np.array([h[-1] for h in rolled])
+            each = zip(self._changes(rolled, [b] * len(ALONG), facts), losses, strict=True)
+            jumps = [self._jumps(changes, float(last), curves) for changes, last in each]
+            mean = np.stack([j.mean for j in jumps])
+            above = np.stack([j.high - j.mean for j in jumps]).max(axis=0)
+            away = losses - losses[0]
+            spread = float((away**2).sum())
+            slope = (away[:, None] * (mean - mean[0])).sum(axis=0) / spread if spread > 1e-9 else np.zeros(count)
+            c1[b] = np.clip(slope, *SLOPES)
+            c0[b] = mean[0] - c1[b] * losses[0]
+            robust[b] = c0[b] + above
+        np.fill_diagonal(c0, 0.0)
+        np.fill_diagonal(c1, 0.0)
+        np.fill_diagonal(robust, 0.0)
+        return c0, c1, robust
+
+
+def _switch(history: Array, before: Facts, after: Facts, same: bool) -> Switch:
+    """A handover that was not made, as the change models read it."""
+    ratio = ratio_between(before, after)
+    moved = before[:2] != after[:2]
+    kind: Kind = "nodes" if ratio == 0.0 else ("both" if moved else "version")
+    if after[2] < before[2] - 1e-9:
+        kind = "restore"
+    return Switch(0, 0, 0, "nodes" if same else kind, ratio, history, before, after, float("nan"))
+

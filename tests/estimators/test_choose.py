@@ -1,0 +1,69 @@
+"""Which estimator a scenario, a command or a session gets, and what is said when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import relaytrain as rt
+from relaytrain.cli.app import main
+from relaytrain.core.errors import ScenarioError
+from relaytrain.core.law import LevelLaw
+from relaytrain.estimators import Prior
+from relaytrain.estimators.choose import estimator_for, first_law
+from relaytrain.estimators.learned import Learned
+from relaytrain.estimators.zero import zero_trace
+from relaytrain.runs import as_overrides
+from relaytrain.scenario import load_scenario
+
+
+@pytest.fixture
+def file(tmp_path):
+    return replace(zero_trace(), name="auto", metric="test").save(tmp_path / "my fit.npz")
+
+
+def test_the_prior_unless_told_otherwise():
+    assert isinstance(estimator_for(load_scenario("quickstart")), Prior)
+    named = load_scenario("quickstart", overrides=["estimator.name=zero-trace"])
+    assert isinstance(estimator_for(named), Learned)
+    assert load_scenario(named.resolved).estimator == {"name": "zero-trace"}  # what is kept with a run says it
+
+
+def test_a_fitted_file_says_itself_what_it_is(file):
+    changes = as_overrides(None, None, None, None, fitted=file)
+    scenario = load_scenario("quickstart", overrides=changes)
+    made = estimator_for(scenario)
+    assert isinstance(made, Learned) and made.fitted.name == "auto"
+    law = first_law(scenario)
+    assert isinstance(law, LevelLaw) and law.monotone and law.autonomous
+
+
+def test_files_are_found_beside_the_scenario(file, tmp_path):
+    source = (Path(rt.__file__).parent / "scenario/presets/quickstart.toml").read_text("utf-8")
+    here = tmp_path / "mine.toml"
+    here.write_text(source + '\n[estimator]\nname = "auto"\nfitted = "my fit.npz"\n')
+    assert isinstance(estimator_for(load_scenario(here)), Learned)
+
+
+def test_sessions_learn_with_it(file):
+    with rt.Session("quickstart", overrides=as_overrides(None, None, None, None, fitted=file)) as session:
+        for loss in (2.0, 1.8, 1.7):
+            assert session.ask() is not None
+            session.tell(loss, elapsed_s=1.0, energy_j=1.0)
+        assert session.state.epoch == 3
+
+
+def test_refusals_name_the_remedy(file, capsys):
+    for changes, words in (
+        (["estimator.name=auto"], "relaytrain collect"),
+        (["estimator.name=paper", f"estimator.fitted={file}"], "fitted as 'auto'"),
+        ([f"estimator.fitted={file}"], "expected estimator.name auto"),
+    ):
+        with pytest.raises(ScenarioError, match=words):
+            estimator_for(load_scenario("quickstart", overrides=changes))
+    assert main(["plan", "quickstart", "--estimator", "auto"]) == ScenarioError.exit_status
+    assert "relaytrain fit TRACES" in capsys.readouterr().err
+    assert main(["plan", "quickstart", "--estimator", "guess"]) == ScenarioError.exit_status
+    assert "estimator.name" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Learned estimators behind the seam: laws that planners can search, honest about handovers and widths."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn_campaign import PAIRS, problem
+
+from relaytrain.core.errors import ScenarioError
+from relaytrain.core.law import LevelLaw
+from relaytrain.core.law_json import law_to_json
+from relaytrain.core.outcome import EpochOutcome
+from relaytrain.core.plan import Decision
+from relaytrain.core.problem import Target
+from relaytrain.estimators.learned import Learned
+from relaytrain.estimators.zero import zero_trace
+from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+
+def test_predicting_needs_neither_torch_nor_sklearn_and_is_the_same_in_another_process(tmp_path, auto):
+    path = auto.save(tmp_path / "fit.npz")
+    code = (
+        "import sys, json; sys.path.insert(0, sys.argv[2]);"
+        "from drawn_campaign import PAIRS, problem; from relaytrain.estimators.learned import Learned;"
+        "from relaytrain.estimators.fitted import load_fitted; from relaytrain.testing.estimator_suite import history_of;"
+        "from relaytrain.core.law_json import law_to_json; import numpy as np;"
+        "law = Learned.of(load_fitted(sys.argv[1]), problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), PAIRS);"
+        "assert not {'torch', 'sklearn'} & set(sys.modules), 'heavy';"
+        "print(json.dumps(law_to_json(law)))"
+    )
+    root = str(Path(__file__).parent)
+    there = subprocess.run([sys.executable, "-c", code, str(path), root], capture_output=True, text=True, timeout=300, check=False)
+    assert there.returncode == 0, there.stderr
+    here = Learned.of(auto, problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), PAIRS)
+    assert json.loads(there.stdout) == json.loads(json.dumps(law_to_json(here)))
+
+
+class TestAuto(EstimatorSuite):
+    @pytest.fixture(autouse=True)
+    def _fitted(self, auto):
+        self.fitted = auto
+
+    def estimator(self):
+        return Learned.of(self.fitted, problem())
+
+    def pairs(self):
+        return PAIRS
+
+
+class TestPaper(TestAuto):
+    @pytest.fixture(autouse=True)
+    def _fitted(self, paper):
+        self.fitted = paper
+
+
+class TestZeroTrace(TestAuto):
+    @pytest.fixture(autouse=True)
+    def _fitted(self):
+        self.fitted = zero_trace()
+
+
+def outcomes(losses, pair=0, first=1):
+    return tuple(EpochOutcome(Decision(first + i, *PAIRS[pair]), float(v), 1.0, 1.0) for i, v in enumerate(losses))
+
+
+@pytest.mark.parametrize("made", ["auto", "paper"])
+def test_one_simulated_handover_is_one_real_one(request, campaign, made):
+    """What the law says of the first epoch after a handover is what the models say of it, whatever they learned."""
+    fitted = request.getfixturevalue(made)
+    history = outcomes(campaign.curves[0].losses[:9])
+    estimator = Learned.of(fitted, problem())
+    law = estimator.law(history, PAIRS)
+    assert isinstance(law, LevelLaw)
+    loss = history[-1].loss
+    for now in (1, 2):
+        found = float(law.next_loss(10, np.array(loss), 0, now))
+        losses = np.array([o.loss for o in history])
+        if fitted.run.with_start:
+            losses = np.concatenate([[2.3], losses])
+        from relaytrain.estimators.learned import _switch
+
+        facts = estimator.facts
+        switch = _switch(losses, facts[PAIRS[0]], facts[PAIRS[now]], same=False)
+        change = float(fitted.change.bands(fitted.change.rows([switch])).mean[0])
+        if fitted.change.target == "first-epoch":
+            assert found == pytest.approx(loss + change, abs=1e-6)
+        else:
+            seen = estimator._seen([np.array([loss + change])], [0], [facts[PAIRS[now]]])
+            assert found == pytest.approx(loss + change + float(fitted.run.bands(seen).mean[0, 0]), abs=1e-6)
+
+
+def test_the_next_epochs_band_is_the_models(campaign, auto):
+    history = outcomes(campaign.curves[0].losses[:9])
+    law = Learned.of(auto, problem()).law(history, PAIRS)
+    loss = history[-1].loss
+    expected = float(law.next_loss(10, np.array(loss), 0, 0))
+    sure = float(law.next_loss(10, np.array(law.begin(loss, 0, 0.95)), 0, 0, 0.95))
+    truth = float(campaign.curves[0].losses[9])
+    assert expected < sure and abs(truth - expected) < 0.2
+    calm = Learned.of(auto, problem()).law(outcomes(2.3 / np.sqrt(1 + 0.2 * np.arange(1, 10) * 2.3**2)), PAIRS)
+    wild = Learned.of(auto, problem()).law(
+        outcomes(2.3 / np.sqrt(1 + 0.2 * np.arange(1, 10) * 2.3**2) * np.where(np.arange(9) % 2, 1.35, 0.7)), PAIRS
+    )
+    assert wild.scatter[0] > calm.scatter[0]  # a run that is hard to predict gets wider bands
+
+
+def test_planners_search_a_learned_law(auto):
+    from relaytrain.core.cost import CostTable
+    from relaytrain.core.state import State
+    from relaytrain.planners.pact import Pact
+
+    costs = CostTable(np.array([3.0, 2.0, 1.0]), np.zeros((3, 3)), np.array([9.0, 3.0, 1.0]), np.zeros((3, 3)))
+    made = problem()
+    law = Learned.of(auto, made).law((), PAIRS)
+    plan = Pact().plan(made, costs, law, State(0, 2.3, 0.0, 0))
+    assert plan.feasible and plan.losses[-1] <= 0.4 + 1e-6
+
+
+def test_fits_of_another_loss_and_pairs_without_facts_are_refused(auto):
+    with pytest.raises(ScenarioError, match=r"fit --metric test"):
+        Learned.of(auto, problem("validation"))
+    with pytest.raises(ScenarioError, match="parameters"):
+        Learned.of(auto, replace(problem(), versions=()))
+    with pytest.raises(ScenarioError, match="samples"):
+        Learned.of(auto, replace(problem(), nodes=()))
+    with pytest.raises(ScenarioError, match="metric"):
+        Learned.of(auto, replace(problem(), target=Target(0.1, metric="error", on="train")))
