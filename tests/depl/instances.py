@@ -47,6 +47,49 @@ def cheapest(instance):
     return best
 
 
+def paper_like(network, loss, *, deadline_s=2.0, nu=5.0, epochs=80):
+    """Table I with stand-in curves: three versions, two classes of cluster, one dataset, 99 %."""
+    gain, mean, variance, work = {
+        "alexnet": ((1.325, 1.13, 1.085), (1.02, 1.0, 0.98), (0.031, 0.010, 0.007), (2.6, 1.4, 1.0)),
+        "mobilenet": ((1.36, 1.22, 1.13), (1.02, 0.95, 0.92), (0.029, 0.012, 0.006), (1.8, 1.0, 0.6)),
+    }[network]
+    names, offsets = ("fast-unsteady", "intermediate", "slow-steady"), (0.0, 0.0, 4.0)
+    models = tuple(
+        Model(name, 0.0, work[i], gain[i], offsets[i], InverseGamma(mean[i], variance[i])) for i, name in enumerate(names)
+    )
+    near, far = StudentT(0.055, 0.02, nu), StudentT(0.0825, 0.02, nu)
+    switches = ((None, near, far), (near, None, near), (far, near, None))
+    clusters = (Cluster("A", 100.0, 1.0, 1.0), Cluster("B", 50.0, 1.0, 1.2))
+    target = Target(loss, 0.99, deadline_s, epochs)
+    return Instance(models, switches, clusters, (DataSource("cifar10", 1.0),), np.zeros((1, 2)), 20.0, target)
+
+
+def cheapest_placed(instance):
+    """The least cost when every cluster holds data of its own: all placements, sequences and assignments."""
+    target, best = instance.target, math.inf
+    sets = [c for size in range(len(instance.datasets) + 1) for c in itertools.combinations(range(len(instance.datasets)), size)]
+    for held in itertools.product(sets, repeat=len(instance.clusters)):
+        usable = [n for n, data in enumerate(held) if data]
+        for epochs in range(1, target.max_epochs + 1):
+            for models in itertools.product(range(len(instance.models)), repeat=epochs):
+                for used in itertools.product(usable, repeat=epochs):
+                    if set(used) != set(usable):
+                        continue
+                    terms, rows = [], []
+                    for k, (m, n) in enumerate(zip(models, used, strict=True), start=1):
+                        model, volume = instance.models[m], instance.volume(held[n])
+                        gain = instance.gain_base + instance.gain_slope * math.log1p(volume)
+                        terms.append((-gain * model.gain / math.sqrt(k + model.offset), model.noise))
+                        if k > 1 and models[k - 2] != m:
+                            terms.append((1.0, instance.switches[models[k - 2]][m]))
+                        rows.append((model.work * volume, model.size, instance.clusters[n]))
+                    charge = sum(instance.charges[d, n] for n in usable for d in held[n])
+                    cost = charge + bisected(rows, target.deadline_s, instance.objective)
+                    if cost < best and weighted_sum(terms, instance.initial_loss).cdf(target.loss) >= target.probability - 1e-9:
+                        best = cost
+    return best
+
+
 def cheapest_assignment(instance, chosen, models):
     """Over every assignment of clusters to epochs, each with resources by bisection on the multiplier."""
     volume = sum(instance.datasets[d].volume for d in chosen)

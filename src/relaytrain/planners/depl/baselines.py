@@ -46,13 +46,15 @@ def greedy_expected(instance: Instance) -> DeplPlan:
     chosen = tuple(range(len(instance.datasets)))
     gain = instance.data_gain(chosen)
     models: list[int] = []
-    for k in range(1, instance.target.max_epochs + 1):
+    before = instance.before
+    for k in range(instance.epochs_done + 1, instance.epochs_done + instance.target.max_epochs + 1):
         progress = []
         for m, model in enumerate(instance.models):
-            jump = instance.switches[models[-1]][m] if models and models[-1] != m else None
-            lost = jump.mean if jump is not None else math.inf if models and models[-1] != m else 0.0
+            jump = None if before is None or before == m else instance.switches[before][m]
+            lost = 0.0 if before in (None, m) else math.inf if jump is None else jump.mean
             progress.append(gain * float(model.progress(k)) * model.noise.mean - lost)
-        models.append(int(np.argmax(progress)))
+        before = int(np.argmax(progress))
+        models.append(before)
         if exact_probability(instance, chosen, models) >= instance.target.probability - SLACK:
             return complete(instance, chosen, models)
     return DeplPlan(False, reason=f"greedy progress does not meet the quantile in {instance.target.max_epochs} epochs")

@@ -37,10 +37,14 @@ def choose(count: int, value: Value, floor: Floor | None = None) -> Choice:
     return exhaustive(count, value, floor) if count <= EXHAUSTIVE else local_search(count, value)
 
 
+def powerset(count: int) -> list[tuple[int, ...]]:
+    """All non-empty choices, the smallest first."""
+    return [chosen for size in range(1, count + 1) for chosen in itertools.combinations(range(count), size)]
+
+
 def exhaustive(count: int, value: Value, floor: Floor | None = None) -> Choice:
     """Tries all non-empty choices, those with the lowest floor (without one: the fewest datasets) first."""
-    sizes = range(1, count + 1)
-    every = [chosen for size in sizes for chosen in itertools.combinations(range(count), size)]
+    every = powerset(count)
     rows = sorted(((floor(chosen) if floor else 0.0), i) for i, chosen in enumerate(every))
     best = Choice((), math.inf, True)
     for least, i in rows:

@@ -14,13 +14,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from ...core.distribution import weighted_sum
 from .allocation import allocate
-from .datasets import choose
+from .datasets import Choice, choose
 from .enumeration import SLACK
 from .instance import Instance
 from .losses import LossTable, exact_probability
+from .proxy import epochs_times_duration, minimum_norm_choice
+from .sweep import more_switches
 from .versions import SWITCHES, Schedule, VersionSearch, searched_switches
 
 
@@ -29,7 +32,8 @@ class DeplPlan:
     """A plan by indices into its instance; clusters, resources and models have one entry an epoch.
 
     `probability`, `quantile` and `mean` are those of the final loss; `dual_bound` bounds from below the cost of any
-    allocation of the same schedule. `exact` says that every choice of datasets was tried.
+    allocation of the same schedule. `data_of` tells which datasets each used cluster holds, z(d, n); `datasets` is
+    their union. `exact` says that every choice of datasets was tried.
     """
 
     feasible: bool
@@ -45,13 +49,25 @@ class DeplPlan:
     dual_bound: float = math.inf
     exact: bool = True
     reason: str = ""
+    data_of: tuple[tuple[int, ...], ...] = ()
 
 
-def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
-    """The cheapest plan among schedules with at most `switches` switches, or an infeasible one with the reason."""
-    if instance.initial_loss <= instance.target.loss + SLACK:
-        start = instance.initial_loss
-        return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
+def plan(
+    instance: Instance,
+    *,
+    switches: int = SWITCHES,
+    any_switches: bool = False,
+    datasets: Literal["cost", "proxy"] = "cost",
+    within: float = 0.0,
+) -> DeplPlan:
+    """The cheapest plan among schedules with at most `switches` switches, or an infeasible one with the reason.
+
+    All clusters hold the same data (`placement.plan_per_cluster` lifts that). `any_switches` lets a sweep look for schedules
+    with more switches, too. `datasets="proxy"` chooses the data as the paper does, by K * T alone, and warns where that
+    product is not submodular. The resources of the plan may cost 1 + `within` times their bound.
+    """
+    if (start := settled(instance)) is not None:
+        return start
     best: dict[tuple[int, ...], Schedule] = {}
     table = shared_table(instance, switches)
 
@@ -69,10 +85,25 @@ def plan(instance: Instance, *, switches: int = SWITCHES) -> DeplPlan:
     def floor(chosen: tuple[int, ...]) -> float:
         return search(chosen).floor()
 
-    choice = choose(len(instance.datasets), value, floor)
-    if not choice.chosen:
+    if datasets == "proxy":
+        picked = minimum_norm_choice(len(instance.datasets), lambda chosen: epochs_times_duration(instance, chosen))
+        choice = Choice(picked.chosen, value(picked.chosen, math.inf), False)
+    else:
+        choice = choose(len(instance.datasets), value, floor)
+    if math.isinf(choice.value):
         return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
-    return complete(instance, choice.chosen, best[choice.chosen].models, exact=choice.exact)
+    schedule = best[choice.chosen]
+    if any_switches:
+        schedule = more_switches(search(choice.chosen), schedule)
+    return complete(instance, choice.chosen, schedule.models, exact=choice.exact, within=within)
+
+
+def settled(instance: Instance) -> DeplPlan | None:
+    """The empty plan where the loss already meets the target."""
+    start = instance.initial_loss
+    if start > instance.target.loss + SLACK:
+        return None
+    return DeplPlan(True, 0.0, probability=1.0, quantile=start, mean=start, dual_bound=0.0)
 
 
 def shared_table(instance: Instance, switches: int) -> LossTable:
@@ -117,6 +148,7 @@ def complete(
         found.dual_bound,
         exact,
         "" if found.feasible and enough else "the schedule misses its deadline or its target",
+        tuple(tuple(chosen) if n in found.clusters else () for n in range(len(instance.clusters))),
     )
 
 

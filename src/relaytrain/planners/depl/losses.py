@@ -39,6 +39,7 @@ class LossTable:
         pairs = list(zip(self._factors, instance.models, strict=True))
         self.mean = np.array([_prefix(f * m.noise.mean) for f, m in pairs])
         self.variance = np.array([_prefix(f**2 * m.noise.variance) for f, m in pairs])
+        self._re = self._im = np.zeros((len(pairs), 0, 0))
 
     @cached_property
     def frequencies(self) -> Frequencies:
@@ -68,13 +69,21 @@ class LossTable:
             for k in (range(fewest) if fewest > 1 else [-1])
         ]
 
-    @cached_property
-    def log_cf(self) -> tuple[Real, Real]:
-        """Prefix sums of log characteristic functions, real and imaginary parts, each (models, epochs + 1, points)."""
-        t = self.frequencies.at
-        pairs = zip(self._factors, self.instance.models, strict=True)
-        sums = [_prefix(m.noise.log_cf(np.multiply.outer(f, t))) for f, m in pairs]
-        return np.array([s.real for s in sums]), np.array([s.imag for s in sums])
+    def log_cf(self, epochs: int) -> tuple[Real, Real]:
+        """Prefix sums of log characteristic functions, real and imaginary parts, each (models, epochs + 1 or more, points).
+
+        Made as far as asked for and kept: most searches never look at the last epochs allowed.
+        """
+        have = self._re.shape[1] - 1
+        if have < epochs:
+            t = self.frequencies.at
+            pairs = zip(self._factors, self.instance.models, strict=True)
+            more = np.array([m.noise.log_cf(np.multiply.outer(f[max(have, 0) : epochs], t)) for f, m in pairs])
+            before = np.zeros((len(more), 1, len(t))) if have < 0 else None
+            for name, part in (("_re", more.real), ("_im", more.imag)):
+                old = getattr(self, name) if before is None else before
+                setattr(self, name, np.concatenate([old, old[:, -1:] + np.cumsum(part, axis=1)], axis=1))
+        return self._re, self._im
 
 
 class DataLosses:
@@ -88,10 +97,10 @@ class DataLosses:
             table = None
         self.table = LossTable(instance, [self.gain], switches) if table is None else table
         self.mean, self.variance = self.gain * self.table.mean, self.gain**2 * self.table.variance
-        self._jumps: dict[tuple[int, int], Complex] = {}
+        self._jumps: dict[StudentT, Complex] = {}
 
-    def losses(self, structure: Sequence[int], *, by_mean: bool = False) -> Losses:
-        """The arrays for schedules of this structure, its switches (one from `before` included) added up."""
+    def losses(self, structure: Sequence[int], epochs: int, *, by_mean: bool = False) -> Losses:
+        """The arrays for schedules of this structure up to so many epochs, switches (from `before` too) added up."""
         before = self.instance.before
         taken = list(itertools.pairwise(structure))
         if before is not None and before != structure[0]:
@@ -102,16 +111,24 @@ class DataLosses:
         if by_mean:
             none, empty = np.zeros(1), np.zeros((len(self.instance.models), 1, 1))
             return Losses(self.mean, self.variance, empty, empty, none, none, mean, variance, 1.0)
-        frequencies = self.table.frequencies
-        added = np.zeros(frequencies.points, np.complex128)
-        for pair in taken:
-            if pair not in self._jumps:
-                self._jumps[pair] = self.instance.jump(*pair).log_cf(frequencies.at / self.gain)
-            added += self._jumps[pair]
-        re, im = self.table.log_cf
-        step = 2.0 * math.pi / (frequencies.period * self.gain)
+        added = np.zeros(self.table.frequencies.points, np.complex128)
+        for a, b in taken:
+            added += self.jump(a, b)[2]
+        re, im = self.table.log_cf(epochs)
         jump_re, jump_im = np.ascontiguousarray(added.real), np.ascontiguousarray(added.imag)
-        return Losses(self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step)
+        return Losses(self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, self.step)
+
+    @property
+    def step(self) -> float:
+        """Between frequencies."""
+        return 2.0 * math.pi / (self.table.frequencies.period * self.gain)
+
+    def jump(self, before: int, now: int) -> tuple[float, float, Complex]:
+        """Mean, variance and log characteristic function of a switch."""
+        of = self.instance.jump(before, now)
+        if of not in self._jumps:
+            self._jumps[of] = of.log_cf(self.table.frequencies.at / self.gain)
+        return of.mean, of.variance, self._jumps[of]
 
     def goal(self, *, expected: float | None = None) -> Goal:
         """The instance's target, or an expected loss of at most `expected` in its place."""
@@ -137,9 +154,8 @@ def fewest_epochs(instance: Instance, gain: float, switches: int) -> int | None:
     return int(enough[0]) + 1 if len(enough) else None
 
 
-def _prefix(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    zero = np.zeros((1, *values.shape[1:]), values.dtype)
-    return np.concatenate([zero, np.cumsum(values, axis=0)])  # type: ignore[arg-type]
+def _prefix(values: Real) -> Real:
+    return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def exact_probability(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> float:

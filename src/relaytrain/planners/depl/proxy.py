@@ -19,9 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .datasets import Choice
+from .enumeration import SLACK
+from .grid import Capable, edges_for
+from .instance import Instance
+from .losses import exact_probability
 
 Real = NDArray[np.float64]
 _ROUNDS = 1000
+OUT_OF_REACH = 1e6
+"""Epochs put for a choice under which the most complex version never arrives (others might)."""
 
 
 class NotSubmodular(UserWarning):
@@ -38,6 +44,27 @@ def minimum_norm_choice(count: int, proxy: Callable[[tuple[int, ...]], float]) -
         warnings.warn(said, NotSubmodular, stacklevel=2)
     best = min((_with(fixed, count, proxy) for fixed in range(count)), key=proxy)
     return Choice(best, proxy(best), False)
+
+
+def epochs_times_duration(instance: Instance, chosen: tuple[int, ...], capable: Capable = "quickest") -> float:
+    """K(D) T(D): epochs until the most complex version reaches the quantile, times how long its epoch takes."""
+    full = max(range(len(instance.models)), key=lambda m: instance.models[m].work)
+    edges = edges_for(instance, chosen, capable)
+    if edges is None:
+        return math.inf
+    low, high = 0, instance.target.max_epochs
+    if not _reaches(instance, chosen, full, high):  # out of reach: dearer than all that is not, but still finite
+        return OUT_OF_REACH * float(edges.seconds[full])
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _reaches(instance, chosen, full, middle) else (middle, high)
+    return high * float(edges.seconds[full])
+
+
+def _reaches(instance: Instance, chosen: tuple[int, ...], model: int, epochs: int) -> bool:
+    if instance.before is not None and instance.before != model and instance.switches[instance.before][model] is None:
+        return False
+    return exact_probability(instance, chosen, [model] * epochs) >= instance.target.probability - SLACK
 
 
 def _with(fixed: int, count: int, proxy: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .allocation import HUGE, Allocator, worth_using
-from .enumeration import SLACK, Prices, candidates
+from .enumeration import SLACK, Counts, Goal, Losses, Prices, candidates, meets
 from .instance import Instance
-from .losses import DataLosses, LossTable, exact_probability, fewest_epochs
+from .losses import MARGIN, DataLosses, LossTable, exact_probability, fewest_epochs
 from .waterfill import Slots, slots_for
 
 Real = NDArray[np.float64]
@@ -67,10 +67,10 @@ class VersionSearch:
             None if instance.runs_on is None else instance.runs_on[:, useful],
         )
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
-        self._quickest = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
+        self.quickest_s = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
         self._grid = _multipliers(slots, target.deadline_s) if useful else np.zeros(1)
         self._wide = self.allocator.least(self._grid)
-        self._slopes, self._offsets = self._wide
+        self._bound_by(self._wide)
         self._costs: dict[tuple[int, ...], float] = {}
 
     def best(self, *, below: float = math.inf, expected: float | None = None) -> Schedule | None:
@@ -80,15 +80,24 @@ class VersionSearch:
         """
         if self.least_epochs is None or not self.allocator.bounding:
             return None
-        self._slopes, self._offsets = self._wide
-        found: Schedule | None = None
-        for segments in range(1, self.switches + 2):
-            for structure in self._structures(segments):
-                better = self._search(structure, below, expected)
-                if better is not None:
-                    found, below = better, better.cost
-                    self._focus(better.models)
-        return found
+        self._bound_by(self._wide)
+        most, found = self.instance.target.max_epochs, None
+        epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
+        while True:
+            for segments in range(1, self.switches + 2):
+                for structure in self._structures(segments):
+                    better = self._search(structure, epochs, below, expected)
+                    if better is not None:
+                        found, below = better, better.cost
+            needed = most if math.isinf(below) else min(most, self.affordable(below))
+            if needed <= epochs:
+                return found
+            epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
+
+    def affordable(self, below: float) -> int:
+        """So many epochs of any versions at most may cost less than `below`."""
+        cheapest = np.maximum(self._slopes.min(axis=2), 1e-200)
+        return int(np.minimum(((below - self._offsets) / cheapest).min(axis=1).max(), 1e9))
 
     @cached_property
     def least_epochs(self) -> int | None:
@@ -105,7 +114,7 @@ class VersionSearch:
         few = self.least_epochs
         if few is None or not self.allocator.bounding:
             return math.inf
-        if few * self._quickest.min() > self.instance.target.deadline_s + SLACK:
+        if few * self.quickest_s.min() > self.instance.target.deadline_s + SLACK:
             return math.inf
         slopes, offsets = self._wide
         return float((few * slopes.min(axis=2) + offsets).max(axis=1).min())
@@ -119,44 +128,71 @@ class VersionSearch:
             if len(taken) <= self.switches and all(a != b and allowed[a][b] is not None for a, b in taken):
                 yield structure
 
-    def _focus(self, models: Sequence[int]) -> None:
+    def focus(self, models: Sequence[int]) -> None:
         """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
         counts = np.bincount(models, minlength=len(self.instance.models))
         slopes, offsets = self._wide
         best = (slopes @ counts + offsets).argmax(axis=1)
         low, high = self._grid[np.maximum(best - 1, 0)], self._grid[np.minimum(best + 1, len(self._grid) - 1)]
         near = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _FOCUS)
-        self._slopes, self._offsets = self.allocator.least(near)
+        self._bound_by(self.allocator.least(near))
 
-    def _search(self, structure: Sequence[int], below: float, expected: float | None) -> Schedule | None:
-        target, versions = self.instance.target, np.array(structure)
-        losses = self.losses.losses(structure, by_mean=expected is not None)
+    @property
+    def dual(self) -> tuple[Real, Real]:
+        """Slopes (subsets, multipliers, models) and offsets (subsets, multipliers) of the present bound on cost."""
+        return self._slopes, self._offsets
+
+    def priced(self, models: Sequence[int]) -> tuple[Real, float]:
+        """Slopes (models,) and offset of the dual bound at the multiplier, and set of clusters, that suit `models` best."""
+        self.focus(models)
+        counts = np.bincount(models, minlength=len(self.instance.models))
+        bounds = self._slopes @ counts + self._offsets
+        used = int(bounds.max(axis=1).argmin())
+        at = int(bounds[used].argmax())
+        return self._slopes[used, at], float(self._offsets[used, at])
+
+    def _bound_by(self, dual: tuple[Real, Real]) -> None:
+        self._slopes, self._offsets = dual
+        self._by_model = np.ascontiguousarray(self._slopes.transpose(2, 0, 1))
+
+    def _search(self, structure: Sequence[int], epochs: int, below: float, expected: float | None) -> Schedule | None:
+        deadline_s, versions = float(self.instance.target.deadline_s), np.array(structure)
+        losses = self.losses.losses(structure, epochs, by_mean=expected is not None)
         goal = self.losses.goal(expected=expected)
         found: Schedule | None = None
         first, size = 0, _BATCH
         while first >= 0:
-            slopes = np.ascontiguousarray(self._slopes.transpose(2, 0, 1))
-            prices = Prices(slopes, self._offsets, self._quickest, float(target.deadline_s), target.max_epochs)
+            prices = Prices(self._by_model, self._offsets, self.quickest_s, deadline_s, epochs)
             lengths, bounds = np.empty((size, len(structure)), np.int64), np.empty(size)
             count, resume = candidates(versions, losses, goal, prices, below, first, lengths, bounds)
-            better = self._cheapest(versions, lengths[:count], bounds[:count], below, expected)
+            surely = partial(self._surely, versions, losses, goal)
+            better = self._cheapest(versions, lengths[:count], bounds[:count], below, surely)
             if better is not None:
                 found, below = better, better.cost
-                self._focus(better.models)
+                self.focus(better.models)
             first, size = resume, size if resume > first else 4 * size
         return found
 
+    def _surely(self, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
+        """The target is met by so much that the searched table's own error cannot matter."""
+        if goal.by_mean:
+            return True
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return bool(meets(losses, structure, ends, goal._replace(asked=goal.asked + 2 * MARGIN)))
+
     def _cheapest(
-        self, structure: NDArray[np.int64], lengths: NDArray[np.int64], bounds: Real, below: float, expected: float | None
+        self, structure: Counts, lengths: Counts, bounds: Real, below: float, surely: Callable[[Counts], bool]
     ) -> Schedule | None:
-        """The best of these schedules that costs less than `below`, its target checked exactly."""
+        """The best of these schedules that costs less than `below`; where it is a close call, checked exactly."""
         found: Schedule | None = None
         for i in np.argsort(bounds, kind="stable"):
             if bounds[i] >= below:
                 break
             models = tuple(int(m) for m in np.repeat(structure, lengths[i]))
+            if self.cost(models) < below and surely(lengths[i]):
+                found, below = Schedule(models, self.cost(models)), self.cost(models)
             while (cost := self.cost(models)) < below:
-                if expected is not None or self.holds(models):
+                if self.holds(models):
                     found, below = Schedule(models, cost), cost
                 elif len(models) < self.instance.target.max_epochs:  # a hair short of the target: one epoch more
                     models = (*models, models[-1])
@@ -187,8 +223,8 @@ def _multipliers(slots: Slots, deadline_s: float) -> Real:
     """sqrt(mu) from 0 to where full resources on the quickest cluster are best for every version."""
     runs = np.isfinite(slots.fixed)
     spent = np.where(runs, slots.price * slots.capability + slots.fixed, 0.0)
-    quickest = np.where(runs, slots.quickest_s, 0.0)
-    gain_s = np.abs(quickest[:, :, None] - quickest[:, None, :])[runs[:, :, None] & runs[:, None, :]]
+    full_s = slots.full_s + slots.link_s
+    gain_s = np.abs(full_s[:, :, None] - full_s[:, None, :])[runs[:, :, None] & runs[:, None, :]]
     step = gain_s[gain_s > 1e-9 * deadline_s].min(initial=deadline_s)
     high = max(2.0 * float(slots.limit[runs].max()), math.sqrt(float(np.ptp(spent[runs])) / step), 1e-6)
     low = max(min(0.5 * float(slots.root[runs].min()) / deadline_s, high / 4), high * 1e-6)
