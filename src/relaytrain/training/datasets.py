@@ -15,7 +15,7 @@ from ..data.dataset import Dataset, from_arrays
 from ..data.domain import shrink, standardised
 from ..data.partition import by_class, by_size, dirichlet, iid, split
 from ..data.quick import quick_data
-from ..data.source import read
+from ..data.source import read as read_source
 
 RESERVED = ("validation", "test")
 
@@ -29,13 +29,20 @@ class Sets:
     test: Dataset
 
 
-def build_sets(table: Mapping[str, Any], problem: Problem, folder: Path | None = None) -> Sets:
+Reader = Callable[..., Dataset]
+"""Called as `data.source.read`."""
+
+
+def build_sets(
+    table: Mapping[str, Any], problem: Problem, folder: Path | None = None, *, read: Reader | None = None
+) -> Sets:
     """The sets of a validated `[data]` table, for the nodes of `problem` that belong to a node set.
 
     Args:
         table: as `Scenario.data`.
         problem: whose nodes get data.
         folder: where `module:function` references and relative folders are looked for first.
+        read: takes the place of `data.source.read`, for images that are at hand already.
     """
     members = {name for group in problem.node_sets for name in group.nodes}
     nodes = [node for node in problem.nodes if node.name in members]
@@ -46,7 +53,7 @@ def build_sets(table: Mapping[str, Any], problem: Problem, folder: Path | None =
     if kind == "parts":
         sets = _from_parts(table, nodes, _parts(source, table["seed"], folder))
     else:
-        sets = _from_whole(table, nodes, kind, folder)
+        sets = _from_whole(table, nodes, kind, folder, read if read is not None else read_source)
     return _prepared(sets, table)
 
 
@@ -102,7 +109,7 @@ def _from_parts(table: Mapping[str, Any], nodes: list[Node], parts: dict[str, Da
     return Sets(_ordered(held, nodes), parts["validation"], parts["test"])
 
 
-def _from_whole(table: Mapping[str, Any], nodes: list[Node], kind: str, folder: Path | None) -> Sets:
+def _from_whole(table: Mapping[str, Any], nodes: list[Node], kind: str, folder: Path | None, read: Reader) -> Sets:
     place = Path(table["folder"]) if table["folder"] else None
     if place is not None and folder is not None and not place.is_absolute():
         place = folder / place

@@ -20,7 +20,7 @@ from ..models.rebuild import Resolve, build, from_scenario, of_module, shapes_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
 from .checkpoint import Checkpoint
-from .datasets import Sets, build_sets, together
+from .datasets import Reader, Sets, build_sets, together
 from .local import Site, tensor_of
 from .losses import LossFunction, loss_named
 from .references import either
@@ -83,12 +83,15 @@ class TrainingSetup:
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_scenario(cls, scenario: Scenario, *, folder: Path | None = None) -> TrainingSetup:
+    def from_scenario(
+        cls, scenario: Scenario, *, folder: Path | None = None, read: Reader | None = None
+    ) -> TrainingSetup:
         """The setup of a scenario that has `[data]`; reads the data and imports the user's own code.
 
         Args:
             scenario: `[training]` may be left out, its defaults are PACT's.
             folder: where references look first; by default the scenario's folder.
+            read: takes the place of `data.source.read`, for images that are at hand already.
         """
         if not scenario.data:
             raise ScenarioError(
@@ -99,7 +102,7 @@ class TrainingSetup:
         profiled = any(node.device is not None for node in scenario.problem.nodes)
         clock: ClockName = "emulated" if profiled else "measured"
         settings = TrainingSettings.from_table(scenario.training, clock=clock)
-        sets = build_sets(scenario.data, scenario.problem, folder)
+        sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         return cls(
             scenario.problem, settings, sets.nodes, sets.validation, sets.test, plans, resolve, references, folder

@@ -1,0 +1,139 @@
+"""`relaytrain collect`: traces to learn the loss from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UsageError
+from .options import Format, Output, Quiet, Sets, Verbose
+from .output import emit, emit_json, note, progress
+from .reading import need_torch
+
+SHORT = "Train a campaign and write traces to learn the loss from."
+HELP = """Train many relays that share their beginnings, and write what they showed as traces.
+
+One trajectory serves every switching epoch: branches start from its checkpoints. Beside pruning with new nodes there are
+switches of nodes alone, of the version alone, and distillation; every switch is probed by forward passes before and
+after. Interrupted, or killed, the same command goes on; what is finished is not trained again, and the traces are the
+same bit for bit. The estimate comes first; --dry-run stops there.
+"""
+EXAMPLES = """\b
+Examples:
+  relaytrain collect --preset digits traces/digits
+  relaytrain collect --preset v16s traces/v16s --data ~/data/cifar10 --seeds 6
+  relaytrain collect --preset paper traces/paper --dry-run
+  relaytrain collect my.toml traces/mine --switch 2,5,10 --then 3
+"""
+
+Words = Annotated[list[str], typer.Argument(metavar="[SCENARIO] OUTDIR", help="A scenario, unless --preset; where to write.")]
+Preset = Annotated[
+    str | None, typer.Option("--preset", metavar="NAME", help="digits, v16s, v32, paper, depl or depl-small.")
+]
+Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Repetitions; more can be added later.")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of CIFAR-10, for a preset that needs it.")]
+Cifar100 = Annotated[bool, typer.Option("--cifar100", help="Preset paper: new classes from CIFAR-100, beside CIFAR-10.")]
+Switch = Annotated[str | None, typer.Option("--switch", metavar="K,K...", help="A scenario's first switches (2,5,10).")]
+Then = Annotated[str | None, typer.Option("--then", metavar="K,K...", help="Its second ones, epochs later (3).")]
+Epochs = Annotated[int | None, typer.Option("--epochs", metavar="N", help="Epochs after its switches (8).")]
+Workers = Annotated[
+    int, typer.Option("--workers", metavar="N", help="Processes (2); the traces do not depend on it.", show_default=False)
+]
+Compress = Annotated[bool, typer.Option("--compress", help="Write .csv.gz.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only the estimate: images and CPU-hours.")]
+
+
+def collect(
+    words: Words,
+    preset: Preset = None,
+    seeds: Seeds = None,
+    data: Data = None,
+    cifar100: Cifar100 = False,
+    switch: Switch = None,
+    then: Then = None,
+    epochs: Epochs = None,
+    workers: Workers = 2,
+    compress: Compress = False,
+    dry_run: DryRun = False,
+    sets: Sets = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Estimate, train, write."""
+    scenario, folder = _words(words, preset)
+    if workers < 1:
+        raise UsageError(f"--workers: got {workers}, expected at least 1")
+    if seeds is not None and not 1 <= seeds <= 10_000:
+        raise UsageError(f"--seeds: got {seeds}, expected 1 to 10000")
+    if preset is not None and (sets or switch or then or epochs):
+        raise UsageError("--set, --switch, --then and --epochs are for a scenario; a preset has its own")
+    if preset is None and (data is not None or cifar100):
+        raise UsageError("--data and --cifar100 are for a preset; a scenario names its data under [data]")
+    need_torch("collect")
+    from ..traces.estimate import estimate
+    from ..traces.estimate import words as in_words
+
+    if preset is not None:
+        from ..traces.presets import preset as named
+
+        campaign = named(preset, data=None if data is None else str(data.resolve()), cifar100=cifar100)
+    else:
+        from .. import api
+        from ..traces.derived import Grid, campaign_of
+
+        usual = Grid()
+        grid = Grid(_numbers("--switch", switch, usual.first), _numbers("--then", then, usual.second), epochs or usual.epochs)
+        campaign = campaign_of(api.scenario(scenario, overrides=sets or ()), grid)
+    count = seeds if seeds is not None else campaign.seeds
+    expected = estimate(campaign, count)
+    lines = "".join(f"{key:>10}  {value}\n" for key, value in in_words(expected).items())
+    if dry_run:
+        if output is Format.json:
+            emit_json(expected.to_dict())
+        else:
+            emit(lines)
+        return 0
+    note(lines.rstrip())
+    from ..traces.campaign import collect as train
+
+    with progress("epochs") as bar:
+        found = train(campaign, folder, seeds=range(count), workers=workers, compress=compress, progress=bar)
+    traces = found.traces
+    if output is Format.json:
+        emit_json(
+            {
+                "schema": "relaytrain.collected/1", "folder": str(found.folder), "seeds": count, "segments": len(traces.segments),
+                "switches": len(traces.switches), "images": traces.images, "naive_images": traces.naive_images,
+                "pieces_trained": found.trained, "pieces_found": found.found, "cpu_s": found.cpu_s,
+            }
+        )  # fmt: skip
+        return 0
+    kinds = {kind: sum(s.change == kind for s in traces.switches) for kind in ("both", "nodes", "version", "distill", "restore")}
+    listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+    emit(
+        f"{count} seeds, {len(traces.segments)} segments, {len(traces.switches)} switches ({listed}) -> {found.folder}\n"
+        f"{found.trained} pieces trained, {found.found} found; {found.cpu_s:.0f} CPU-s in all; "
+        f"{traces.images:,} images instead of {traces.naive_images:,} ({traces.naive_images / traces.images:.1f} times fewer)"
+    )
+    return 0
+
+
+def _words(words: list[str], preset: str | None) -> tuple[str, Path]:
+    if preset is not None and len(words) == 1:
+        return "", Path(words[0])
+    if preset is None and len(words) == 2:
+        return words[0], Path(words[1])
+    wanted = "OUTDIR alone beside --preset" if preset is not None else "SCENARIO and OUTDIR, or --preset NAME and OUTDIR"
+    raise UsageError(f"collect: got {len(words)} words ({' '.join(words)[:80]}), expected {wanted}")
+
+
+def _numbers(option: str, text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
+    if text is None:
+        return usual
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= 100_000 for part in parts):
+        raise UsageError(f"{option}: got '{text[:60]}', expected epochs such as 2,5,10")
+    return tuple(sorted({int(part) for part in parts}))
