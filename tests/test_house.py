@@ -32,6 +32,7 @@ BARRED: dict[str, tuple[str, ...]] = {
     "training": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
     "executors": ("planners", "report", "cli", "web"),
     "pipeline": ("planners", "report", "cli", "web"),
+    "traces": ("planners", "estimators", "report", "cli", "web", "orchestrator", "session"),
     "report": ("executors", "training", "pipeline", "cli", "web"),
     "web": ("executors", "training", "pipeline", "cli"),
     "api": ("cli", "web"),
