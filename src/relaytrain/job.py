@@ -11,7 +11,7 @@ from .core.errors import InfeasibleError, StoppedByUser, TargetMissed
 from .core.law import LossLaw
 from .core.outcome import EpochOutcome, RunResult
 from .core.plan import Decision, Plan
-from .core.problem import Pair, Problem
+from .core.problem import Clock, Pair, Problem
 from .core.protocols import Estimator, Planner
 
 Earlier = Callable[[str], bytes | None]
@@ -92,7 +92,7 @@ class Runner(Protocol):
 class Settings:
     """How a run is to be carried out. `when_infeasible`: go on as well as possible, or stop once no plan is feasible."""
 
-    clock: Literal["emulated", "measured"] = "emulated"
+    clock: Clock = "emulated"
     when_infeasible: Literal["continue", "stop"] = "continue"
     charge_lost_work: bool = False
     replan: bool = True

@@ -89,7 +89,7 @@ class _Relay:
     ) -> None:
         self.job, self.store, self.writer = job, store, writer
         self.told, self.stop = told, stop
-        problem = replace(job.problem, initial_loss=initial_loss)
+        problem = replace(job.problem, initial_loss=initial_loss, clock=job.settings.clock)
         self.steering = Steering(
             problem,
             job.costs,

@@ -144,14 +144,13 @@ def train(
     """
     from .launch import check_same, job_of
     from .training.datasets import Sets
-    from .training.settings import ClockName, TrainingSettings
+    from .training.settings import TrainingSettings
     from .training.setup import TrainingSetup
 
     loaded = _loaded(problem, [*overrides, *as_overrides(planner, rule, seed, None)], ())
     sets = data if isinstance(data, Sets) else _sets(data)
     shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
-    clock: ClockName = "emulated" if any(node.device for node in loaded.problem.nodes) else "measured"
-    settings = TrainingSettings.from_table(loaded.training, clock=clock)
+    settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
     setup = TrainingSetup.from_model(model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings)
     opened = _open(store)
 

@@ -76,7 +76,7 @@ class Session:
         problem, table, stated, estimator, made = _parts(source, costs, law, planner, rule, initial_loss, overrides)
         first = problem.initial_loss if initial_loss is None else initial_loss
         self._steering = Steering(
-            replace(problem, initial_loss=first), table, estimator, made, stated, learn_costs=True
+            replace(problem, initial_loss=first, clock="measured"), table, estimator, made, stated, learn_costs=True
         )
         self._meter = find_meter() if meter is None else meter
         self._step: Step | None = None

@@ -78,7 +78,7 @@ def _run_one(name: str, out: Path, options: dict[str, tuple[str, ...]]) -> Repro
     from .. import experiments
 
     try:
-        return experiments.run(name, out, **options)
+        return experiments.run(name, out, note, **options)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise

@@ -51,6 +51,13 @@ class CostTable:
         """Joules of the same: the right-hand side of (2)."""
         return np.asarray(self.change_j + self.run_j[None, :])
 
+    @property
+    def epoch_s2(self) -> Array:
+        """Variance of the same seconds: `spread` is relative to the whole epoch, its change included."""
+        seconds = self.epoch_s
+        spread = np.zeros(len(self.run_s)) if self.spread is None else self.spread
+        return np.asarray((np.where(np.isfinite(seconds), seconds, 0.0) * spread[None, :]) ** 2)
+
     def why_not(self, before: int, now: int) -> str | None:
         """Why going from pair `before` to pair `now` is impossible, or None when it is possible."""
         if np.isfinite(self.epoch_s[before, now]) and np.isfinite(self.epoch_j[before, now]):

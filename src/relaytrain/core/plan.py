@@ -86,6 +86,7 @@ class Plan:
     pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the expected
     law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
     each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4) there.
+    `guaranteed_s` is `elapsed_s` at `rung`: on the measured clock, where seconds scatter; None on the emulated one.
     """
 
     problem: str
@@ -118,6 +119,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     probabilities: tuple[tuple[str, float], ...] = ()
     bounded: str = "plan under the expected law"
+    guaranteed_s: float | None = None
     warm: Any = field(default=None, repr=False, compare=False)
 
     @property
@@ -141,6 +143,7 @@ class Plan:
             "start_loss": finite(self.start_loss),
             "energy_j": finite(self.energy_j),
             "elapsed_s": finite(self.elapsed_s),
+            **({} if self.guaranteed_s is None else {"guaranteed_s": finite(self.guaranteed_s)}),
             "bound_j": finite(self.bound_j),
             "gap": finite(self.gap),
             "bounded": self.bounded,

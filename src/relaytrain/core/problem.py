@@ -10,6 +10,7 @@ from .errors import ScenarioError
 
 Mode = Literal["federated", "pipeline"]
 Metric = Literal["loss", "error"]
+Clock = Literal["emulated", "measured"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class Units:
 class Problem:
     """Everything a planner must know apart from costs and the loss law.
 
-    `start` is the index in `pairs` of the pair that holds the network before epoch 1; staying there is free.
+    `start` is the index in `pairs` of the pair that holds the network before epoch 1; staying there is free. `clock` says
+    what seconds are: on the measured one an epoch's seconds scatter, and the deadline is met with a probability.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Problem:
     data: tuple[DataSource, ...] = ()
     max_epochs: int | None = None
     units: Units = field(default_factory=Units)
+    clock: Clock = "emulated"
 
     def __post_init__(self) -> None:
         if not self.pairs:

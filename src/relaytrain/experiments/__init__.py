@@ -41,12 +41,15 @@ def available() -> dict[str, str]:
     return {name: line for name, (_, line) in _EXPERIMENTS.items()}
 
 
-def run(name: str, out_dir: str | Path, **options: Any) -> Reproduction:
+def run(
+    name: str, out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any
+) -> Reproduction:
     """Redraw one figure into `out_dir`.
 
     Args:
         name: one of `available()`; underscores are taken for hyphens.
         out_dir: the folder for figure and table; made if missing.
+        progress: gets a line now and then from figures that take long.
         options: `formats` (some of png, svg, pdf) for all; others as the figure's own `reproduce` takes them.
     """
     key = name.replace("_", "-")
@@ -59,7 +62,7 @@ def run(name: str, out_dir: str | Path, **options: Any) -> Reproduction:
     for option in options:
         if option not in known:
             raise UsageError(f"reproduce {key}: no option '{option}', expected one of {', '.join(known)}")
-    return reproduce(Path(out_dir), **options)
+    return reproduce(Path(out_dir), **({"progress": progress} if key in _TRAINED else {}), **options)
 
 
 def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> AllReproductions:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from ..core.law import Level, begin, evaluate
 from ..core.plan import Alternative, Plan, build_legs
 from ..core.state import TOLERANCE, State
-from .chance import chance_in_time, scattered
+from .chance import chance_in_time, chance_of_levels, scattered
 from .instance import contiguous
 from .kernels import jit, next_loss, roll
+from .lateness import margin
 from .nearest import nearest_targets
 from .rules import Choice
 from .search import Solution, solve
@@ -57,12 +58,15 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     """The share of `SAMPLES` seeded curves of the law that reach the target in time, the last pair training on.
 
     A curve is a level: levels are path-wise, so success can only turn into failure as the level rises, and the sorted
-    samples are searched instead of all being followed. Where losses scatter round the curve, `chance_in_time` samples.
+    samples are searched instead of all being followed. Where losses scatter round the curve, or seconds round their
+    mean, `chance` samples.
     """
     if len(actions) == 0:
         return 1.0 if state.loss <= tables.problem.target.loss + TOLERANCE else 0.0
     if scattered(tables):
         return chance_in_time(tables, state, actions, samples=SAMPLES, seed=seed)
+    if tables.variance is not None and math.isfinite(tables.problem.target.deadline_s):
+        return chance_of_levels(tables, state, actions, samples=SAMPLES, seed=seed)
     levels = np.sort(np.random.default_rng(seed).uniform(size=SAMPLES))
     seconds = np.ascontiguousarray(tables.costs.epoch_s)
     goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
@@ -118,6 +122,9 @@ def compose(
     elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
     total_j = float(energy[-1]) if len(actions) else 0.0
     total_s = float(elapsed[-1]) if len(actions) else state.elapsed_s
+    guaranteed_s = None
+    if tables.variance is not None:
+        guaranteed_s = total_s + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
     changed = before != actions
     table = {
         "seconds": seconds.tolist(),
@@ -168,6 +175,7 @@ def compose(
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
         nearest=nearest,
         warnings=warnings,
+        guaranteed_s=guaranteed_s,
         warm=tables,
     )
 

@@ -9,9 +9,13 @@ import numpy as np
 
 from ..core.plan import Nearest
 from ..core.state import State
+from .instance import Array
 from .kernels import grown, jit, next_loss, pop, push
+from .lateness import cautious, least_quantile, margin, path_variance
 from .search import Instance, Solution, Start, path_of, solve
 from .tables import Tables
+
+TANGENTS = 4
 
 
 @jit
@@ -92,9 +96,25 @@ def nearest_targets(tables: Tables, state: State, level: float) -> tuple[Nearest
     scale_time = 1.0 if tables.grid is None else tables.grid.time_step_s
     found: list[Nearest] = []
     low = least_loss(instance, start)
+    z, variance = margin(level), tables.variance
+    if variance is not None and z > 0.0:
+        low = _least_loss_in_time(instance, variance, z, start, low)
     if low.actions:
         found.append(Nearest(min(low.losses) * scale_loss, tables.problem.target.deadline_s))
     quick = solve(tables.timed(level), start)
     if quick.feasible:
-        found.append(Nearest(tables.problem.target.loss, quick.elapsed_s * scale_time))
+        late = quick.elapsed_s if variance is None else least_quantile(tables.timed(level), variance, z, start)
+        found.append(Nearest(tables.problem.target.loss, late * scale_time))
     return tuple(found)
+
+
+def _least_loss_in_time(base: Instance, variance: Array, z: float, start: Start, low: Solution) -> Solution:
+    """`least_loss` where time scatters: the tangent is laid anew at the path just found, which never makes it worse."""
+    best = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, False)
+    for _ in range(TANGENTS):
+        deviation = math.sqrt(path_variance(variance, start, low.actions))
+        low = least_loss(cautious(base, variance, z, deviation), start)
+        if not low.actions or (best.actions and min(low.losses) >= min(best.losses)):
+            break
+        best = low
+    return best

@@ -83,8 +83,8 @@ def energy_of(instance: Instance, start: Start, found: Solution) -> float:
 def _by_score(tables: Tables, start: Start, rule: Rule) -> Choice:
     """Algorithm 3: the least score over the shortest paths to all feasible vertices of the robust graph."""
     level = tables.problem.target.probability
-    robust, expected = tables.at(level), tables.at("expected")
-    sure = tables.at_level(start, level)
+    sure, expected = tables.at_level(start, level), tables.at("expected")
+    robust = tables.cautious(level, sure)
     paths = arrivals(robust, expected.form, sure)
     if len(paths.first) == 0:  # cells may hide the only path there is
         return _by_levels(tables, start, (level,))

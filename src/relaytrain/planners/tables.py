@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..core.law import TABLE, Level, LevelLaw, LossLaw, begin
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, Grid, State
 from .instance import MOST_EPOCHS, Instance, Start, instance_of
+from .lateness import cautious, least_quantile, margin, path_variance
 from .search import Solution, by_table, first_steps, solve
 
 Array = NDArray[np.float64]
@@ -68,6 +70,15 @@ class Tables:
         loss = start.loss * float(factor[start.pair])
         return replace(start, loss=loss if self.grid is None else float(math.ceil(loss - TOLERANCE)))
 
+    @cached_property
+    def variance(self) -> Array | None:
+        """Of an epoch's seconds (P, P), in the instances' units; None where time is certain, as on the emulated clock."""
+        if self.problem.clock != "measured":
+            return None
+        step = 1.0 if self.grid is None else self.grid.time_step_s
+        variance = self.costs.epoch_s2 / step**2
+        return variance if variance.any() else None
+
     def earliest(self, level: Level, start: Start) -> Array:
         """The least final time by first action (P,), whatever the energy; a lower bound if the law has epoch tables."""
         instance, start = self.at(level), self.at_level(start, level)
@@ -76,7 +87,25 @@ class Tables:
         return start.elapsed_s + first_steps(instance, start, time, instance.seconds, every)
 
     def in_time(self, level: Level, start: Start) -> NDArray[np.bool_]:
-        """Which first actions (P,) can still reach the target by the deadline at `level`."""
+        """Which first actions (P,) can still reach the target by the deadline at `level`: of loss, and of time."""
+        mask, instance, z = self._in_mean_time(level, start), self.at(level), margin(level)
+        if self.variance is not None and z > 0.0 and math.isfinite(instance.deadline):
+            sure = self.at_level(start, level)
+            for now in np.flatnonzero(mask):
+                only = np.arange(len(mask)) == now
+                late = least_quantile(instance, self.variance, z, sure, only, enough=instance.deadline)
+                mask[now] = late <= instance.deadline
+        return mask
+
+    def cautious(self, level: Level, start: Start) -> Instance:
+        """The instance at `level`; where time scatters, one whose paths from `start` are all in time at that level."""
+        base, z = self.at(level), margin(level)
+        if self.variance is None or z <= 0.0:
+            return base
+        quick = solve(self.timed(level), start)
+        return cautious(base, self.variance, z, math.sqrt(path_variance(self.variance, start, quick.actions)))
+
+    def _in_mean_time(self, level: Level, start: Start) -> NDArray[np.bool_]:
         instance = self.at(level)
         earliest = self.earliest(level, start)
         start = self.at_level(start, level)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable, Provenance
-from ..core.problem import DataSource, Node, NodeSet, Pair, Problem, Target, Units, Version
+from ..core.problem import Clock, DataSource, Node, NodeSet, Pair, Problem, Target, Units, Version
 from ..core.state import Grid
 from ..core.world import JumpRange, RandomWorld, WorldSettings
 from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
@@ -47,7 +47,15 @@ def build_problem(file: ScenarioFile) -> Problem:
         data=tuple(DataSource(d.name, d.samples) for d in file.datasets),
         max_epochs=t.max_epochs,
         units=Units(file.units.time, file.units.energy),
+        clock=clock_of(file),
     )
+
+
+def clock_of(file: ScenarioFile) -> Clock:
+    """What `[training]` says; else emulated once a node has a device profile, measured without any."""
+    if file.training is not None and file.training.clock is not None:
+        return file.training.clock
+    return "emulated" if any(node.device is not None for node in file.nodes) else "measured"
 
 
 class ChangeRules:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError
+from ..core.problem import Clock as ClockName
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 Schedule = Literal["constant", "step", "cosine"]
-ClockName = Literal["emulated", "measured"]
 TransportName = Literal["in-process", "processes"]
 
 

@@ -24,7 +24,7 @@ from .datasets import Reader, Sets, build_sets, together
 from .local import Site, tensor_of
 from .losses import LossFunction, loss_named
 from .references import either
-from .settings import ClockName, TrainingSettings
+from .settings import TrainingSettings
 
 Way = Literal["network", "pruned", "student"]
 BATCHNORM_BATCHES = 16
@@ -99,9 +99,7 @@ class TrainingSetup:
                 'add [data] with source = "digits" (or "module:function") and a network for each version'
             )
         folder = scenario.folder if folder is None else folder
-        profiled = any(node.device is not None for node in scenario.problem.nodes)
-        clock: ClockName = "emulated" if profiled else "measured"
-        settings = TrainingSettings.from_table(scenario.training, clock=clock)
+        settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         return cls(
