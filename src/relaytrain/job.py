@@ -28,7 +28,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Handed:
-    """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured."""
+    """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured.
+
+    `probe`: forward losses on the new node set's data, of the network before and of the one made.
+    """
 
     checkpoint: Any
     kind: str = "same"
@@ -36,6 +39,7 @@ class Handed:
     elapsed_s: float = 0.0
     energy_j: float = 0.0
     cpu_s: float = 0.0
+    probe: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,19 @@ class TorchRunner:
         last = None if kept is None else Checkpoint.from_bytes(kept)
         made = hand_over(self.setup, checkpoint, decision.version, decision.nodes, last=last)
         energy_j = meter.end(mark).energy_j if meter is not None and mark is not None else 0.0
-        return Handed(made.checkpoint, made.kind, made.reached_ratio, made.elapsed_s, energy_j, made.cpu_s)
+        probe = {
+            "train_loss_before": self._on(checkpoint, decision.nodes),
+            "train_loss_after": self._on(made.checkpoint, decision.nodes),
+        }
+        if not all(math.isfinite(loss) for loss in probe.values()):
+            probe = {}  # the orchestrator's own probe decides whether to go on
+        return Handed(made.checkpoint, made.kind, made.reached_ratio, made.elapsed_s, energy_j, made.cpu_s, probe)
+
+    def _on(self, checkpoint: Checkpoint, nodes: str) -> float:
+        """Forward loss on a node set's own data; not charged."""
+        site = Site.of(self.setup.data_of(nodes))
+        model = checkpoint.model(resolve=self.setup.resolve)
+        return evaluate(model, site, loss=self.setup.loss(), thread_count=self.setup.settings.threads).loss
 
     def run_epoch(self, decision: Decision, checkpoint: Checkpoint, *, run: str, attempt: int = 0) -> EpochResult:
         """Train on every node, average, evaluate."""
@@ -110,6 +122,7 @@ def job_of(
         "scenario": dict(scenario.resolved),
         "planner": getattr(made, "name", named.name),
         "versions": {name: facts.to_dict() for name, facts in setup.version_facts().items()},
+        "node_sets": _node_sets(setup),
         "code": {ref: resolve(ref, setup.folder).sha256 for ref in setup.references},
         **(manifest or {}),
     }
@@ -155,6 +168,13 @@ def counted(setup: TrainingSetup, problem: Problem) -> Problem:
         nodes.append(node)
     versions = tuple(replace(v, parameters=v.parameters or facts[v.name].parameters) for v in problem.versions)
     return replace(problem, nodes=tuple(nodes), versions=versions)
+
+
+def _node_sets(setup: TrainingSetup) -> dict[str, dict[str, int]]:
+    """Samples and classes of every node set that trains."""
+    groups = [group.name for group in setup.problem.node_sets if group.nodes]
+    data = {name: setup.data_of(name) for name in groups}
+    return {name: {"samples": len(part), "classes": int((part.histogram() > 0).sum())} for name, part in data.items()}
 
 
 def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -> CostTable:

@@ -236,6 +236,7 @@ class _Relay:
             "energy_j": energy_j,
             "reached_ratio": handed.reached_ratio,
             "cpu_s": handed.cpu_s,
+            **({"probe": dict(handed.probe)} if handed.probe else {}),
             "blob": self.writer.put_blob(self.job.runner.to_bytes(handed.checkpoint)),
         }
         self.writer.append("handover", body, decision.epoch)

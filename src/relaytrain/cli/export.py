@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +13,28 @@ from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
-SHORT = "The trained network in files that others read."
+SHORT = "The trained network in files that others read, or the run as traces."
 HELP = """Write the network that a run trained: spec and safetensors, plain state_dicts, torch.export, ONNX if installed.
 
 Every file is read back and compared with the run, bit for bit. A network of your own is built only when you name the
-function that makes it with --model; without it the weights are written all the same.
+function that makes it with --model; without it the weights are written all the same. With --as traces the folder gets
+what the run's epochs and handovers showed, for estimators to learn from.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain export quickstart-1a2b3c4d trained/
   relaytrain export quickstart-1a2b3c4d trained/ --best
+  relaytrain export quickstart-1a2b3c4d traces/quick --as traces
   relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net --input 3,32,32
 """
+
+
+class Kind(StrEnum):
+    """What of a run is written."""
+
+    network = "network"
+    traces = "traces"
+
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")]
 Best = Annotated[bool, typer.Option("--best", help="The epoch with the lowest loss instead of the last one.")]
@@ -31,12 +42,14 @@ Model = Annotated[
     str | None, typer.Option("--model", metavar="MODULE:FUNCTION", help="Makes the network, if it is one of your own.")
 ]
 Shape = Annotated[str | None, typer.Option("--input", metavar="C,H,W", help="Shape of one input of such a network.")]
+As = Annotated[Kind, typer.Option("--as", help="What to write (network).", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
 
 
 def export(
     run: Run,
     folder: Folder,
+    kind: As = Kind.network,
     best: Best = False,
     model: Model = None,
     shape: Shape = None,
@@ -47,6 +60,8 @@ def export(
     verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
+    if kind is Kind.traces:
+        return _traces(run, folder, store, force, output)
     need_torch("export")
     sizes = _sizes(shape)
     opened = open_store(store)
@@ -71,6 +86,24 @@ def export(
     )
     for words in found.skipped:
         note(f"left out: {words}")
+    return 0
+
+
+def _traces(run: str, folder: Path, store: Path | None, force: bool, output: Format) -> int:
+    opened = open_store(store)
+    from ..recorded import export_traces
+
+    traces = export_traces(opened, find_run(opened, run), folder, force=force)
+    epochs = sum(len(segment) for segment in traces.segments)
+    if output is Format.json:
+        emit_json(
+            {
+                "schema": "relaytrain.exported-traces/1", "run": traces.meta["run"], "folder": str(folder),
+                "segments": len(traces.segments), "epochs": epochs, "switches": len(traces.switches),
+            }
+        )  # fmt: skip
+    else:
+        emit(f"{len(traces.segments)} legs of {epochs} epochs, {len(traces.switches)} handovers of {traces.meta['run']} -> {folder}")
     return 0
 
 
