@@ -18,6 +18,7 @@ from torch import nn
 
 from relaytrain.core.errors import InfeasibleError
 from relaytrain.pipeline.choice import Keeping, choose, within_stage
+from relaytrain.pipeline.facts import Policy
 from relaytrain.pipeline.lifetimes import steady_peaks
 from relaytrain.pipeline.memory import all_by, smallest, stage_bytes
 from relaytrain.pipeline.networks import chain, network, published_vgg
@@ -26,7 +27,6 @@ from relaytrain.pipeline.schedules import async_1f1b
 from relaytrain.pipeline.simulator import simulate
 from relaytrain.pipeline.units import measure
 from relaytrain.pipeline.updates import SGD
-from relaytrain.pipeline.weights import Policy
 
 QUICK = "--quick" in sys.argv
 MIB = 2**20

@@ -18,6 +18,7 @@ from .executors.choose import make_transport
 from .executors.clock import RunClock, make_clock
 from .executors.epoch import EpochResult as TrainedEpoch
 from .executors.epoch import FederatedEpoch
+from .executors.pipelined import Members, PipelinedEpoch, members_of
 from .job import Earlier, EpochResult, Handed, Job, Probe, Settings
 from .planners.registry import planner_named
 from .scenario import Scenario, resolve
@@ -39,9 +40,10 @@ _NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "
 class TorchRunner:
     """`Runner` over a training setup: real epochs on real data."""
 
-    def __init__(self, setup: TrainingSetup, transport: Transport, clock: RunClock) -> None:
+    def __init__(self, setup: TrainingSetup, transport: Transport, clock: RunClock, pipelines: Members | None = None) -> None:
         self.setup, self.transport, self.clock = setup, transport, clock
         self.epochs = FederatedEpoch(setup, transport, clock)
+        self.pipelined = PipelinedEpoch(setup, pipelines or {}, clock)
         self._test: Site | None = None
 
     def first(self) -> Checkpoint:
@@ -92,8 +94,12 @@ class TorchRunner:
         return evaluate(model, site, loss=self.setup.loss(), thread_count=self.setup.settings.threads).loss
 
     def run_epoch(self, decision: Decision, checkpoint: Checkpoint, *, run: str, attempt: int = 0) -> EpochResult:
-        """Train on every node, average, evaluate."""
-        done: TrainedEpoch = self.epochs.run_epoch(decision, checkpoint, run=run, attempt=attempt * TRIES_OF_AN_EPOCH)
+        """Train on every node and average, or stage by stage; evaluate."""
+        done: TrainedEpoch
+        if self.setup.problem.mode_of(decision.nodes) == "pipeline":
+            done = self.pipelined.run_epoch(decision, checkpoint)
+        else:
+            done = self.epochs.run_epoch(decision, checkpoint, run=run, attempt=attempt * TRIES_OF_AN_EPOCH)
         nodes = [{key: value for key, value in report.to_dict().items() if key in _NODE_KEYS} for report in done.nodes]
         details = {"train_loss": done.train_loss, "accuracy": done.evaluation.accuracy, "nodes": nodes}
         failures = tuple((r.node, r.attempt, r.error or r.kind or "no answer") for r in done.failures)
@@ -143,7 +149,7 @@ def job_of(
         scenario.law,
         estimator,
         made,
-        TorchRunner(setup, make_transport(setup), clock),
+        TorchRunner(setup, make_transport(setup), clock, members_of(setup, scenario.resolved)),
         Settings(
             clock=settings.clock,
             when_infeasible=settings.when_infeasible,

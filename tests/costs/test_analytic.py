@@ -11,7 +11,7 @@ import pytest
 
 import relaytrain.costs.devices as devices_module
 from relaytrain.core.cost import CostTable
-from relaytrain.core.problem import Node, NodeSet, Pair, Version
+from relaytrain.core.problem import Node, NodeSet, Pair, PipelineWay, Version
 from relaytrain.costs import AnalyticSettings, DeviceProfile, analytic_costs, load_devices
 from relaytrain.scenario import load_scenario
 
@@ -23,7 +23,7 @@ VERSIONS = {
     "S": Version("S", weight_bytes=5_000, flops_per_sample=2e5, activation_bytes_per_sample=500),
 }
 A, B = Node("a", "fast", 1000), Node("b", "slow", 100)
-SETS = {"one": NodeSet("one", ("a",)), "two": NodeSet("two", ("a", "b")), "pipe": NodeSet("pipe", ("a", "b"), "pipeline")}
+SETS = {"one": NodeSet("one", ("a",)), "two": NodeSet("two", ("a", "b")), "pipe": NodeSet("pipe", ("a", "b"), "pipeline", PipelineWay(share_data=True))}
 MEMBERS = {"one": [(A, FAST)], "two": [(A, FAST), (B, SLOW)], "pipe": [(A, FAST), (B, SLOW)]}
 
 

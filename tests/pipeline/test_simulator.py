@@ -20,6 +20,7 @@ from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline.actions import Kind  # noqa: E402
 from relaytrain.pipeline.choice import within_stage  # noqa: E402
+from relaytrain.pipeline.facts import Policy  # noqa: E402
 from relaytrain.pipeline.lifetimes import peak, steady_peaks, timeline  # noqa: E402
 from relaytrain.pipeline.memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
 from relaytrain.pipeline.networks import chain, network, published_vgg  # noqa: E402
@@ -29,7 +30,6 @@ from relaytrain.pipeline.simulator import simulate  # noqa: E402
 from relaytrain.pipeline.stage import Stage  # noqa: E402
 from relaytrain.pipeline.units import measure  # noqa: E402
 from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
-from relaytrain.pipeline.weights import Policy  # noqa: E402
 
 pytestmark = pytest.mark.train
 RULES = {

@@ -49,12 +49,20 @@ Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stas
 Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)]
 Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")]
 
+COUNT_HELP = """Count the versions of a scenario as chains of units, between which a pipeline node set may split them.
+
+Paste each table behind its [[versions]] entry: planning then knows what a pipeline of the scenario's nodes costs, and
+whether it fits, without PyTorch. Figures are of one minibatch of the scenario's training.batch, by unit.
+"""
+COUNT_EXAMPLES = """\b
+Examples:
+  relaytrain pipeline count far_pipeline
+  relaytrain pipeline count my.toml full --format json
+"""
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file or a preset that trains.", show_default=False)]
+VersionName = Annotated[str | None, typer.Argument(metavar="[VERSION]", help="One version; all of them without.")]
+
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def _root() -> None:
-    """So that `plan` stays a verb of its own while it is the only one."""
 
 
 @app.command(name="plan", help=PLAN_HELP, short_help="Who takes which layers, and how fast that is.", epilog=PLAN_EXAMPLES)
@@ -89,6 +97,34 @@ def plan(
     else:
         emit_view(_view(planned))
         emit("\n" + picture(planned))
+    return 0
+
+
+@app.command(name="count", help=COUNT_HELP, short_help="A scenario's versions as chains, for pipeline node sets.", epilog=COUNT_EXAMPLES)
+def count(
+    scenario: ScenarioName,
+    version: VersionName = None,
+    output: Output = Format.text,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Build every version and count it."""
+    need_torch("pipeline count")
+    from dataclasses import asdict
+
+    from ..pipeline.counting import counted_chain
+    from ..scenario import load_scenario
+    from ..training.setup import TrainingSetup
+
+    setup = TrainingSetup.from_scenario(load_scenario(scenario))
+    names = list(setup.versions) if version is None else [setup.plan(version).name]
+    made = {name: asdict(counted_chain(setup, name)) for name in names}
+    if output is Format.json:
+        emit_json({"schema": "relaytrain.chains/1", "versions": made})
+        return 0
+    for name, figures in made.items():
+        lines = [f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in figures.items()]
+        emit("\n".join([f"# {name}, for a minibatch of {figures['batch']}", "[versions.chain]", *lines, ""]))
     return 0
 
 

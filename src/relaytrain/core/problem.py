@@ -14,10 +14,34 @@ Clock = Literal["emulated", "measured"]
 
 
 @dataclass(frozen=True)
+class Chain:
+    """A version as a chain of units, between which a pipeline may cut it; figures of one minibatch of `batch`, by unit.
+
+    `weight_bytes` are of layers whose gradients follow from their inputs and errors (`factor_bytes` of both),
+    `plain_bytes` of the others; `block_bytes` of the largest block of rows in which they are updated, `slice_bytes` of
+    its output; `saved_bytes` what the unit keeps for its backward beside its input and output.
+    """
+
+    batch: int
+    input_bytes: int
+    weight_bytes: tuple[int, ...]
+    plain_bytes: tuple[int, ...]
+    buffer_bytes: tuple[int, ...]
+    factor_bytes: tuple[int, ...]
+    forward_flops: tuple[int, ...]
+    saved_bytes: tuple[int, ...]
+    output_bytes: tuple[int, ...]
+    block_bytes: tuple[int, ...]
+    slice_bytes: tuple[int, ...]
+    end_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Version:
     """The network, full or compressed (paper: m).
 
-    `flops_per_sample` counts one forward and one backward pass. Unknown figures are None.
+    `flops_per_sample` counts one forward and one backward pass. Unknown figures are None. `chain`: how a pipeline may
+    split it.
     """
 
     name: str
@@ -25,6 +49,7 @@ class Version:
     flops_per_sample: float | None = None
     weight_bytes: int | None = None
     activation_bytes_per_sample: int | None = None
+    chain: Chain | None = None
 
 
 @dataclass(frozen=True)
@@ -38,12 +63,33 @@ class Node:
 
 
 @dataclass(frozen=True)
+class PipelineWay:
+    """How a node set trains as a pipeline (mcPipe); stages in the order of its nodes.
+
+    `in_flight`: minibatches under way (m), as many as nodes by default. `keep`: how weight versions are kept.
+    `checkpoint`: activations may be computed twice to save memory. `share_data`: the private data of all its nodes
+    are pooled; otherwise the first node's train.
+    """
+
+    in_flight: int | None = None
+    keep: Literal["best-of", "stash", "on-demand"] = "best-of"
+    checkpoint: bool = False
+    share_data: bool = False
+
+
+@dataclass(frozen=True)
 class NodeSet:
     """Nodes that train together (paper: n, a cluster). Sets may overlap."""
 
     name: str
     nodes: tuple[str, ...] = ()
     mode: Mode = "federated"
+    pipeline: PipelineWay = PipelineWay()
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The nodes whose data train."""
+        return self.nodes if self.mode == "federated" or self.pipeline.share_data else self.nodes[:1]
 
 
 @dataclass(frozen=True)

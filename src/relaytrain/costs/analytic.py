@@ -6,8 +6,9 @@ Federated epoch of version m on nodes N, each passing once over its data, then o
     seconds   = max_i (compute_i + exchange_i)
     joules    = sum_i busy_i * compute_i + idle_i * (seconds - compute_i) + 2 * 8 * bytes(m) * j_per_bit_i
 
-Pipeline epoch: the nodes share one copy in proportion to their speed, so compute = all samples * flops / sum of
-speeds; activations cross every inner boundary forth and back meanwhile, so the epoch takes the longer of the two.
+Pipeline epoch: of the exact partition where the version's chain is known (see `pipelined`). Else an estimate: the nodes
+share one copy in proportion to their speed, so compute = samples * flops / sum of speeds; activations cross every inner
+boundary forth and back meanwhile, so the epoch takes the longer of the two.
 
 Handover into (m', N'): the bytes of m' go to every node of N' (the slowest link decides, every bit is paid for);
 a change of version adds the compression's own seconds and joules. What does not fit a memory costs infinity.
@@ -24,6 +25,7 @@ import numpy as np
 from ..core.cost import Array, CostTable
 from ..core.problem import Node, NodeSet, Pair, Version
 from .devices import DeviceProfile
+from .pipelined import try_pipeline_epoch
 
 BYTES_PER_PARAMETER = 4
 
@@ -33,7 +35,8 @@ class AnalyticSettings:
     """What the model cannot read off versions and devices; a scenario's `[costs]` table.
 
     `weight_copies`: copies of the weights held while training (weights, gradients, momentum). `batch`: samples whose
-    activations are held at once. `spread`: relative standard deviation of an epoch's seconds.
+    activations are held at once. `spread`: relative standard deviation of an epoch's seconds. `state_tensors`: tensors
+    of the weights' size that the optimizer keeps, for pipelines whose chain is known.
     """
 
     spread: float
@@ -42,6 +45,7 @@ class AnalyticSettings:
     compress_s: float
     compress_j: float
     grow_back: bool
+    state_tensors: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,14 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     size, flops = weight_bytes(version), version.flops_per_sample
     if size is None or flops is None or not members:
         return math.inf, math.inf
-    pipeline = model.sets[pair.nodes].mode == "pipeline"
+    group = model.sets[pair.nodes]
+    pipeline = group.mode == "pipeline"
+    if pipeline and version.chain is not None:
+        rows = [(m.node, m.device) for m in members]
+        seconds, joules, reason = try_pipeline_epoch(version.chain, group, rows, state_tensors=model.settings.state_tensors)
+        if reason is not None:
+            model.reasons[index,] = f"{version.name} on {pair.nodes}: {reason}"
+        return seconds, joules
     speed = sum(m.device.flops_per_s for m in members)
     shares = [m.device.flops_per_s / speed if pipeline else 1.0 for m in members]
     held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
@@ -124,7 +135,7 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
             )
             return math.inf, math.inf
     if pipeline:
-        return _pipeline_epoch(version, members, flops)
+        return _pipeline_epoch(version, [m for m in members if m.node.name in group.owners], members, flops)
     compute = [(m.node.samples or 0) * flops / m.device.flops_per_s for m in members]
     exchange = [2 * 8 * size / m.device.bits_per_s for m in members]
     seconds = max(c + x for c, x in zip(compute, exchange, strict=True))
@@ -135,8 +146,8 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     return seconds, joules
 
 
-def _pipeline_epoch(version: Version, members: list[_Member], flops: float) -> tuple[float, float]:
-    samples = sum(m.node.samples or 0 for m in members)
+def _pipeline_epoch(version: Version, owners: list[_Member], members: list[_Member], flops: float) -> tuple[float, float]:
+    samples = sum(m.node.samples or 0 for m in owners)
     compute = samples * flops / sum(m.device.flops_per_s for m in members)
     boundaries = len(members) - 1
     # The bytes at a cut are not known here; an even share of all activations is the estimate, forth and back.

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .facts import Layer, Policy, Unit
 from .lifetimes import Alive
 from .memory import StageBytes, all_by, replay_bytes, replay_flops, stage_bytes, version_bytes
-from .units import Layer, Unit
-from .weights import Policy
 
 
 class Keeping(StrEnum):

@@ -15,7 +15,7 @@ from ..core.errors import ScenarioError
 from ..store.files import write_atomic
 from .links import Wire
 from .updates import SGD, Adam, Rule
-from .weights import Policy
+from .facts import Policy
 
 SCHEMA = "relaytrain.pipeline-job/1"
 Owner = Literal["first", "master"]

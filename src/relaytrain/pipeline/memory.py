@@ -29,9 +29,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .facts import Layer, Policy, Unit
 from .lifetimes import Alive
-from .units import Layer, Unit
-from .weights import Policy
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from typing import Any
 
 from ..core.errors import InfeasibleError, UsageError
 from .choice import Choice, Keeping, choose, within_stage
+from .facts import Policy, Unit
 from .lifetimes import Alive, steady_peaks
 from .schedules import Window
-from .units import Unit
-from .weights import Policy
 
 
 @dataclass(frozen=True)

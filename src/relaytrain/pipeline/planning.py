@@ -12,11 +12,12 @@ import torch.nn.functional as F
 
 from ..core.errors import InfeasibleError, UsageError
 from .choice import Keeping
+from .facts import Unit
 from .memory import StageBytes
 from .networks import chain, network
 from .partition import Device, PipelinePlan, partition
 from .schedules import Window, async_1f1b
-from .units import Unit, measure
+from .units import measure
 
 STATE_TENSORS = {"sgd": 0, "momentum": 1, "adam": 2}
 """Tensors of the weights' size that an optimizer keeps."""

@@ -24,7 +24,7 @@ from .links import GlooReceiver, GlooSender, Shape
 from .snapshots import Content, place, read, write_part
 from .stage import Stage
 from .updates import State
-from .weights import Policy
+from .facts import Policy
 
 ACTIVATIONS, ERRORS, INPUTS, LABELS = 1, 2, 3, 4
 """Tags of the links."""

@@ -23,9 +23,10 @@ from .networks import chain
 from .partition import Device, PipelinePlan, partition, split
 from .schedules import Schedule, Window, async_1f1b, gpipe, sync_1f1b
 from .simulator import simulate
-from .units import Unit, measure
+from .facts import Unit
+from .units import measure
 from .updates import Rule, State
-from .weights import Policy
+from .facts import Policy
 
 Batches = Sequence[tuple[Tensor, Tensor]]
 Progress = Callable[[dict[str, Any]], None]

@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..core.errors import UsageError
+from .facts import Policy
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
 from .updates import Rule, State
-from .weights import LayerWeights, OnDemand, Policy, Update, versions_of
+from .weights import LayerWeights, OnDemand, Update, versions_of
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,52 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..core.errors import UsageError
 from .factors import has_rule
+from .facts import Layer, Policy, Saved, Unit
 from .stage import Loss, Stage, narrow
 from .updates import SGD
-from .weights import Policy
-
-Saved = frozenset[tuple[int, int]]
-"""Storages as (number, bytes): what several units save counts once."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule.
-
-    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` of that block's output.
-    """
-
-    name: str
-    weight_bytes: int
-    factor_bytes: int | None
-    gradient_flops: int
-    block_bytes: int = 0
-    slice_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on and taken in."""
-
-    name: str
-    layers: tuple[Layer, ...]
-    buffer_bytes: int
-    forward_flops: int
-    backward_flops: int
-    saved: Saved
-    output: tuple[int, int]
-    end: Saved
-    entry_bytes: int = 0
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of all parameters."""
-        return sum(layer.weight_bytes for layer in self.layers)
-
-    @property
-    def train_flops(self) -> int:
-        """FLOPs of one minibatch: forward, error and gradient."""
-        return self.forward_flops + self.backward_flops
 
 
 def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tensor) -> tuple[Unit, ...]:

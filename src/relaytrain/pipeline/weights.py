@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from enum import StrEnum
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import EllipsisType
 
 import torch
@@ -27,17 +26,8 @@ from torch import Tensor, nn
 
 from ..core.errors import UsageError
 from .factors import Factors, Rows, Tensors, blocks, gradients, weighted
+from .facts import Policy
 from .updates import SGD, Rule, State
-
-
-class Policy(StrEnum):
-    """How one layer keeps its versions."""
-
-    greedy = "greedy"
-    stash = "stash"
-    on_demand = "on-demand"
-    fused = "fused"
-
 
 Update = Factors | Tensors
 """What a backward leaves behind: factors, or the gradients by name where a layer has no rule."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable, Provenance
-from ..core.problem import Clock, DataSource, Node, NodeSet, Pair, Problem, Target, Units, Version
+from ..core.problem import Chain, Clock, DataSource, Node, NodeSet, Pair, PipelineWay, Problem, Target, Units, Version
 from ..core.state import Grid
 from ..core.world import JumpRange, RandomWorld, WorldSettings
 from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
@@ -19,7 +19,7 @@ from ..costs.devices import DeviceProfile
 from .checks import admissible
 from .faults import Fault
 from .model import PlannerSettings
-from .schema import ScenarioFile
+from .schema import ChainTable, ScenarioFile
 
 if TYPE_CHECKING:
     from ..planners.depl.settings import DeplSettings
@@ -39,11 +39,14 @@ def build_problem(file: ScenarioFile) -> Problem:
         initial_loss=file.start.loss,
         target=Target(t.loss, t.deadline, t.probability, t.metric, t.on),
         versions=tuple(
-            Version(v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample)
+            Version(v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample, _chain(v.chain))
             for v in file.versions
         ),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
-        node_sets=tuple(NodeSet(s.name, tuple(s.nodes), s.mode) for s in file.node_sets),
+        node_sets=tuple(
+            NodeSet(s.name, tuple(s.nodes), s.mode, PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data))
+            for s in file.node_sets
+        ),
         data=tuple(DataSource(d.name, d.samples) for d in file.datasets),
         max_epochs=t.max_epochs,
         units=Units(file.units.time, file.units.energy),
@@ -56,6 +59,23 @@ def clock_of(file: ScenarioFile) -> Clock:
     if file.training is not None and file.training.clock is not None:
         return file.training.clock
     return "emulated" if any(node.device is not None for node in file.nodes) else "measured"
+
+
+def _chain(table: ChainTable | None) -> Chain | None:
+    if table is None:
+        return None
+    figures: dict[str, Any] = table.model_dump()
+    frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in figures.items()}
+    return Chain(**frozen)
+
+
+def _state_tensors(file: ScenarioFile) -> int:
+    """Tensors of the weights' size that the optimizer keeps; without [training], what weight_copies leaves for it."""
+    if file.training is None:
+        return max(0, round(file.costs.weight_copies) - 2)
+    if file.training.optimizer == "sgd":
+        return 1 if file.training.momentum else 0
+    return 2
 
 
 class ChangeRules:
@@ -171,6 +191,7 @@ def _modelled(
         compress_s=c.compress_seconds,
         compress_j=c.compress_energy,
         grow_back=c.grow_back,
+        state_tensors=_state_tensors(file),
     )
     able = [p if p not in lacking else Pair(p.version, "") for p in problem.pairs]
     return analytic_costs(able, versions, sets, members, settings), lacking

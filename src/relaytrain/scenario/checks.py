@@ -38,6 +38,7 @@ def check(file: ScenarioFile, shipped_devices: Iterable[str]) -> list[Fault]:
     }.items():
         faults += _unique(key, names)
     faults += _references(file, [*shipped_devices, *file.devices])
+    faults += _pipelines(file)
     faults += _pairs(file)
     faults += _law(file)
     faults += _planner(file)
@@ -110,6 +111,25 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
             version, _, group_name = side.partition(" on ")
             faults += missing((*path, key), version, versions, "version")
             faults += missing((*path, key), group_name or "*", sets, "node set")
+    return faults
+
+
+def _pipelines(file: ScenarioFile) -> list[Fault]:
+    faults: list[Fault] = []
+    for index, group in enumerate(file.node_sets):
+        if group.mode == "federated":
+            for key, default in {"in_flight": None, "keep": "best-of", "checkpoint": False, "share_data": False}.items():
+                if getattr(group, key) == default:
+                    continue
+                faults.append(Fault(("node_sets", index, key), f"{key} of a federated set", "mode = 'pipeline' beside it, or no such key"))
+        elif file.training is not None and file.training.optimizer == "adamw":
+            faults.append(Fault(("training", "optimizer"), f"adamw with the pipeline {shown(group.name)}", "sgd or adam"))
+    for index, version in enumerate(file.versions):
+        if version.chain is not None:
+            units = len(version.chain.weight_bytes)
+            for key, value in version.chain:
+                if isinstance(value, list) and len(value) != units:
+                    faults.append(Fault(("versions", index, "chain", key), f"{len(value)} figures", f"{units}, one a unit, as weight_bytes has"))
     return faults
 
 

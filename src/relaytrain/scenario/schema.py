@@ -63,6 +63,31 @@ class StartTable(Table):
     nodes: Annotated[str | None, NAME] = None
 
 
+Bytes = Annotated[list[Annotated[int, Number(0, 1e15, whole=True, quantity=BYTES)]], Field(min_length=1, max_length=512)]
+
+
+class ChainTable(Table):
+    """A version as a chain of units that a pipeline may split, by unit, for a minibatch of `batch` samples.
+
+    `relaytrain pipeline count` prints it. `weight` are bytes of layers whose gradients follow from input and error
+    (`factor`: bytes of both), `plain` of all others; `block` of the largest block of rows updated at once, `slice` of
+    its output; `saved` is kept for the backward beside input and output.
+    """
+
+    batch: Annotated[int, Number(1, 1e9, whole=True)]
+    input_bytes: Annotated[int, Number(1, whole=True, quantity=BYTES)]
+    weight_bytes: Bytes
+    plain_bytes: Bytes
+    buffer_bytes: Bytes
+    factor_bytes: Bytes
+    forward_flops: Annotated[list[Annotated[int, Number(0, 1e18, whole=True)]], Field(min_length=1, max_length=512)]
+    saved_bytes: Bytes
+    output_bytes: Bytes
+    block_bytes: Bytes
+    slice_bytes: Bytes
+    end_bytes: Annotated[int, Number(0, whole=True, quantity=BYTES)] = 0
+
+
 class VersionTable(NetworkKeys):
     """One version of the network (PACT: m). FLOPs count forward and backward of one sample.
 
@@ -75,6 +100,7 @@ class VersionTable(NetworkKeys):
     flops_per_sample: Annotated[float | None, Number(0.0, above=True, quantity=FLOPS)] = None
     weight_bytes: Annotated[int | None, Number(1, whole=True, quantity=BYTES)] = None
     activation_bytes_per_sample: Annotated[int | None, Number(0, whole=True, quantity=BYTES)] = None
+    chain: ChainTable | None = None
 
 
 class NodeTable(Table):
@@ -89,11 +115,20 @@ class NodeTable(Table):
 
 
 class NodeSetTable(Table):
-    """Nodes that train together (PACT: n): each holds the whole version, or a pipeline splits it over them."""
+    """Nodes that train together (PACT: n): each holds the whole version, or a pipeline splits it over them.
+
+    A pipeline (mcPipe) has its stages in the order of the nodes, `in_flight` minibatches under way (as many as nodes)
+    and keeps weight versions as `keep` says. The first node's data train, or with `share_data` those of all nodes,
+    pooled. `checkpoint` lets stages compute activations twice to save memory.
+    """
 
     name: Name
     nodes: Annotated[list[Name], Field(max_length=MAX_NODES)] = []
     mode: Literal["federated", "pipeline"] = "federated"
+    in_flight: Annotated[int | None, Number(1, 1024, whole=True)] = None
+    keep: Literal["best-of", "stash", "on-demand"] = "best-of"
+    checkpoint: bool = False
+    share_data: bool = False
 
 
 class DataSetTable(Table):

@@ -172,15 +172,20 @@ class TrainingSetup:
         return Site.of(self.datasets[node], device=device, resolve=self.resolve, loss=self.loss())
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
-        """The nodes of a node set, ordered by name."""
+        """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""
         group = next((s for s in self.problem.node_sets if s.name == nodes), None)
         if group is None or not group.nodes:
             raise ScenarioError(f"node_sets.{nodes}: lists no nodes, expected those that train")
-        return tuple(sorted(group.nodes))
+        return group.nodes if group.mode == "pipeline" else tuple(sorted(group.nodes))
+
+    def owners_of(self, nodes: str) -> tuple[str, ...]:
+        """The nodes of a set whose data train, in the order of `nodes_of`."""
+        group = next((s for s in self.problem.node_sets if s.name == nodes), None)
+        return tuple(node for node in self.nodes_of(nodes) if group is not None and node in group.owners)
 
     def data_of(self, nodes: str) -> Dataset:
-        """All data of a node set."""
-        return together([self.datasets[node] for node in self.nodes_of(nodes)])
+        """All data that a node set trains on."""
+        return together([self.datasets[node] for node in self.owners_of(nodes)])
 
     def target_set(self) -> Dataset:
         """The set on which the target is read."""
@@ -241,7 +246,7 @@ class TrainingSetup:
 
     def batches(self, nodes: str, most: int = BATCHNORM_BATCHES) -> list[Tensor]:
         """Up to `most` batches of images of a node set, taken evenly from its nodes, always the same ones."""
-        members = self.nodes_of(nodes)
+        members = self.owners_of(nodes)
         each = max(2, most * self.settings.batch // len(members))
         images = torch.cat([tensor_of(self.datasets[node].images[:each]) for node in members])
         parts = list(torch.split(images, self.settings.batch))

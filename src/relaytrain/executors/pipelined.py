@@ -1,0 +1,204 @@
+"""`run_epoch` of a pipeline node set: the version is split over the nodes and trained stage by stage (mcPipe).
+
+    checkpoint -> partition over the nodes' devices -> minibatches of the owners' data -> pipeline -> loss -> outcome
+
+The split is planned on the network itself, under the memories that the scenario gives its devices. The minibatches of an
+epoch are a function of run seed, epoch and first node alone, and the stages' arithmetic of nothing else, so an epoch
+that is repeated gives the same bits, in one process or in one a stage. One stage trains as a federated set of one node.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..compression.distill import batches
+from ..core.errors import InfeasibleError, ScenarioError
+from ..core.outcome import EpochOutcome
+from ..core.plan import Decision
+from ..core.problem import Node, NodeSet, Pair
+from ..costs.devices import DeviceProfile
+from ..costs.meters import Reading
+from ..costs.pipelined import stage_devices
+from ..pipeline.choice import Keeping
+from ..pipeline.running import PipelineResult, Runtime, Training, run_pipeline
+from ..pipeline.updates import SGD, Adam, Rule, State
+from ..training.checkpoint import Checkpoint
+from ..training.evaluate import Evaluation, evaluate
+from ..training.local import Site
+from ..training.settings import TrainingSettings, seed_of
+from ..training.setup import TrainingSetup
+from ..training.threads import threads
+from .clock import RunClock, Work
+from .epoch import EpochNonFinite, EpochResult, LostEpoch, NodeReport
+
+Members = Mapping[str, Sequence[tuple[Node, DeviceProfile]]]
+"""Nodes with their device profiles, by pipeline node set, in the order of the stages."""
+
+
+class PipelinedEpoch:
+    """Runs decided epochs of pipeline node sets.
+
+    Args:
+        setup: data, settings, versions. With the transport "processes" each stage is a process, else they share this one.
+        members: the devices of each pipeline set; a node without a profile is as fast as the others and has no cap.
+        clock: what an epoch is charged.
+    """
+
+    def __init__(self, setup: TrainingSetup, members: Members, clock: RunClock) -> None:
+        self.setup, self.members, self.clock = setup, members, clock
+        self._sites: dict[str, Site] = {}
+
+    def run_epoch(
+        self, decision: Decision, checkpoint: Checkpoint, *, before: Pair | None = None, handover: Reading | None = None
+    ) -> EpochResult:
+        """Split, train, evaluate.
+
+        Raises:
+            EpochNonFinite: the losses, or the loss on the target's set, are not finite.
+            WorkerLost: stages died again and again. ScenarioError: the network does not fit its devices.
+        """
+        settings, group = self.setup.settings, self._group(decision.nodes)
+        mark, began, cpu = self.clock.begin(), time.monotonic(), _cpu_s()
+        minibatches = self.minibatches(group, decision.epoch)
+        done = self._train(decision, checkpoint, group, minibatches)
+        cpu_s, wall_s = _cpu_s() - cpu, time.monotonic() - began
+        sizes = [len(labels) for _, labels in minibatches]
+        train_loss = sum(loss * size for loss, size in zip(done.losses, sizes, strict=True)) / sum(sizes)
+        rule = rule_of(settings, decision.epoch)
+        kept = {key: t for name, state in done.states.items() for key, t in _buffers(rule, name, state).items()}
+        state = kept if settings.optimizer_state == "average" else {}
+        weights = {name: done.weights[name] for name in checkpoint.weights}
+        trained = Checkpoint(checkpoint.spec, _copied(weights), _copied(state), checkpoint.version)
+        share = dict.fromkeys(group.nodes, cpu_s / len(group.nodes))
+        work = Work(decision, before, dict.fromkeys(group.nodes, sum(sizes)), share, wall_s, (), 0.0, handover)
+        bill = self.clock.bill(mark, work)
+        finite = all(math.isfinite(loss) for loss in done.losses)
+        evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
+        if not math.isfinite(evaluation.loss):
+            lost = LostEpoch((), cpu_s, wall_s, bill.energy_j, 0.0, bill.provenance)
+            raise EpochNonFinite(f"epoch {decision.epoch}: the losses of the pipeline {decision.nodes} are not finite", lost)
+        outcome = EpochOutcome(
+            decision, evaluation.metric(self.setup.problem.target.metric), bill.elapsed_s, bill.energy_j, bill.provenance,
+            cpu_s=cpu_s, wall_s=wall_s,
+        )  # fmt: skip
+        reports = tuple(
+            NodeReport(node, 0, sum(sizes), train_loss, share[node], wall_s, *bill.nodes.get(node, (0.0, 0.0))) for node in group.nodes
+        )
+        return EpochResult(outcome, trained, reports, (), evaluation, train_loss)
+
+    def _train(
+        self, decision: Decision, checkpoint: Checkpoint, group: NodeSet, minibatches: list[tuple[Tensor, Tensor]]
+    ) -> PipelineResult:
+        settings, way = self.setup.settings, group.pipeline
+        rule = rule_of(settings, decision.epoch)
+        training = Training(rule, settings.loss, m=way.in_flight, keeping=Keeping(way.keep), checkpoint=way.checkpoint)
+        where: Literal["processes", "simulator"] = "processes" if settings.transport == "processes" else "simulator"
+        model = checkpoint.model(resolve=self.setup.resolve).train()
+        try:
+            with threads(settings.threads):
+                return run_pipeline(
+                    model, minibatches, stage_devices(self.members[decision.nodes]), training, Runtime(where),
+                    spec=checkpoint.spec, states=_states(rule, checkpoint.optimizer),
+                )  # fmt: skip
+        except InfeasibleError as error:
+            raise ScenarioError(
+                f"{decision.pair}: {error}; its costs were modelled from versions.{decision.version}.chain: "
+                "count it again with `relaytrain pipeline count`"
+            ) from None
+
+    def minibatches(self, group: NodeSet, epoch: int) -> list[tuple[Tensor, Tensor]]:
+        """The owners' data in the order of this epoch."""
+        if group.name not in self._sites:
+            self._sites[group.name] = Site.of(self.setup.data_of(group.name))
+        site, settings = self._sites[group.name], self.setup.settings
+        made = []
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(settings.seed, epoch, group.nodes[0]))
+            for _ in range(settings.local_epochs):
+                made += [(site.images[chosen], site.labels[chosen]) for chosen in batches(len(site.labels), settings.batch)]
+        return made
+
+    def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
+        """Loss and accuracy on the set that the target is read on; not charged."""
+        if "" not in self._sites:
+            self._sites[""] = Site.of(self.setup.target_set())
+        model = checkpoint.model(resolve=self.setup.resolve)
+        return evaluate(model, self._sites[""], loss=self.setup.loss(), thread_count=self.setup.settings.threads)
+
+    def _group(self, nodes: str) -> NodeSet:
+        return next(group for group in self.setup.problem.node_sets if group.name == nodes)
+
+
+def rule_of(settings: TrainingSettings, epoch: int) -> Rule:
+    """The update rule of `settings` at the learning rate of `epoch`."""
+    lr, decay = settings.lr_at(epoch), settings.weight_decay
+    if settings.optimizer == "sgd":
+        return SGD(lr, settings.momentum, decay)
+    if settings.optimizer == "adam":
+        return Adam(lr, weight_decay=decay)
+    raise ScenarioError(f"training.optimizer: got {settings.optimizer!r}, expected sgd or adam: a pipeline set trains with these")
+
+
+def members_of(setup: TrainingSetup, resolved: Mapping[str, Any]) -> dict[str, list[tuple[Node, DeviceProfile]]]:
+    """The devices of every pipeline set: those of a resolved scenario, with the nodes' own links."""
+    nodes = {node.name: node for node in setup.problem.nodes}
+    tables = {table["name"]: table for table in resolved.get("nodes", ())}
+    made: dict[str, list[tuple[Node, DeviceProfile]]] = {}
+    for group in setup.problem.node_sets:
+        if group.mode == "pipeline":
+            devices = resolved.get("devices", {})
+            made[group.name] = [(nodes[name], _profile(nodes[name], tables.get(name, {}), devices)) for name in group.nodes]
+    return made
+
+
+def _profile(node: Node, own: Mapping[str, Any], devices: Mapping[str, Mapping[str, Any]]) -> DeviceProfile:
+    figures = devices.get(node.device or "")
+    if figures is None:
+        return DeviceProfile(node.name, 1.0, 1.0)
+    memory = figures["memory_bytes"]
+    return DeviceProfile(
+        node.device or "", figures["flops_per_s"], figures["busy_w"], figures["idle_w"], math.inf if memory is None else memory,
+        own.get("bits_per_s") or figures["bits_per_s"], figures["j_per_bit"],
+    )  # fmt: skip
+
+
+def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, State]:
+    """torch.optim's buffers (`BUFFER/PARAMETER`) as the rule's states, by parameter."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in optimizer.items():
+        buffer, _, name = key.partition("/")
+        found.setdefault(name, {})[buffer] = tensor
+    made = {}
+    for name, buffers in found.items():
+        if isinstance(rule, SGD) and rule.momentum and "momentum_buffer" in buffers:
+            made[name] = State(1, (buffers["momentum_buffer"],))
+        elif isinstance(rule, Adam) and {"exp_avg", "exp_avg_sq"} <= set(buffers):
+            made[name] = State(int(buffers["step"].item()), (buffers["exp_avg"], buffers["exp_avg_sq"]))
+    return made
+
+
+def _buffers(rule: Rule, name: str, state: State) -> dict[str, Tensor]:
+    """The inverse, for one parameter."""
+    if not state.tensors:
+        return {}
+    if isinstance(rule, SGD):
+        return {f"momentum_buffer/{name}": state.tensors[0]}
+    first, second = state.tensors
+    return {f"step/{name}": torch.tensor(float(state.steps)), f"exp_avg/{name}": first, f"exp_avg_sq/{name}": second}
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of the stages that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
