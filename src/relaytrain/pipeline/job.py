@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from ..core.errors import ScenarioError
 from ..store.files import write_atomic
+from .facts import Policy
 from .links import Wire
 from .updates import SGD, Adam, Rule
-from .facts import Policy
 
 SCHEMA = "relaytrain.pipeline-job/1"
 Owner = Literal["first", "master"]

@@ -19,12 +19,12 @@ from ..training.losses import loss_named
 from .actions import Kind
 from .blueprint import DTYPES, units_from
 from .factors import Tensors
+from .facts import Policy
 from .job import Job
 from .links import GlooReceiver, GlooSender, Shape
 from .snapshots import Content, place, read, write_part
 from .stage import Stage
 from .updates import State
-from .facts import Policy
 
 ACTIVATIONS, ERRORS, INPUTS, LABELS = 1, 2, 3, 4
 """Tags of the links."""

@@ -16,6 +16,7 @@ from ..training.losses import loss_named
 from .blueprint import names_in
 from .choice import Keeping
 from .factors import Tensors
+from .facts import Policy, Unit
 from .job import Owner
 from .lifetimes import peak
 from .memory import stage_bytes
@@ -23,10 +24,8 @@ from .networks import chain
 from .partition import Device, PipelinePlan, partition, split
 from .schedules import Schedule, Window, async_1f1b, gpipe, sync_1f1b
 from .simulator import simulate
-from .facts import Unit
 from .units import measure
 from .updates import Rule, State
-from .facts import Policy
 
 Batches = Sequence[tuple[Tensor, Tensor]]
 Progress = Callable[[dict[str, Any]], None]

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..core.errors import UsageError
-from .facts import Policy
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
+from .facts import Policy
 from .updates import Rule, State
 from .weights import LayerWeights, OnDemand, Update, versions_of
 
