@@ -23,7 +23,7 @@ INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
 HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
 
-SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, depl_alexnet); without one it is quickstart.
+SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, far_pipeline, depl_alexnet); without one it is quickstart.
 Results go to stdout, progress to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b
