@@ -99,7 +99,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     if loaded.depl is not None:
         from .planners.depl.planner import METHODS, Depl
 
-        planners |= {name: Depl(loaded.depl, name, explained=False) for name in METHODS}
+        planners |= {name: Depl(loaded.depl, name, explained=False) for name in METHODS if name != "depl-literal"}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
     planners |= {"one-switch": OneSwitch(), "static-learn": StaticLearn()}

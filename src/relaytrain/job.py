@@ -11,6 +11,7 @@ from .core.errors import InfeasibleError, StoppedByUser, TargetMissed
 from .core.law import LossLaw
 from .core.outcome import EpochOutcome, RunResult
 from .core.plan import Decision, Plan
+from .core.prices import Prices
 from .core.problem import Clock, Pair, Problem
 from .core.protocols import Estimator, Planner
 
@@ -20,10 +21,14 @@ Earlier = Callable[[str], bytes | None]
 
 @dataclass(frozen=True)
 class Probe:
-    """A forward pass: loss on the set and by the metric of the target (or on the test set), accuracy where there is one."""
+    """A forward pass: loss on the set and by the metric of the target (or on the test set), accuracy where there is one.
+
+    `prediction_sets`: coverage and size of conformal sets, of a classifier on the test set.
+    """
 
     loss: float
     accuracy: float | None = None
+    prediction_sets: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """One run's parts. `estimator` is made once l(0) was probed; `manifest` goes into `run_started` as it is."""
+    """One run's parts. `estimator` is made once l(0) was probed; `manifest` goes into `run_started` as it is.
+
+    `prices`: what a decision's resources and data make of an epoch's cost; without it the cost table says it all.
+    """
 
     problem: Problem
     costs: CostTable
@@ -117,6 +125,7 @@ class Job:
     runner: Runner
     settings: Settings = field(default_factory=Settings)
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def plan_json(plan: Plan) -> Json:
 def planned_body(step: Step, pairs: Sequence[Pair]) -> Json:
     """The body of `planned`: the decision and all it rests on, so that it can be planned again without torch."""
     state = step.state
-    before, now = state.pair, pairs.index(step.decision.pair)
+    before = state.pair
     top = max(state.loss, step.plan.start_loss, 1.0) * 2.0
     return {
         "decision": decision_json(step.decision),
@@ -96,8 +96,8 @@ def planned_body(step: Step, pairs: Sequence[Pair]) -> Json:
             "loss": finite(step.predicted),
             "guaranteed": finite(step.guaranteed),
             "level": step.level,
-            "elapsed_s": finite(float(step.costs.epoch_s[before, now])),
-            "energy_j": finite(float(step.costs.epoch_j[before, now])),
+            "elapsed_s": finite(step.elapsed_s),
+            "energy_j": finite(step.energy_j),
         },
         "notes": list(step.notes),
     }

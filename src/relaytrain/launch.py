@@ -23,6 +23,7 @@ from .job import Earlier, EpochResult, Handed, Job, Probe, Settings
 from .planners.registry import planner_named
 from .scenario import Scenario, resolve
 from .training.checkpoint import Checkpoint
+from .training.conformal import prediction_sets
 from .training.evaluate import evaluate
 from .training.handover import hand_over
 from .training.local import Site
@@ -64,12 +65,16 @@ class TorchRunner:
         return Probe(found.metric(self.setup.problem.target.metric), found.accuracy)
 
     def test(self, checkpoint: Checkpoint) -> Probe:
-        """Loss and accuracy on the test set."""
+        """Loss, accuracy and conformal prediction sets on the test set."""
         if self._test is None:
             self._test = Site.of(self.setup.test)
         model = checkpoint.model(resolve=self.setup.resolve)
         found = evaluate(model, self._test, loss=self.setup.loss(), thread_count=self.setup.settings.threads)
-        return Probe(found.loss, found.accuracy)
+        sets = None
+        if self.setup.settings.loss == "cross-entropy":
+            made = prediction_sets(model, self._test, seed=self.setup.settings.seed)
+            sets = None if made is None else made.to_dict()
+        return Probe(found.loss, found.accuracy, sets)
 
     def hand_over(self, checkpoint: Checkpoint, before: Pair, decision: Decision, earlier: Earlier) -> Handed:
         """Prune, distil, restore or just move; metered on the measured clock."""
@@ -142,7 +147,7 @@ def job_of(
         return estimator_for(scenario, problem if fitted is None else counted(setup, problem))
 
     costs = possible_changes(setup, scenario.problem, scenario.costs)
-    clock = make_clock(setup, costs, devices=scenario.resolved.get("devices"))
+    clock = make_clock(setup, costs, devices=scenario.resolved.get("devices"), prices=scenario.depl)
     return Job(
         scenario.problem,
         costs,
@@ -160,6 +165,7 @@ def job_of(
             threads=settings.threads,
         ),
         known,
+        scenario.depl,
     )
 
 

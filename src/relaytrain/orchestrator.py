@@ -98,6 +98,7 @@ class _Relay:
             job.law,
             learn_costs=job.settings.clock == "measured",
             replan=job.settings.replan,
+            prices=job.prices,
         )
         self.checkpoint: Any = None
         self.handover: Mapping[str, Any] | None = None  # the one that `checkpoint` is the result of, until trained
@@ -278,9 +279,8 @@ class _Relay:
         """The outcome on the run's clock, its handover included, and what was wasted in it."""
         kept, wasted = journal.useful(outcome)
         wasted = max(_number(wasted[0]), 0.0), max(_number(wasted[1]), 0.0)
-        problem, costs = self.steering.problem, self.job.costs
-        now, before = problem.index(decision.pair), self.steering.state.pair
-        modelled = float(costs.epoch_s[before, now]), float(costs.epoch_j[before, now])
+        costs = self.job.costs
+        modelled = self.steering.cost_of(decision, costs)
         probed = None if self.handover is None else float(self.handover["loss_after"])
         kept = replace(kept, decision=decision, handover_loss=probed)
         if self.job.settings.clock == "emulated":
@@ -343,9 +343,9 @@ class _Relay:
             return max(_number(lost.elapsed_s), 0.0), max(_number(lost.energy_j), 0.0)
         table, problem = self.steering.table(), self.steering.problem
         before, now = self.steering.state.pair, problem.index(decision.pair)
-        seconds, joules = float(table.run_s[now]), float(table.run_j[now])
-        if self.handover is None and before != now:
-            seconds, joules = seconds + float(table.change_s[before, now]), joules + float(table.change_j[before, now])
+        seconds, joules = self.steering.cost_of(decision, table)
+        if self.handover is not None and before != now:
+            seconds, joules = seconds - float(table.change_s[before, now]), joules - float(table.change_j[before, now])
         return _number(seconds), _number(joules)
 
     def _charge(self) -> None:
@@ -399,6 +399,7 @@ class _Relay:
             "epochs": state.epoch,
             "test_loss": test_loss,
             "test_accuracy": accuracy,
+            **({} if probe is None or probe.prediction_sets is None else {"prediction_sets": dict(probe.prediction_sets)}),
             **totals.to_dict(),
             "infeasible": self.infeasible,
             "notes": list(dict.fromkeys(self.notes)),

@@ -235,11 +235,12 @@ def as_overrides(
     fitted: str | PathLike[str] | None = None,
 ) -> list[str]:
     """Arguments as overrides, so that the scenario kept with the run says all there is to know about it."""
-    from .planners.registry import planner_named
+    from .planners.registry import DEPL_PLANNERS, planner_named
 
     changes = estimator_overrides(estimator, fitted)
     if isinstance(planner, str):
-        planner_named(planner, rule=rule or "adaptive")  # a wrong name is told in the caller's words
+        if planner.replace("_", "-") not in DEPL_PLANNERS:
+            planner_named(planner, rule=rule or "adaptive")  # a wrong name is told in the caller's words
         changes.append(f"planner.name={planner.replace('_', '-')}")
     if rule is not None:
         changes.append(f"planner.rule={rule}")

@@ -21,6 +21,7 @@ from .core.cost import CostTable
 from .core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, begin
 from .core.outcome import EpochOutcome
 from .core.plan import Decision, Plan
+from .core.prices import Prices
 from .core.problem import Pair, Problem
 from .core.protocols import Estimator, Planner
 from .core.state import TOLERANCE, State
@@ -33,7 +34,10 @@ less than this share of the way left."""
 
 @dataclass(frozen=True)
 class Step:
-    """A decision and all it rests on. `predicted` and `guaranteed` are the loss after it, expected and at `level`."""
+    """A decision and all it rests on. `predicted` and `guaranteed` are the loss after it, expected and at `level`.
+
+    `elapsed_s` and `energy_j` are what the epoch is expected to cost.
+    """
 
     decision: Decision
     plan: Plan
@@ -44,6 +48,8 @@ class Step:
     guaranteed: float
     level: float
     notes: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+    energy_j: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Steering:
         estimator: Told the history before every plan.
         planner: Asked after every epoch; with `replan` False once, and its plan is followed, the last pair training on.
         fallback: The law used when the estimator fails or answers with numbers that are none.
+        prices: What a decision's resources and data make of an epoch's cost, on the emulated clock.
         learn_costs: Measured seconds and joules move the cost table (the measured clock).
     """
 
@@ -74,6 +81,7 @@ class Steering:
     fallback: LossLaw
     learn_costs: bool = False
     replan: bool = True
+    prices: Prices | None = None
     history: list[EpochOutcome] = field(default_factory=list)
     forbidden: dict[Pair, str] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
@@ -155,11 +163,23 @@ class Steering:
         now = self.problem.index(pair)
         epoch = state.epoch + 1
         decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
+        if plan.decisions and plan.decisions[0].pair == pair:
+            decision = replace(plan.decisions[0], epoch=epoch)  # data and resources are the planner's too
         level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
         first, high = (np.array(begin(law, state.loss, state.pair, at)) for at in ("expected", level))
         predicted = float(law.next_loss(epoch, first, state.pair, now))
         guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
-        return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes)
+        spent = self.cost_of(decision, table)
+        return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
+
+    def cost_of(self, decision: Decision, table: CostTable | None = None) -> tuple[float, float]:
+        """Seconds and joules of an epoch of `decision`, its handover included, as `table` (the present belief) has them."""
+        table = self.table() if table is None else table
+        before, now = self.state.pair, self.problem.index(decision.pair)
+        if self.prices is None or self.learn_costs:
+            return float(table.epoch_s[before, now]), float(table.epoch_j[before, now])
+        seconds, joules = self.prices.run(decision, self.history)
+        return seconds + float(table.change_s[before, now]), joules + float(table.change_j[before, now])
 
     def _next_pair(self, plan: Plan, table: CostTable, state: State) -> Pair | None:
         first = plan.decisions[0].pair if plan.decisions else None

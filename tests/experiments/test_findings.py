@@ -14,7 +14,7 @@ from relaytrain.experiments.result import Row, findings_markdown
 Reproduced = Callable[[str], Reproduction]
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
 FAST = ("pact-fig5", "pact-fig6", "pact-fig7", "mcpipe-fig1")
-PAPER = {"mcpipe": "mcPipe "}  # what stands before "Fig." where it is not PACT
+PAPER = {"mcpipe": "mcPipe ", "depl": "DepL "}  # what stands before "Fig." where it is not PACT
 TRAINED = ("pact-fig2",)  # minutes of training; what it showed is in the page
 RATIO = 0.0006  # the reference figures below are given to three decimals
 
@@ -31,6 +31,21 @@ def test_verdicts_are_the_shipped_ones(reproduced: Reproduced, name: str) -> Non
     page = [line.rsplit("|", 2)[0] for line in PAGE.read_text().splitlines() if line.startswith(f"| {figure} ")]
     assert page == [line.rsplit("|", 2)[0] for line in findings_markdown(made.findings).splitlines()[2:]]
     assert all(found.figure == figure and found.why for found in made.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "epochs", "greedy", "cheap"),
+    [(13, (0, 16, 0), 1.226, 1.057), (11, (0, 24, 0), 1.164, 1.007), (9, (4, 17, 13), 1.211, 1.002), (7, (8, 17, 19), 1.177, 1.000), (5, (11, 18, 27), 1.207, 1.002)],
+)
+def test_depl_fig5_matches_an_independent_prototype(
+    reproduced: Reproduced, target: float, epochs: tuple[int, ...], greedy: float, cheap: float
+) -> None:
+    made = reproduced("depl-fig5")
+    best = _row(made, target=target, strategy="Optimum")
+    assert tuple(best[f"epochs_{version}"] for version in ("fast-unsteady", "intermediate", "slow-steady")) == epochs
+    assert _row(made, target=target, strategy="best-exp")["over_optimum"] == pytest.approx(greedy, abs=RATIO)
+    assert _row(made, target=target, strategy="best-exp, min. cost")["over_optimum"] == pytest.approx(cheap, abs=RATIO)
 
 
 def _row(made: Reproduction, **key: object) -> Row:

@@ -25,6 +25,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def test_available_names_every_figure() -> None:
     assert [name for name in available() if name.startswith("pact")] == [f"pact-fig{number}" for number in (2, 5, 6, 7, 8, 9)]
+    assert [name for name in available() if name.startswith("depl")] == [f"depl-fig{number}" for number in (5, 6, 7, 8, 9)]
     assert "mcpipe-fig1" in available()
     assert all(line and "\n" not in line for line in available().values())
 

@@ -26,6 +26,10 @@ def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimat
     """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none."""
     problem = problem or scenario.problem
     fitted = fitted_of(scenario)
+    if fitted is None and scenario.resolved["law"]["kind"] == "depl":
+        from .increments import Increments
+
+        return Increments.of(scenario, problem.initial_loss)
     if fitted is None:
         return Prior.of(scenario, problem.initial_loss)
     from .learned import Learned

@@ -18,6 +18,7 @@ import numpy as np
 from ..core.cost import CostTable, Provenance
 from ..core.errors import UsageError
 from ..core.plan import Decision
+from ..core.prices import Prices, TablePrices
 from ..core.problem import Pair, Problem
 from ..costs.meters import CpuMeter, Mark, Meter, Reading, find_meter, weakest
 from ..training.setup import TrainingSetup
@@ -80,6 +81,7 @@ class EmulatedClock:
         weights: by node, joules and seconds one sample takes relative to the others (1.0 each by default); they only
             divide an epoch's joules among its nodes.
         charge_lost_work: whether lost work takes time as well.
+        prices: what a decision's resources and data make of an epoch's cost; the table's own figures by default.
     """
 
     meter: Meter | None = None
@@ -91,8 +93,10 @@ class EmulatedClock:
         *,
         weights: Mapping[str, tuple[float, float]] | None = None,
         charge_lost_work: bool = False,
+        prices: Prices | None = None,
     ) -> None:
         self.problem, self.costs = problem, costs
+        self.prices = prices if prices is not None else TablePrices(problem, costs)
         self.weights = dict(weights or {})
         self.charge_lost_work = charge_lost_work
 
@@ -104,7 +108,7 @@ class EmulatedClock:
         """The table's figures for this pair, coming from `work.before`."""
         now = self.problem.index(work.decision.pair)
         before = now if work.before is None else self.problem.index(work.before)
-        run_s, run_j = float(self.costs.run_s[now]), float(self.costs.run_j[now])
+        run_s, run_j = self.prices.run(work.decision, ())
         change_s, change_j = float(self.costs.change_s[before, now]), float(self.costs.change_j[before, now])
         if not np.isfinite([run_s, run_j, change_s, change_j]).all():
             raise UsageError(f"{work.decision.pair}: {self.costs.why_not(before, now)}; it cannot be run")
@@ -160,6 +164,7 @@ def make_clock(
     *,
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     meter: Meter | None = None,
+    prices: Prices | None = None,
 ) -> RunClock:
     """The clock that the settings name.
 
@@ -168,6 +173,7 @@ def make_clock(
         costs: the scenario's own cost table.
         devices: profiles by name as in `Scenario.resolved["devices"]`: they divide an epoch's joules among its nodes.
         meter: of the measured clock; by default the best one of this machine.
+        prices: of the emulated clock, where decisions choose resources and data.
     """
     if setup.settings.clock == "measured":
         gpu = any(device.startswith("cuda") for device in setup.settings.devices.values())
@@ -179,4 +185,4 @@ def make_clock(
             weights[node.name] = (profile["busy_w"] / profile["flops_per_s"], 1.0 / profile["flops_per_s"])
     if len(weights) != len(setup.problem.nodes):
         weights = {}  # weights of some nodes only would not compare
-    return EmulatedClock(setup.problem, costs, weights=weights, charge_lost_work=setup.settings.charge_lost_work)
+    return EmulatedClock(setup.problem, costs, weights=weights, charge_lost_work=setup.settings.charge_lost_work, prices=prices)

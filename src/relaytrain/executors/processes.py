@@ -213,6 +213,7 @@ class Processes:
             "references": list(self.setup.references),
             "folder": None if self.setup.folder is None else str(self.setup.folder.resolve()),
             "threads": settings.threads,
+            "parts": {node: dict(self.setup.parts.get(node, {})) for node in nodes},
             "path": [entry for entry in sys.path if entry],
         }
         arrays: dict[str, NDArray[Any]] = {}

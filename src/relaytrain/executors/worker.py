@@ -69,7 +69,8 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     sites = {}
     for node, device in header["nodes"].items():
         images, labels = tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device)
-        sites[node] = Site(images, labels, device, either(known) if known else None, loss)
+        parts = {name: (int(a), int(b)) for name, (a, b) in header["parts"][node].items()}
+        sites[node] = Site(images, labels, device, either(known) if known else None, loss, parts)
     return sites
 
 

@@ -28,6 +28,11 @@ _EXPERIMENTS = {
     "pact-fig7": ("pact.fig7", "energy spent on each version, for a low, a moderate and a high target loss"),
     "pact-fig8": ("pact.fig8", "what the loss resolution gamma_l does to PACT"),
     "pact-fig9": ("pact.fig9", "what a bias on the prediction for L does to PACT"),
+    "depl-fig5": ("depl.fig5", "DepL against the optimum and best-exp, AlexNet: cost, expected loss, what eta does"),
+    "depl-fig6": ("depl.fig6", "the same for MobileNet"),
+    "depl-fig7": ("depl.fig7", "epochs that optimum, DepL and best-exp spend with each version"),
+    "depl-fig8": ("depl.fig8", "what each version costs them"),
+    "depl-fig9": ("depl.fig9", "the loss over epochs, expected and between its 1st and 99th percentile"),
     "mcpipe-fig1": ("mcpipe.fig1", "four workers without and with pipelining, and how long weight versions live"),
 }
 

@@ -22,7 +22,9 @@ PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "static-learn": lambda rule, grid: StaticLearn(),
     "single": lambda rule, grid: Single(),
 }
-DEPL_PLANNERS = ("depl", "best-exp", "best-exp-greedy")
+DEPL_PLANNERS = (
+    "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
+)
 """Planners that read the scenario's `[depl]`."""
 
 

@@ -22,13 +22,14 @@ class Table(BaseModel):
 class DeplVersionTable(Table):
     """A version: c(m) for a unit of data, s(m), and (8): epoch k lowers the loss by gain / (k + offset)^power * x.
 
+    A list of gains is by epoch and takes the place of gain / (k + offset)^power; its last figure holds on.
     x has the distribution `noise` with `mean` and `variance`; "empirical" takes `values` seen instead.
     """
 
     version: Annotated[str, NAME]
     work: Annotated[float, Number(0.0, above=True)]
     size: Annotated[float, Number(0.0)] = 0.0
-    gain: Annotated[float, Number(0.0, 1e6, above=True)]
+    gain: Annotated[float | list[float], Number(0.0, 1e6, above=True, series=MAX_ENTRIES)]
     offset: Annotated[float, Number(-0.999, 1e6)] = 0.0
     power: Annotated[float, Number(0.0, 20.0)] = 0.5
     noise: Literal["inverse-gamma", "log-normal", "normal", "empirical"] = "inverse-gamma"
@@ -96,10 +97,13 @@ class DeplTable(Table):
     """DepL's system model. `objective`: "rate", kappa * x as in (2), or "usage", kappa * x * time in joules.
 
     An epoch achieves data_gain + data_gain_log * ln(1 + volume) times as much. `max_switches`: S, up to which all
-    schedules are searched. `free_start`: the first version costs no switch, whatever holds the network.
+    schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or is
+    where a version's own expected curve passes the present loss. `free_start`: the first version costs no switch, whatever holds the network.
     """
 
     objective: Literal["rate", "usage"] = "rate"
+    eta: Annotated[int, Number(2, 100_000, whole=True)] = 200
+    reading: Literal["epoch", "level"] = "epoch"
     max_switches: Annotated[int, Number(0, 8, whole=True)] = 3
     free_start: bool = True
     data_gain: Annotated[float, Number(0.0, 1e6)] = 1.0

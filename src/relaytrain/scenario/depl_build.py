@@ -51,11 +51,13 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
         runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
     )
     dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
-    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence))
+    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence), depl.eta, depl.reading)
 
 
 def _model(table: DeplVersionTable) -> Model:
-    return Model(table.version, table.size, table.work, table.gain, table.offset, _noise(table), table.power)
+    steps = tuple(table.gain) if isinstance(table.gain, list) else ()
+    gain = steps[0] if isinstance(table.gain, list) else table.gain
+    return Model(table.version, table.size, table.work, gain, table.offset, _noise(table), table.power, steps)
 
 
 def _noise(table: DeplVersionTable) -> Distribution:

@@ -257,7 +257,7 @@ class PlannerTable(Table):
 
     name: Literal[
         "pact", "optimum", "one-switch", "static-learn", "single",
-        "depl", "best-exp", "best-exp-greedy",
+        "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
     ] = "pact"  # fmt: skip
     rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"] = "adaptive"
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0

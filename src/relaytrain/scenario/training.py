@@ -88,13 +88,14 @@ class DataTable(Table):
 
     `partition` left out: "parts" where the source is divided already, "sizes" where every node says its `samples`,
     else "iid". With "parts", `nodes` says which part a node takes from; nodes of one part share it by their `samples`.
+    "datasets": the data sets of `[[datasets]]`, each divided equally among the nodes of every node set.
     A function of your own is called with "train" and with "test" and returns (images, labels); with "parts" it is
     called without arguments and returns the parts by name, "validation" and "test" among them.
     """
 
     source: Annotated[str, SOURCE]
     folder: Annotated[str | None, FILE] = None
-    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts"] | None = None
+    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts", "datasets"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     alpha: Annotated[float, Number(0.0, 1e6, above=True)] = 0.5
     classes: dict[Name, Classes] = {}

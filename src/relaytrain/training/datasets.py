@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ RESERVED = ("validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Data by node, and the two sets that nobody trains on."""
+    """Data by node, and the two sets that nobody trains on; `parts`: rows of a node's data by data set."""
 
     nodes: Mapping[str, Dataset]
     validation: Dataset
     test: Dataset
+    parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
 Reader = Callable[..., Dataset]
@@ -50,7 +51,9 @@ def build_sets(
         raise ScenarioError("node_sets: no set lists a node, expected nodes to hold the data of [data]")
     source = str(table["source"])
     kind = _partition(table, nodes)
-    if kind == "parts":
+    if kind == "datasets":
+        sets = _from_datasets(table, problem, folder, read if read is not None else read_source)
+    elif kind == "parts":
         sets = _from_parts(table, nodes, _parts(source, table["seed"], folder))
     else:
         sets = _from_whole(table, nodes, kind, folder, read if read is not None else read_source)
@@ -141,6 +144,32 @@ def _from_whole(table: Mapping[str, Any], nodes: list[Node], kind: str, folder: 
     return Sets(_ordered(held, nodes), validation, test)
 
 
+def _from_datasets(table: Mapping[str, Any], problem: Problem, folder: Path | None, read: Reader) -> Sets:
+    """Every data set of the problem, by its `samples`, divided equally among the nodes of each node set."""
+    lacking = next((d.name for d in problem.data if d.samples is None), None)
+    if not problem.data or lacking is not None:
+        raise ScenarioError(f"datasets.{lacking or ''}: no samples, expected [[datasets]] with samples: data.partition is datasets")
+    holders = [name for group in problem.node_sets for name in group.nodes]
+    twice = next((name for name in holders if holders.count(name) > 1), None)
+    if twice is not None:
+        raise ScenarioError(f"node_sets: node {twice} is in several, expected one: data.partition is datasets")
+    sizes = [Node(d.name, samples=d.samples) for d in problem.data]
+    whole = _from_whole(table, sizes, "sizes", folder, read)
+    held: dict[str, Dataset] = {}
+    parts: dict[str, dict[str, tuple[int, int]]] = {}
+    for group in problem.node_sets:
+        for node in group.nodes:
+            rows, at = [], 0
+            parts[node] = {}
+            for name, data in whole.nodes.items():
+                share = np.array_split(np.arange(len(data)), len(group.nodes))[group.nodes.index(node)]
+                rows.append(data.part(share, name))
+                parts[node][name] = (at, at + len(share))
+                at += len(share)
+            held[node] = together(rows)
+    return Sets(held, whole.validation, whole.test, parts)
+
+
 def _ordered(held: dict[str, Dataset], nodes: list[Node]) -> dict[str, Dataset]:
     return {node.name: held[node.name] for node in nodes}
 
@@ -156,7 +185,7 @@ def _prepared(sets: Sets, table: Mapping[str, Any]) -> Sets:
         like = together(list(held.values()))
         held = {name: standardised(data, like) for name, data in held.items()}
         validation, test = standardised(validation, like), standardised(test, like)
-    return Sets(held, validation, test)
+    return replace(sets, nodes=held, validation=validation, test=test)
 
 
 def together(parts: list[Dataset]) -> Dataset:

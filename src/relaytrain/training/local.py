@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -50,13 +50,32 @@ class Site:
     device: str = "cpu"
     resolve: Resolve | None = None
     loss: LossFunction | None = None
+    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, data: Dataset, *, device: str = "cpu", resolve: Resolve | None = None, loss: LossFunction | None = None
+        cls,
+        data: Dataset,
+        *,
+        device: str = "cpu",
+        resolve: Resolve | None = None,
+        loss: LossFunction | None = None,
+        parts: Mapping[str, tuple[int, int]] | None = None,
     ) -> Site:
-        """A site that holds `data`."""
-        return cls(tensor_of(data.images).to(device), tensor_of(data.labels).to(device), device, resolve, loss)
+        """A site that holds `data`; `parts` says which rows belong to which data set."""
+        images, labels = tensor_of(data.images).to(device), tensor_of(data.labels).to(device)
+        return cls(images, labels, device, resolve, loss, dict(parts or {}))
+
+    def only(self, datasets: Sequence[str]) -> Site:
+        """The site with the rows of these data sets alone; all of them where none is named."""
+        if not datasets or not self.parts:
+            return self
+        missing = [name for name in datasets if name not in self.parts]
+        if missing:
+            raise KeyError(f"data set {missing[0]!r} is not at this node; here are {', '.join(self.parts)}")
+        rows = [slice(*self.parts[name]) for name in datasets]
+        images, labels = torch.cat([self.images[at] for at in rows]), torch.cat([self.labels[at] for at in rows])
+        return replace(self, images=images, labels=labels, parts={})
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
@@ -72,6 +91,8 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
         return failed(task, kind, error, cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall)
 
     try:
+        site = site.only(task.datasets)
+        progress = capped(task, progress)
         checkpoint = Checkpoint.opened(task.checkpoint)
         with threads(task.settings.threads):
             trained, train_loss = _trained(task, site, checkpoint, progress)
@@ -92,6 +113,32 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
         cpu_s=time.process_time() - cpu,
         wall_s=time.monotonic() - wall,
     )
+
+
+def capped(
+    task: Task,
+    progress: Progress | None,
+    *,
+    clock: Callable[[], float] = time.process_time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Progress | None:
+    """`progress` with pauses, on the measured clock, that leave the pass no more than its share of the processor.
+
+    On the emulated clock a share of the resources lengthens the epoch on that clock alone.
+    """
+    if task.resources >= 1.0 or task.settings.clock != "measured":
+        return progress
+    last = clock()
+
+    def paused() -> None:
+        nonlocal last
+        if progress is not None:
+            progress()
+        now = clock()
+        sleep((now - last) * (1.0 / task.resources - 1.0))
+        last = now
+
+    return paused
 
 
 def _trained(task: Task, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:

@@ -66,6 +66,7 @@ class VersionFacts:
 class TrainingSetup:
     """What trains: built by `from_scenario` or, from objects in this process, by `from_model`.
 
+    `parts` says which rows of a node's data belong to which data set, where there are several to choose from.
     `references` are the user's own functions that a worker process must be able to import, from `folder` first;
     a module that lives in this process only has none and trains in-process only.
     """
@@ -80,6 +81,7 @@ class TrainingSetup:
     references: tuple[str, ...] = ()
     folder: Path | None = None
     models: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
+    parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict, repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -103,8 +105,9 @@ class TrainingSetup:
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         return cls(
-            scenario.problem, settings, sets.nodes, sets.validation, sets.test, plans, resolve, references, folder
-        )
+            scenario.problem, settings, sets.nodes, sets.validation, sets.test, plans, resolve, references, folder,
+            parts=sets.parts,
+        )  # fmt: skip
 
     @classmethod
     def from_model(
@@ -169,7 +172,8 @@ class TrainingSetup:
     def site(self, node: str) -> Site:
         """What `node` has at hand, for training in this process."""
         device = self.settings.devices.get(node, "cpu")
-        return Site.of(self.datasets[node], device=device, resolve=self.resolve, loss=self.loss())
+        parts = self.parts.get(node)
+        return Site.of(self.datasets[node], device=device, resolve=self.resolve, loss=self.loss(), parts=parts)
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""

@@ -40,7 +40,10 @@ Key = tuple[str, int, str, int]
 
 @dataclass(frozen=True)
 class Task:
-    """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress."""
+    """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress.
+
+    `datasets`: which of the data sets staged at the node it passes over; none named means all it holds.
+    """
 
     run: str
     epoch: int
@@ -50,6 +53,7 @@ class Task:
     settings: TrainingSettings
     resources: float = 1.0
     timeout_s: float | None = None
+    datasets: tuple[str, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -65,7 +69,7 @@ class Task:
         """The form that goes over a pipe."""
         header = {
             "run": self.run, "epoch": self.epoch, "attempt": self.attempt, "node": self.node,
-            "settings": self.settings.to_dict(), "resources": self.resources, "timeout_s": self.timeout_s,
+            "settings": self.settings.to_dict(), "resources": self.resources, "timeout_s": self.timeout_s, "datasets": list(self.datasets),
         }  # fmt: skip
         return pack(header, as_bytes(self.checkpoint))
 
@@ -74,7 +78,7 @@ class Task:
         """The inverse of `to_bytes`."""
         header, body = unpack(data)
         settings = TrainingSettings.from_dict(header.pop("settings"))
-        return cls(settings=settings, checkpoint=body, **header)
+        return cls(settings=settings, checkpoint=body, datasets=tuple(header.pop("datasets", ())), **header)
 
 
 @dataclass(frozen=True)

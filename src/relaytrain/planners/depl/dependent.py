@@ -32,7 +32,7 @@ SAMPLES = 20_000
 """Paths that a search looks at, and as many fresh ones that its answer is checked on."""
 NOTHING = Past()
 _ROUNDS = 6
-_MOVES = 8
+_MOVES = 14
 _STEP = 5e-4
 Choice = tuple[tuple[int, ...], tuple[int, ...]]
 """Datasets and versions by epoch."""
@@ -117,32 +117,27 @@ def plan_dependent(
 
 def _search(paths: Paths, level: float, switches: int) -> Choice | None:
     """The cheapest schedule found that meets the target with probability `level` on these paths."""
-    instance, target = paths.instance, paths.instance.target
+    target = paths.instance.target
+    least = 1e-3 * abs(paths.instance.initial_loss - target.loss)
+    length = target.max_epochs // 2 + 1
+    shift, short, enough = 0.0, -math.inf, math.inf  # shifts of the stand-in's target: too small, large enough
     best: tuple[float, Choice] | None = None
-    length, shift, too_far = target.max_epochs // 2 + 1, 0.0, -math.inf
     for _ in range(_MOVES):
-        stand_in = replace(
-            _independent(paths, length), target=replace(target, loss=target.loss - shift, probability=level)
-        )
-        found = plan(stand_in, switches=switches)
-        if not found.feasible:
-            too_far = shift
-            if best is not None or shift <= -abs(target.loss):
-                break
-            shift -= 0.25 * max(abs(shift), 0.02 * instance.initial_loss)
-            continue
-        at: Choice = found.datasets, found.models
-        end = paths.losses(*at)[-1]
-        gap = float(np.quantile(end, level)) - target.loss
-        if gap <= SLACK and (best is None or found.cost < best[0]):
-            best = found.cost, at
-        elif gap <= SLACK:
-            break
-        length = len(found.models)
-        if abs(gap) < 1e-3 * abs(instance.initial_loss - target.loss):
-            gap = math.copysign(1e-3 * abs(instance.initial_loss - target.loss), gap)
-        shift += gap
-        if too_far > -math.inf and shift >= too_far:
+        stand_in = _independent(paths, length)
+        moved = replace(target, loss=target.loss - shift, probability=level)
+        found = plan(replace(stand_in, target=moved), switches=switches)
+        if found.feasible:
+            at: Choice = found.datasets, found.models
+            gap = float(np.quantile(paths.losses(*at)[-1], level)) - target.loss
+            length = len(found.models)
+            if gap <= SLACK:
+                best = (found.cost, at) if best is None or found.cost < best[0] else best
+        else:
+            gap = -least  # asked too much of the stand-in
+        short, enough = (max(short, shift), enough) if gap > SLACK else (short, min(enough, shift))
+        ahead = shift + (max(gap, least) if gap > SLACK else min(gap, -least))
+        shift = ahead if short < ahead < enough else 0.5 * (short + enough)
+        if enough - short < least:
             break
     return None if best is None else _improved(paths, level, switches, best)
 

@@ -67,8 +67,13 @@ class Model:
     power: float = 0.5
     """1/2 in the paper; others fit curves that level off sooner."""
 
+    steps: tuple[float, ...] = ()
+    """Progress by epoch where it is written out; the last figure holds on."""
+
     def progress(self, k: int | NDArray[np.int64]) -> Any:
-        """A / (k + B)^power: by how much epoch k lowers the loss when x is 1."""
+        """A / (k + B)^power, or the step of epoch k: by how much the epoch lowers the loss when x is 1."""
+        if self.steps:
+            return np.asarray(self.steps)[np.minimum(k, len(self.steps)) - 1]
         return self.gain / (k + self.offset) ** self.power
 
     def __post_init__(self) -> None:

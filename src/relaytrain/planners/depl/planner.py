@@ -10,9 +10,8 @@ Paper: DepL Fig. 3; section VI-B for the strategies it is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,22 +22,25 @@ from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import State
 from ..rules import LADDER
-from .baselines import best_expected, greedy_expected
 from .composed import Composed, composed
 from .dependent import plan_dependent
 from .instance import Instance, Target
-from .joint import DeplPlan, plan
+from .joint import DeplPlan
 from .nearest import nearest
+from .procedures import Options, plan_by
 from .quickest import quickest
 from .settings import MOST_EPOCHS, DeplSettings
 
-Method = Literal["depl", "best-exp", "best-exp-greedy"]
-METHODS: dict[str, Callable[[Instance, int], DeplPlan]] = {
-    "depl": lambda instance, switches: plan(instance, switches=switches),
-    "best-exp": lambda instance, switches: best_expected(instance, switches=min(switches, 2)),
-    "best-exp-greedy": lambda instance, switches: greedy_expected(instance),
+METHODS = {
+    "depl": "joint",
+    "depl-sweep": "sweep",
+    "depl-proxy": "proxy",
+    "depl-merged": "merged",
+    "depl-literal": "literal",
+    "best-exp": "best-exp",
+    "best-exp-greedy": "best-exp-greedy",
 }
-"""How versions are chosen; all of them allocate clusters and resources alike."""
+"""Planners and the procedures behind them; all of them allocate clusters and resources alike."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,11 @@ class Depl:
         if self.method == "depl" and not belief.independent:
             extra = {} if past is None else {"past": past}
             return plan_dependent(instance, belief, switches=self.settings.switches, seed=self.seed, **extra)
-        return METHODS[self.method](instance, self.settings.switches)
+        return self._by(self.method, instance)
+
+    def _by(self, method: str, instance: Instance, switches: int | None = None) -> DeplPlan:
+        most = self.settings.switches if switches is None else switches
+        return plan_by(METHODS[method], instance, Options(most, self.settings.eta))
 
     def _others(self, instance: Instance, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
         """What else could have been done: each version alone, planning by the mean, other data."""
@@ -98,16 +104,15 @@ class Depl:
         others = []
         for m, model in enumerate(instance.models):
             if set(made.found.models) != {m}:
-                others.append((f"{model.name} alone", METHODS["depl"](_alone(instance, m), 0)))
+                others.append((f"{model.name} alone", self._by("depl", _alone(instance, m), 0)))
         if self.method == "depl":
-            others.append(("best-exp", METHODS["best-exp"](instance, self.settings.switches)))
-            others.append(("best-exp-greedy", METHODS["best-exp-greedy"](instance, 0)))
+            others += [(name, self._by(name, instance)) for name in ("best-exp", "best-exp-greedy")]
         else:
-            others.append(("depl", METHODS["depl"](instance, self.settings.switches)))
+            others.append(("depl", self._by("depl", instance)))
         for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):
             if made.found.datasets != (d,):
                 kept = replace(instance, datasets=(source,), charges=instance.charges[[d]])
-                others.append((f"{source.name} as the only data", METHODS["depl"](kept, self.settings.switches)))
+                others.append((f"{source.name} as the only data", self._by("depl", kept)))
         return tuple(others)
 
 
@@ -133,12 +138,14 @@ def current(
         charges[settings.chosen((dataset,))[0], settings.cluster(nodes)] = 0.0
     free = settings.free_start and state.epoch == 0
     most = (problem.max_epochs or state.epoch + MOST_EPOCHS) - state.epoch
+    before = None if free else settings.version(problem.pairs[state.pair].version)
     return replace(
         instance,
+        models=settings.placed(state.epoch, state.loss, before),
         charges=charges,
         initial_loss=state.loss,
         target=Target(target.loss, target.probability, target.deadline_s - state.elapsed_s, most),
-        before=None if free else settings.version(problem.pairs[state.pair].version),
+        before=before,
         epochs_done=state.epoch,
         runs_on=runs_on,
     )

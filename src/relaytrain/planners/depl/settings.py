@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
 
 from ...core.dependence import Belief
 from ...core.errors import UsageError
+from ...core.outcome import EpochOutcome
+from ...core.plan import Decision
 from ...core.problem import Pair
-from .instance import Instance
+from .instance import Instance, Model
 
+Reading = Literal["epoch", "level"]
 MOST_EPOCHS = 200
 """Epochs a schedule may have when the target does not say."""
 
 
 @dataclass(frozen=True)
 class DeplSettings:
-    """The instance before epoch 1, S, whether the first version is free, and the belief about dependence."""
+    """The instance before epoch 1, S, whether the first version is free, the belief about dependence, and the grid's eta.
+
+    `reading`: k of (8) counts epochs ("epoch", the paper's), or is where a version's own expected curve passes the
+    present loss ("level"), taken anew with every plan.
+    """
 
     instance: Instance
     switches: int = 3
     free_start: bool = True
     belief: Belief = field(default_factory=Belief)
+    eta: int = 200
+    reading: Reading = "epoch"
 
     def version(self, name: str) -> int:
         """Index of a version."""
@@ -37,6 +49,33 @@ class DeplSettings:
         known = [d.name for d in self.instance.datasets]
         return tuple(_index(known, name, "data set") for name in names) or tuple(range(len(known)))
 
+    def position(self, m: int, loss: float) -> int:
+        """Epochs after which version `m`, trained alone on all data, is expected to have come down to `loss`."""
+        instance, model = self.instance, self.instance.models[m]
+        k = np.arange(1, instance.target.max_epochs + 1)
+        gain = instance.data_gain(range(len(instance.datasets)))
+        curve = instance.initial_loss - np.concatenate([[0.0], np.cumsum(gain * model.progress(k) * model.noise.mean)])
+        return int(np.abs(curve - loss).argmin())
+
+    def index(self, m: int, epoch: int, loss: float) -> int:
+        """k of (8) for the epoch after `epoch` done ones, at `loss`, by this reading."""
+        return epoch + 1 if self.reading == "epoch" else self.position(m, loss) + 1
+
+    def placed(self, epoch: int, loss: float, before: int | None) -> tuple[Model, ...]:
+        """The versions with their progress placed so that index epoch + 1 is the one to come, by this reading."""
+        if self.reading == "epoch":
+            return self.instance.models
+        models = []
+        for m, model in enumerate(self.instance.models):
+            jump = None if before is None or before == m else self.instance.switches[before][m]
+            done = self.position(m, loss if jump is None else loss + jump.mean)
+            if model.steps:
+                rest = model.steps[min(done, len(model.steps) - 1) :]
+                models.append(replace(model, steps=(rest[0],) * epoch + rest))
+            else:
+                models.append(replace(model, offset=model.offset + done - epoch))
+        return tuple(models)
+
     def epoch_cost(self, pair: Pair, chosen: Sequence[int], resources: float) -> tuple[float, float]:
         """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the cluster's resources."""
         instance = self.instance
@@ -48,6 +87,14 @@ class DeplSettings:
             return compute_s + link_s, cluster.price * x
         held_s = compute_s + cluster.waiting * link_s
         return compute_s + link_s, cluster.price * x * held_s + cluster.link_power * link_s
+
+    def run(self, decision: Decision, history: Sequence[EpochOutcome] = ()) -> tuple[float, float]:
+        """Seconds and joules of an epoch, after `history`: a data set is paid for when it first comes to a node set."""
+        chosen = self.chosen(decision.datasets)
+        seconds, joules = self.epoch_cost(decision.pair, chosen, decision.resources)
+        there = {d for o in history if o.decision.nodes == decision.nodes for d in self.chosen(o.decision.datasets)}
+        n = self.cluster(decision.nodes)
+        return seconds, joules + sum(float(self.instance.charges[d, n]) for d in chosen if d not in there)
 
 
 def _index(known: Sequence[str], name: str, what: str) -> int:

@@ -1,0 +1,1 @@
+"""Figures 5 to 9 of DepL."""

@@ -1,0 +1,152 @@
+"""Figures 5 and 6 of DepL, which differ in the network: cost by target, expected loss, and what eta does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...store.files import write_atomic
+from ..expected import Expected, Seen
+from ..result import Row, table_csv
+from ..style import house_style, legend_below, new_figure, save
+from .study import (
+    CHEAP,
+    DEPL,
+    GREEDY,
+    LOOSE,
+    OPTIMUM,
+    STYLES,
+    TARGETS,
+    VERSIONS,
+    Study,
+    by_eta,
+    listed,
+    over,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ETAS = (25, 50, 100, 200)
+SHOWN = (13.0, 9.0)
+"""Targets of the right panel."""
+READINGS = {"merged": {"linestyle": "-", "marker": "o"}, "literal": {"linestyle": ":", "marker": "x"}}
+TARGET = r"target of the 99th percentile $\ell_\omega^{max}$"
+Etas = dict[tuple[str, float, int], float]
+
+
+def etas_of(preset: str) -> Etas:
+    """DepL's cost over the optimum's by reading, target and eta, where the reading was affordable to run."""
+    from .study import study
+
+    best = {target: study(preset)[target][OPTIMUM].plan.cost for target in SHOWN}
+    found: Etas = {}
+    for target in SHOWN:
+        for eta in ETAS:
+            found["merged", target, eta] = by_eta(preset, target, eta, "merged") / best[target]
+    for eta in ETAS:
+        found["literal", LOOSE, eta] = by_eta(preset, LOOSE, eta, "literal") / best[LOOSE]
+    return found
+
+
+def draw(study: Study, etas: Etas) -> Figure:
+    """The three panels."""
+    figure = new_figure(12.5, 4.3)
+    left, centre, right = figure.subplots(1, 3)
+    for name, style in STYLES.items():
+        left.plot(TARGETS, [study[t][name].plan.cost for t in TARGETS], label=name, **style)
+        mean = [study[t][name].plan.mean / study[t][OPTIMUM].plan.mean for t in TARGETS]
+        centre.plot(TARGETS, mean, label=name, **style)
+    left.set(xlabel=TARGET, ylabel="cost [units of (2)]", title="Cost by target")
+    left.set_ylim(bottom=0)
+    centre.set(xlabel=TARGET, ylabel="expected loss over the optimum's", title="Expected loss at the end")
+    for reading, style in READINGS.items():
+        for target, colour in zip(SHOWN, ("#0072B2", "#E69F00"), strict=True):
+            points = {eta: v for (r, t, eta), v in etas.items() if (r, t) == (reading, target) and math.isfinite(v)}
+            if points:
+                name = f"{reading}, {target:g}"
+                right.plot(list(points), list(points.values()), label=name, color=colour, linestyle=style["linestyle"], marker=style["marker"])
+    right.set(xlabel=r"$\eta$", ylabel="DepL's cost over the optimum's", title=r"What $\eta$ does; missing: no plan found")
+    right.set_xscale("log", base=2)
+    right.set_xticks(ETAS, [str(eta) for eta in ETAS])
+    right.legend(frameon=False, title="reading, target")
+    legend_below(figure, left, columns=4)
+    return figure
+
+
+def rows_of(study: Study) -> tuple[Row, ...]:
+    """One row for every target and strategy."""
+    return tuple(
+        {
+            "target": target,
+            "strategy": name,
+            "cost": run.plan.cost,
+            "over_optimum": over(runs, name),
+            "expected_loss": run.plan.mean,
+            "quantile": run.plan.quantile,
+            "probability": run.plan.probability,
+            **{f"epochs_{version}": run.epochs[version] for version in VERSIONS},
+        }
+        for target, runs in study.items()
+        for name, run in runs.items()
+    )
+
+
+def written(study: Study, etas: Etas, out_dir: Path, name: str, formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
+    """Figure and table."""
+    with house_style():
+        files = save(draw(study, etas), out_dir, name, formats)
+    rows = rows_of(study)
+    path = out_dir / f"{name}.csv"
+    write_atomic(path, table_csv(rows))
+    return (*files, path), rows
+
+
+def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    """What figures 5 and 6 have in common."""
+    ratio = {name: {t: over(study[t], name) for t in TARGETS} for name in STYLES}
+    gap = max(*ratio[GREEDY].values(), *ratio[CHEAP].values())
+    cost = [study[t][OPTIMUM].plan.cost for t in TARGETS]
+    short = max(abs(run.plan.quantile - t) for t in TARGETS for run in study[t].values())
+    lower = {name: {t: study[t][OPTIMUM].plan.mean - study[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)}
+    merged = {eta: max(etas["merged", t, eta] for t in SHOWN) for eta in ETAS}
+    literal = {eta: etas["literal", LOOSE, eta] for eta in ETAS}
+    return {
+        "tighter-costs-more": (cost == sorted(cost), f"optimum: {listed(dict(zip(TARGETS, cost, strict=True)), '.0f')}"),
+        "near-optimum": (
+            max(ratio[DEPL].values()) <= expected["near-optimum"].limits["ratio"],
+            f"DepL over the optimum: {listed(ratio[DEPL])}",
+        ),
+        "beats-best-exp": (
+            all(ratio[DEPL][t] < ratio[GREEDY][t] for t in TARGETS),
+            f"best-exp over the optimum: {listed(ratio[GREEDY])}",
+        ),
+        "by-27-percent": (gap >= 1.27, f"the largest gap of a best-exp is {gap - 1:.1%}"),
+        "gap-when-loose": (
+            ratio[GREEDY][LOOSE] == max(ratio[GREEDY].values()) and sorted(ratio[GREEDY].values(), reverse=True) == list(ratio[GREEDY].values()),
+            f"best-exp over the optimum: {listed(ratio[GREEDY])}",
+        ),
+        "equality": (
+            short <= expected["equality"].limits["loss"],
+            f"the 99th percentile misses the target by at most {short:.2f}",
+        ),
+        "lower-expected-loss": (
+            all(v > 0 for v in lower[GREEDY].values()) and max(map(abs, lower[DEPL].values())) < min(lower[GREEDY].values()),
+            f"below the optimum's expected loss, best-exp: {listed(lower[GREEDY], '.2f')}; DepL: {listed(lower[DEPL], '.2f')}",
+        ),
+        "eta-trades": (
+            merged[ETAS[-1]] <= expected["eta-trades"].limits["ratio"] and merged[ETAS[0]] > 1.1,
+            "merged, cost over the optimum (worse of two targets): " + ", ".join(f"{v:.3f} at {eta}" for eta, v in merged.items()),
+        ),
+        "cheap-best-exp": (
+            max(ratio[CHEAP].values()) <= expected["cheap-best-exp"].limits["ratio"],
+            f"over the optimum: {listed(ratio[CHEAP])}",
+        ),
+        "literal-fails": (
+            not math.isfinite(literal[ETAS[0]]) and literal[ETAS[-1]] > 1.2,
+            f"literal at {LOOSE:g}, cost over the optimum: "
+            + ", ".join(f"{v:.3f} at {eta}" if math.isfinite(v) else f"no plan at {eta}" for eta, v in literal.items()),
+        ),
+    }
