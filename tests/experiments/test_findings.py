@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relaytrain.experiments import Reproduction, available
+from relaytrain.experiments.expected import expected_of, judged
 from relaytrain.experiments.result import Row, findings_markdown
 
 Reproduced = Callable[[str], Reproduction]
@@ -46,6 +47,16 @@ def test_depl_fig5_matches_an_independent_prototype(
     assert tuple(best[f"epochs_{version}"] for version in ("fast-unsteady", "intermediate", "slow-steady")) == epochs
     assert _row(made, target=target, strategy="best-exp")["over_optimum"] == pytest.approx(greedy, abs=RATIO)
     assert _row(made, target=target, strategy="best-exp, min. cost")["over_optimum"] == pytest.approx(cheap, abs=RATIO)
+
+
+def test_the_page_shows_the_shipped_verdicts_of_what_takes_minutes() -> None:
+    from relaytrain.experiments.pact import fig2
+
+    expected = expected_of(fig2.__file__)
+    made = findings_markdown(judged("Fig. 2", expected, {key: (entry.holds, "seen") for key, entry in expected.items()}))
+    page = [line for line in PAGE.read_text().splitlines() if line.startswith("| Fig. 2 ")]
+    assert [line.rsplit("|", 2)[0] for line in page] == [line.rsplit("|", 2)[0] for line in made.splitlines()[2:]]
+    assert all(line.endswith(words.split("seen. ")[1]) for line, words in zip(page, made.splitlines()[2:], strict=True))
 
 
 def _row(made: Reproduction, **key: object) -> Row:

@@ -146,10 +146,22 @@ def test_markdown_marks_what_the_paper_does_not_state() -> None:
 
 
 @pytest.mark.train
-def test_fig2_trains_every_choice(tmp_path: Path) -> None:
+def test_fig2_trains_every_choice_and_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny network on digits: what is drawn is there and adds up; its verdicts say nothing."""
     pytest.importorskip("torch")
-    made = run("pact-fig2", tmp_path, formats=("svg",), source="digits", quick=True)
+    from relaytrain.experiments.pact import fig2
+
+    monkeypatch.setattr(fig2, "FULL", fig2.QUICK)
+    monkeypatch.setattr(fig2, "SOURCES", ("nowhere", "digits"))
+    for name in set(available()) - {"pact-fig2", "pact-fig5"}:
+        monkeypatch.delitem(experiments._EXPERIMENTS, name)
+    lines: list[str] = []
+    every = {one.name: one for one in run_all(tmp_path, lines.append, formats=("svg",)).reproductions}
+    assert set(every) == {"pact-fig2", "pact-fig5"}
+    made = every["pact-fig2"]
+    assert "minutes" in lines[0] and lines[1].startswith("[1/2] pact-fig5") and lines[2].startswith("[2/2] pact-fig2")
+    assert "trains on digits (nowhere, which the paper used, is not on this machine" in lines[3]
+    assert len(lines) == 4 + len(made.rows)  # one for each curve
     assert [(row["K1"], row["F"], row["joining"]) for row in made.rows] == [
         (k, f, j) for k in (1, 3) for f in (0.5, 0.9) for j in ("silver", "bronze")
     ]

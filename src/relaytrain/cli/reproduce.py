@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 SHORT = "Redraw the papers' figures and judge their findings."
 HELP = """Redraw a figure of the papers and say which of its findings hold.
 
-Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds.
+Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds. Most figures take seconds;
+pact-fig2 trains for about 5 minutes of one core, on CIFAR-10 where its files are found ($RELAYTRAIN_DATA/cifar10, ./data/cifar10),
+else on what there is.
 """
 EXAMPLES = """\b
 Examples:

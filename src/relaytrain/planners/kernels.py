@@ -188,6 +188,21 @@ def pop(heap_key: Any, heap_item: Any, size: int) -> int:
 
 
 @jit
+def path_to(parent: Any, pair_of: Any, item: int) -> Any:
+    """The pairs of the labels that lead to label `item`, from the first after the start; the start has parent -1."""
+    steps, walk = 0, item
+    while parent[walk] >= 0:
+        steps += 1
+        walk = parent[walk]
+    actions = np.empty(steps, np.int64)
+    walk = item
+    for position in range(steps - 1, -1, -1):
+        actions[position] = pair_of[walk]
+        walk = parent[walk]
+    return actions
+
+
+@jit
 def grown(array: Any) -> Any:
     """A copy with twice the room."""
     wider = np.empty(2 * array.shape[0], array.dtype)

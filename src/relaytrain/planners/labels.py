@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import grown, jit, next_loss, pop, push
+from .kernels import grown, jit, next_loss, path_to, pop, push
 from .staircase import dominated, fresh, insert
 from .togo import ToGo, lookup
 
@@ -75,17 +75,7 @@ def _search(
         size = pop(heap_key, heap_item, size)
         before, epoch, loss, time, energy = pair_of[item], epoch_of[item], loss_of[item], time_of[item], energy_of[item]
         if loss <= goal:
-            steps = 0
-            walk = item
-            while parent[walk] >= 0:
-                steps += 1
-                walk = parent[walk]
-            actions = np.empty(steps, np.int64)
-            walk = item
-            for position in range(steps - 1, -1, -1):
-                actions[position] = pair_of[walk]
-                walk = parent[walk]
-            return 0, actions, count
+            return 0, path_to(parent, pair_of, item), count
         if item > 0 and dominate:  # the start itself dominates nothing: its first action may be restricted
             key = (epoch - start_epoch) * pairs + before if by_epoch else before
             if dominated(pool_loss, pool_time, index[0, key], index[1, key], loss, time):

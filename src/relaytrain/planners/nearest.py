@@ -10,7 +10,7 @@ import numpy as np
 from ..core.plan import Nearest
 from ..core.state import State
 from .instance import Array
-from .kernels import grown, jit, next_loss, pop, push
+from .kernels import grown, jit, next_loss, path_to, pop, push
 from .lateness import cautious, least_quantile, margin, path_variance
 from .search import Instance, Solution, Start, path_of, solve
 from .tables import Tables
@@ -61,16 +61,7 @@ def _least_loss(
             loss_of[count], time_of[count] = landed, late
             size = push(heap_key, heap_item, size, late, count)
             count += 1
-    steps, walk = 0, winner
-    while parent[walk] >= 0:
-        steps += 1
-        walk = parent[walk]
-    actions = np.empty(steps, np.int64)
-    walk = winner
-    for position in range(steps - 1, -1, -1):
-        actions[position] = pair_of[walk]
-        walk = parent[walk]
-    return actions
+    return path_to(parent, pair_of, winner)
 
 
 def least_loss(instance: Instance, start: Start) -> Solution:

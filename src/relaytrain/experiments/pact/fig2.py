@@ -3,7 +3,7 @@
 Five gold nodes train VGG11 for K1 epochs; then a share F of its parameters is pruned, two silver or two bronze nodes
 join, and training goes on. Accuracy against emulated time, with the CPU seconds that were really spent.
 
-Paper: section II. Scaled so that one core trains it in about ten minutes: see `Scale` and the notes of the result.
+Paper: section II. Scaled so that one core trains it in about five minutes: see `Scale` and the notes of the result.
 """
 
 from __future__ import annotations
@@ -41,28 +41,20 @@ COLOURS = {("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6", ("half
 
 
 Progress = Callable[[str], None]
-MINUTES = "10 minutes"
-
-
-def _nothing(line: str) -> None:
-    """Nobody wants to be told."""
-
 
 @dataclass(frozen=True)
 class Scale:
     """How far the experiment is scaled down: images by `shrink_images`, the network's width, batch, K1, epochs afterwards."""
 
-    shrink_images: int = 20
-    width: float = 0.25
-    batch: int = 32
+    shrink_images: int = 40
+    width: float = 0.125
+    batch: int = 16
     prune_after: tuple[int, int] = (5, 25)
     epochs_after: int = 20
     seeds: int = 2
 
 
 FULL, QUICK = Scale(), Scale(80, 0.0625, 16, (1, 3), 2, 1)
-LAST = 5
-"""Epochs at the end over which accuracy is averaged: a single one moves by some points."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def reproduce(
     scale = QUICK if quick else FULL
     chosen = _source(source)
     told = progress if progress is not None else _nothing
-    told(f"{NAME}: {chosen}, {scale.seeds} seed(s), about {'a minute' if quick else MINUTES} of one core")
+    told(f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of one core")
     curves = _averaged([_train(chosen, scale, seed, told) for seed in range(scale.seeds)])
     with house_style():
         files = save(_draw(curves), out_dir, NAME, formats)
@@ -131,6 +123,17 @@ def _source(source: str | None) -> str:
             continue
         return name
     return "digits"
+
+
+def _instead(chosen: str, asked: str | None) -> str:
+    """Why it is not the paper's data, if it is not."""
+    if asked is not None or chosen == SOURCES[0]:
+        return ""
+    return f" ({SOURCES[0]}, which the paper used, is not on this machine: put its files into $RELAYTRAIN_DATA/{SOURCES[0]})"
+
+
+def _nothing(line: str) -> None:
+    """Nobody wants to be told."""
 
 
 def scenario_tables(source: str, scale: Scale, seed: int) -> dict[str, Any]:
@@ -238,7 +241,7 @@ def _row(curve: Curve) -> Row:
         "joining": curve.joining,
         "accuracy_before": curve.accuracy[at],
         "accuracy_pruned": curve.accuracy[at + 1],
-        "accuracy_end": float(np.mean(curve.accuracy[-min(LAST, left) :])),
+        "accuracy_end": curve.accuracy[-1],
         "epoch_s": (curve.seconds[-1] - curve.seconds[at + 1]) / left,
         "seconds": curve.seconds[-1],
         "cpu_s_after": curve.cpu_s[-1] - curve.cpu_s[at + 1],
@@ -273,10 +276,13 @@ def _checks(curves: tuple[Curve, ...], expected: Mapping[str, Expected]) -> dict
     by_set = {j: float(np.mean([gap for (_, joining), gap in gaps.items() if joining == j])) for j in ("silver", "bronze")}
     least = expected["later-is-better"].limits["gain"]
     return {
+        "shorter": (
+            max(epoch) < 1.0,
+            f"F = 0.9 against 0.5 after pruning: {min(epoch):.2f} to {max(epoch):.2f} of an epoch's emulated time",
+        ),
         "cheaper": (
-            max(cpu) < 1.0 and max(epoch) < 1.0,
-            f"F = 0.9 against 0.5 after pruning: {min(cpu):.2f} to {max(cpu):.2f} of the CPU seconds, "
-            f"{min(epoch):.2f} to {max(epoch):.2f} of an epoch's emulated time",
+            max(cpu) <= expected["cheaper"].limits["share"],
+            f"F = 0.9 against 0.5 after pruning: {min(cpu):.2f} to {max(cpu):.2f} of the CPU seconds",
         ),
         "later-is-better": (
             float(np.mean(list(gaps.values()))) > least,
@@ -299,6 +305,6 @@ def _notes(source: str, scale: Scale) -> tuple[str, ...]:
         f"{scale.prune_after[0]} and {scale.prune_after[1]}, F = 0.5 and 0.9, SGD with momentum 0.9, cross-entropy",
         f"scaled: {source}, {size} images, {images} a node; VGG11 at {scale.width:g} of its width; batch {scale.batch} and "
         f"learning rate 0.01, so that an epoch of so few images still teaches; {scale.epochs_after} epochs after pruning; mean of "
-        f"{scale.seeds} seed(s); accuracy at the end: mean of the last {LAST} epochs",
+        f"{scale.seeds} seed(s)",
         "time is emulated (images x counted FLOPs / speed of the slowest node), CPU seconds are measured and move from run to run",
     )

@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
-from ..style import (
-    DEFAULT_FORMATS,
-    SEQUENCE_MARKS,
-    STRATEGIES,
-    house_style,
-    legend_below,
-    new_figure,
-    save,
-    sequence,
-)
-from .loop import HARD, TARGETS, Trace, benchmark, closed_loop, factory, paper_grid
-from .panels import cost_by_target, extra_by_target, over_time, zoom
+from ..result import Reproduction, table_csv
+from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
+from .loop import HARD, TARGETS, closed_loop, paper_grid
+from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,39 +21,20 @@ NAME = "pact-fig8"
 TITLE = "PACT Fig. 8: impact of the loss resolution"
 LOSS_STEPS = (1e-5, 5e-5, 1e-4, 2e-4, 3e-4)
 """gamma_l. The paper's own values are not printed."""
-Runs = dict[float, dict[float, Trace]]
+LAYOUT = Layout(7.6, 4, {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)})
 
 
 def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every resolution and target, draw and judge."""
-    places = {target: factory(target) for target in TARGETS}
-    runs: Runs = {
-        step: {t: closed_loop(label(step), where, grid=paper_grid(step)) for t, where in places.items()}
-        for step in LOSS_STEPS
-    }
-    others = {
-        name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")
-    }
+    made = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
     with house_style():
-        files = save(_draw(runs, others), out_dir, NAME, formats)
-    rows: tuple[Row, ...] = tuple(
-        {
-            "gamma_l": step,
-            "l_max": target,
-            "reached": trace.reached,
-            "cost": trace.cost,
-            "over_optimum": trace.cost / others["Optimum"][target].cost,
-            "time": trace.elapsed,
-            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
-        }
-        for step, by_target in runs.items()
-        for target, trace in by_target.items()
-    )
+        files = save(_draw(made), out_dir, NAME, formats)
+    rows = made.rows("gamma_l", reached=True)
     path = out_dir / f"{NAME}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    findings = judged("Fig. 8", expected, _checks(runs, others, expected))
-    lost = [f"gamma_l = {step:g} at l_max = {t:g}" for step in LOSS_STEPS for t in TARGETS if not runs[step][t].reached]
+    findings = judged("Fig. 8", expected, _checks(made, expected))
+    lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not made.runs[s][t].reached]
     notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
@@ -73,35 +45,20 @@ def label(loss_step: float) -> str:
     return rf"PACT, $\gamma_\ell$ = {digits}·$10^{{{int(power)}}}$"
 
 
-def _draw(runs: Runs, others: Mapping[str, Mapping[float, Trace]]) -> Figure:
+def _draw(made: Sweep) -> Figure:
     marks = zip(LOSS_STEPS, sequence(len(LOSS_STEPS)), SEQUENCE_MARKS, strict=False)
-    styles = {label(s): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5} for s, c, m in marks} | STRATEGIES
-    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in others.items()}
-    mine = {label(step): {t: trace.cost for t, trace in by_target.items()} for step, by_target in runs.items()}
-    at_hard = [others["Optimum"][HARD], *(runs[step][HARD] for step in LOSS_STEPS if runs[step][HARD].reached)]
-    figure = new_figure(10.5, 7.6)
-    (cost, extra), (loss, spent) = figure.subplots(2, 2)
-    cost_by_target(cost, costs | mine, styles)
-    cost.set_title("Cost by target")
-    extra_by_target(extra, mine, styles, costs["Optimum"])
-    extra.set_title("The same for PACT, above the optimum")
-    lost = [label(step).removeprefix("PACT, ") for step in LOSS_STEPS if not runs[step][HARD].reached]
+    styles = {label(s): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5} for s, c, m in marks}
+    hard = {step: made.runs[step][HARD] for step in LOSS_STEPS}
+    at_hard = [made.others["Optimum"][HARD], *(trace for trace in hard.values() if trace.reached)]
+    figure, extra = four_panels(made, label, styles, at_hard, LAYOUT)
+    lost = [label(step).removeprefix("PACT, ") for step, trace in hard.items() if not trace.reached]
     for row, name in enumerate(lost):
         extra.text(0.17, 0.95 - 0.07 * row, rf"{name}: no path at {HARD:g}", transform=extra.transAxes, fontsize=8.5)
-    over_time(loss, at_hard, styles, what="loss", target=HARD)
-    loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    second, end = {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)}
-    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **second)
-    over_time(spent, at_hard, styles, what="cost", target=HARD)
-    spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **end)
-    legend_below(figure, cost, columns=4)
     return figure
 
 
-def _checks(
-    runs: Runs, others: Mapping[str, Mapping[float, Trace]], expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    runs, others = made.runs, made.others
     static, optimum = others["StaticLearn"], others["Optimum"]
     span = [step for step in LOSS_STEPS if all(trace.reached for trace in runs[step].values())]
     hard = [runs[step][HARD] for step in span]

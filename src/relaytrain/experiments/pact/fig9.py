@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
-from ..style import (
-    DEFAULT_FORMATS,
-    SEQUENCE_MARKS,
-    STRATEGIES,
-    diverging,
-    house_style,
-    legend_below,
-    new_figure,
-    save,
-)
-from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, benchmark, biased_on, closed_loop, factory, paper_grid
-from .panels import cost_by_target, extra_by_target, over_time, zoom
+from ..result import Reproduction, table_csv
+from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
+from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
+from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,40 +21,20 @@ NAME = "pact-fig9"
 TITLE = "PACT Fig. 9: impact of biased predictions for L"
 BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
 """The estimator sees (1 + bias) times L's true progress. The paper's own values are not printed."""
-Runs = dict[float, dict[float, Trace]]
+LAYOUT = Layout(7.8, 3, {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)})
 
 
 def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every bias and target, draw and judge."""
-    places = {target: factory(target) for target in TARGETS}
     grid = paper_grid()
-
-    def pact(bias: float, target: float) -> Trace:
-        where = places[target]
-        return closed_loop(label(bias), where, grid=grid, law=biased_on(where, "L", bias))
-
-    runs: Runs = {bias: {target: pact(bias, target) for target in TARGETS} for bias in BIASES}
-    others = {
-        name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")
-    }
+    made = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
     with house_style():
-        files = save(_draw(runs, others), out_dir, NAME, formats)
-    rows: tuple[Row, ...] = tuple(
-        {
-            "bias": bias,
-            "l_max": target,
-            "cost": trace.cost,
-            "over_optimum": trace.cost / others["Optimum"][target].cost,
-            "time": trace.elapsed,
-            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
-        }
-        for bias, by_target in runs.items()
-        for target, trace in by_target.items()
-    )
+        files = save(_draw(made), out_dir, NAME, formats)
+    rows = made.rows("bias")
     path = out_dir / f"{NAME}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    findings = judged("Fig. 9", expected, _checks(runs, others, expected))
+    findings = judged("Fig. 9", expected, _checks(made, expected))
     notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
@@ -73,35 +44,18 @@ def label(bias: float) -> str:
     return "PACT, no bias" if bias == 0 else f"PACT, L's gains {bias:+.0%}".replace("-", "−")
 
 
-def _draw(runs: Runs, others: Mapping[str, Mapping[float, Trace]]) -> Figure:
+def _draw(made: Sweep) -> Figure:
     marks = zip(BIASES, diverging(BIASES), SEQUENCE_MARKS, strict=True)
     styles = {
         label(b): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5, "linestyle": "--" if b < 0 else "-"}
         for b, c, m in marks
-    } | STRATEGIES
-    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in others.items()}
-    mine = {label(bias): {t: trace.cost for t, trace in by_target.items()} for bias, by_target in runs.items()}
-    at_hard = [runs[bias][HARD] for bias in BIASES]
-    figure = new_figure(10.5, 7.8)
-    (cost, extra), (loss, spent) = figure.subplots(2, 2)
-    cost_by_target(cost, costs | mine, styles)
-    cost.set_title("Cost by target")
-    extra_by_target(extra, mine, styles, costs["Optimum"])
-    extra.set_title("The same for PACT, above the optimum")
-    over_time(loss, at_hard, styles, what="loss", target=HARD)
-    loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    second, end = {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)}
-    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **second)
-    over_time(spent, at_hard, styles, what="cost", target=HARD)
-    spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **end)
-    legend_below(figure, cost, columns=3)
+    }
+    figure, _ = four_panels(made, label, styles, [made.runs[bias][HARD] for bias in BIASES], LAYOUT)
     return figure
 
 
-def _checks(
-    runs: Runs, others: Mapping[str, Mapping[float, Trace]], expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    runs, others = made.runs, made.others
     optimum, static = others["Optimum"], others["StaticLearn"]
     low, high = BIASES[0], BIASES[-1]
 

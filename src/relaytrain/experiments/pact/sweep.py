@@ -1,0 +1,84 @@
+"""What figures 8 and 9 share: PACT at every value of one parameter and for every target, beside two benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...scenario import Scenario
+from ..result import Row
+from ..style import STRATEGIES, legend_below, new_figure
+from .loop import HARD, TARGETS, Trace, benchmark, factory
+from .panels import Style, cost_by_target, extra_by_target, over_time, zoom
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Runs = dict[float, dict[float, Trace]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Traces of PACT by value and target, and of the benchmarks by name and target."""
+
+    runs: Runs
+    others: dict[str, dict[float, Trace]]
+
+    def rows(self, parameter: str, *, reached: bool = False) -> tuple[Row, ...]:
+        """The table behind the figure; with `reached`, whether a target was."""
+        return tuple(
+            {
+                parameter: value,
+                "l_max": target,
+                **({"reached": trace.reached} if reached else {}),
+                "cost": trace.cost,
+                "over_optimum": trace.cost / self.others["Optimum"][target].cost,
+                "time": trace.elapsed,
+                **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+            }
+            for value, by_target in self.runs.items()
+            for target, trace in by_target.items()
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How tall the figure is, how wide its legend, and what its two lower panels magnify."""
+
+    height: float
+    columns: int
+    second_switch: Mapping[str, Any]
+    end: Mapping[str, Any]
+
+
+def sweep(values: Sequence[float], pact: Callable[[float, Scenario], Trace]) -> Sweep:
+    """Run `pact` for every value and target."""
+    places = {target: factory(target) for target in TARGETS}
+    runs = {value: {target: pact(value, where) for target, where in places.items()} for value in values}
+    others = {name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")}
+    return Sweep(runs, others)
+
+
+def four_panels(
+    made: Sweep, label: Callable[[float], str], styles: Mapping[str, Style], at_hard: Sequence[Trace], layout: Layout
+) -> tuple[Figure, Axes]:
+    """Cost by target, the same above the optimum, loss and cost over time at the hardest target; and the second panel."""
+    styles = {**styles, **STRATEGIES}
+    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in made.others.items()}
+    mine = {label(value): {t: trace.cost for t, trace in by_target.items()} for value, by_target in made.runs.items()}
+    figure = new_figure(10.5, layout.height)
+    (cost, extra), (loss, spent) = figure.subplots(2, 2)
+    cost_by_target(cost, costs | mine, styles)
+    cost.set_title("Cost by target")
+    extra_by_target(extra, mine, styles, costs["Optimum"])
+    extra.set_title("The same for PACT, above the optimum")
+    over_time(loss, at_hard, styles, what="loss", target=HARD)
+    loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **layout.second_switch)
+    over_time(spent, at_hard, styles, what="cost", target=HARD)
+    spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
+    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **layout.end)
+    legend_below(figure, cost, columns=layout.columns)
+    return figure, extra
