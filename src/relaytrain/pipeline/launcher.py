@@ -23,7 +23,6 @@ START_S = 180.0
 """Importing torch takes seconds, on a busy machine many."""
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "FATAL",
-    "MALLOC_ARENA_MAX": "1",
 }  # fmt: skip
 """One compute thread a worker; gloo's own complaints about dead neighbours are the supervisor's to make."""
 

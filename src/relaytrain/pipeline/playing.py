@@ -9,9 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..core.errors import UsageError
@@ -24,6 +22,7 @@ from .job import Job
 from .links import GlooReceiver, GlooSender, Shape
 from .snapshots import Content, place, read, write_part
 from .stage import Stage
+from .tensorfile import TensorFile
 from .updates import State
 
 ACTIVATIONS, ERRORS, INPUTS, LABELS = 1, 2, 3, 4
@@ -36,8 +35,7 @@ class Data:
     """The minibatches in a safetensors file, read one at a time."""
 
     def __init__(self, job: Job) -> None:
-        opened: Any = safe_open(job.data, framework="pt")
-        self._file = opened.__enter__()
+        self._file = TensorFile(job.data)
         self._edges = [0]
         for size in job.batches:
             self._edges.append(self._edges[-1] + size)
@@ -51,8 +49,7 @@ class Data:
         return self._rows("labels", index)
 
     def _rows(self, key: str, index: int) -> Tensor:
-        rows: Tensor = self._file.get_slice(key)[self._edges[index] : self._edges[index + 1]]
-        return rows.clone()  # aligned, and no part of the file kept in memory
+        return self._file.rows(key, self._edges[index], self._edges[index + 1])
 
 
 def serve_data(job: Job, report: Report) -> None:

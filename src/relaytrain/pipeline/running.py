@@ -66,7 +66,8 @@ class Emulation:
     """Devices and links slower than this machine: `links` and `compute` take the devices' own figures.
 
     `speeds` (FLOP/s by device) are the true ones where they differ from those that the plan believes in; `delay_s` is
-    the range of a random delay of every message; `data_bits_per_s` the speed of a master's link.
+    the range of a random delay of every message; `data_bits_per_s` the speed of a master's link; `seconds` (forward,
+    backward, by device) say outright how long a stage's computing lasts.
     """
 
     links: bool = False
@@ -74,6 +75,7 @@ class Emulation:
     delay_s: tuple[float, float] = (0.0, 0.0)
     data_bits_per_s: float | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,21 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..core.errors import StoreDamaged
 from ..store.files import make_dir, write_atomic
 from .factors import Tensors
+from .tensorfile import KINDS, TensorFile
 from .updates import State
 
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
 _FOLDER = re.compile(r"(\d{8})-(\d{3})", re.ASCII)
-_KINDS = {
-    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL", torch.uint8: "U8",
-}  # fmt: skip
+_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass
@@ -86,7 +83,7 @@ def write_part(folder: Path, name: str, content: Content) -> None:
     header: dict[str, object] = {"__metadata__": {STEPS: json.dumps({n: s.steps for n, s in content.states.items()})}}
     at = 0
     for key, tensor in tensors.items():
-        header[key] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        header[key] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
         at += tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -111,21 +108,17 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
     """
     found = Content()
     for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="pt") as part:
-                steps = json.loads((part.metadata() or {}).get(STEPS, "{}"))
-                states: dict[str, dict[int, Tensor]] = {}
-                for key in part.keys():  # noqa: SIM118
-                    kind, _, name = key.partition(":")
-                    if units is not None and not units[0] <= unit_of(name) < units[1]:
-                        continue
-                    tensor = part.get_tensor(key).clone()  # aligned: or products would round otherwise
-                    if kind[0] == "s":
-                        states.setdefault(name, {})[int(kind[1:])] = tensor
-                    else:
-                        (found.weights if kind == "w" else found.buffers)[name] = tensor
-        except (SafetensorError, ValueError, OSError) as error:
-            raise StoreDamaged(f"{path}: not a whole snapshot ({type(error).__name__}); remove its folder and run again") from None
+        with TensorFile(path) as part:
+            states: dict[str, dict[int, Tensor]] = {}
+            for key in part.names():
+                kind, _, name = key.partition(":")
+                if units is not None and not units[0] <= unit_of(name) < units[1]:
+                    continue
+                if kind[0] == "s":
+                    states.setdefault(name, {})[int(kind[1:])] = part.tensor(key)
+                else:
+                    (found.weights if kind == "w" else found.buffers)[name] = part.tensor(key)
+            steps = json.loads(part.metadata.get(STEPS, "{}"))
         for name in steps:
             if units is None or units[0] <= unit_of(name) < units[1]:
                 tensors = states.get(name, {})
@@ -138,9 +131,9 @@ def names_held(folder: Path) -> set[str]:
     names: set[str] = set()
     for path in folder.glob("*.safetensors"):
         try:
-            with safe_open(path, framework="pt") as part:
-                names |= {key.partition(":")[2] for key in part.keys() if key[0] in "wb"}  # noqa: SIM118
-        except (SafetensorError, OSError):
+            with TensorFile(path) as part:
+                names |= {key.partition(":")[2] for key in part.names() if key[0] in "wb"}
+        except StoreDamaged:
             return set()
     return names
 

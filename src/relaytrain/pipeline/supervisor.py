@@ -364,6 +364,8 @@ def _entries(work: Work, split: Split, size: int) -> list[list[Any]]:
 
 def _pace(work: Work, split: Split, stage: int, device: Device) -> Pace:
     emulation = work.runtime.emulation
+    if device.name in emulation.seconds:
+        return Pace(*emulation.seconds[device.name])
     if not emulation.compute:
         return Pace()
     speed = emulation.speeds.get(device.name, device.flops_per_s)

@@ -106,7 +106,7 @@ class _Control:
 
 
 def rss_bytes(key: str = "VmHWM") -> int:
-    """This process's peak memory (`VmHWM`) or what it has now (`VmRSS`), in bytes; 0 where that is not known."""
+    """This process's peak memory (`VmHWM`), what it has now (`VmRSS`), or of files (`RssFile`); 0 where not known."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
         for line in status:
             if line.startswith(key):
@@ -139,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(kind: str, **values: Any) -> None:
+    if kind == "done":
+        values |= {"rss_bytes": rss_bytes(), "code_bytes": rss_bytes("RssFile"), "pipelining": "torch.distributed.pipelining" in sys.modules}
     if kind in {"loss", "done"}:
         print(json.dumps({"rank": dist.get_rank(), "kind": kind, **values}), flush=True)
 

@@ -1,0 +1,87 @@
+"""Reading safetensors files piece by piece into fresh memory.
+
+The usual reader maps the file, and what it has touched stays in the process's memory; tensors would begin wherever the
+file has them, and products round differently where rows begin elsewhere. Here nothing is mapped, and every tensor is as
+aligned as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.errors import StoreDamaged
+
+KINDS = {
+    "F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool, "U8": torch.uint8,
+}  # fmt: skip
+MAX_HEADER_BYTES = 32 * 2**20
+
+
+class TensorFile:
+    """An open file: names, metadata, and tensors or rows of them when asked for.
+
+    Raises:
+        StoreDamaged: not a whole safetensors file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+            size = os.fstat(self._file.fileno()).st_size
+            (length,) = struct.unpack("<Q", self._file.read(8))
+            if length > min(size, MAX_HEADER_BYTES):
+                raise ValueError(f"a header of {length} bytes in a file of {size}")
+            header = json.loads(self._file.read(length))
+            self.metadata: dict[str, str] = header.pop("__metadata__", {})
+            self._start = 8 + length
+            self._places: dict[str, tuple[torch.dtype, tuple[int, ...], int]] = {}
+            for name, entry in header.items():
+                begin, end = entry["data_offsets"]
+                dtype, shape = KINDS[entry["dtype"]], tuple(entry["shape"])
+                if end - begin != torch.empty(shape, dtype=dtype, device="meta").nbytes or self._start + end > size:
+                    raise ValueError(f"{name} does not fit")
+                self._places[name] = dtype, shape, self._start + begin
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise StoreDamaged(f"{path}: not a whole safetensors file ({str(error)[:80]}); remove it and run again") from None
+
+    def __enter__(self) -> TensorFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+
+    def names(self) -> list[str]:
+        """All tensors."""
+        return list(self._places)
+
+    def tensor(self, name: str) -> Tensor:
+        """A whole tensor."""
+        dtype, shape, at = self._places[name]
+        return self._read(torch.empty(shape, dtype=dtype), at)
+
+    def rows(self, name: str, begin: int, end: int) -> Tensor:
+        """The rows from `begin` to before `end`."""
+        dtype, shape, at = self._places[name]
+        made = torch.empty((end - begin, *shape[1:]), dtype=dtype)
+        return self._read(made, at + begin * (made.nbytes // max(1, end - begin)))
+
+    def _read(self, into: Tensor, at: int) -> Tensor:
+        if into.numel():
+            flat: Any = into.view(-1).view(torch.uint8).numpy()
+            left = memoryview(flat)
+            self._file.seek(at)
+            while left:
+                got = self._file.readinto(left)
+                if not got:
+                    raise StoreDamaged(f"{self.path}: ends too early; remove it and run again")
+                left = left[got:]
+        return into
