@@ -32,6 +32,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
 from relaytrain.pipeline.choice import Keeping, choose, within_stage
+from relaytrain.pipeline.facts import Policy
 from relaytrain.pipeline.lifetimes import steady_peaks
 from relaytrain.pipeline.links import GlooReceiver, GlooSender, Wire
 from relaytrain.pipeline.memory import all_by, smallest, stage_bytes
@@ -41,7 +42,6 @@ from relaytrain.pipeline.running import Emulation, Runtime, Split, Training, Wor
 from relaytrain.pipeline.supervisor import launcher, make_job, write_start
 from relaytrain.pipeline.units import measure
 from relaytrain.pipeline.updates import SGD
-from relaytrain.pipeline.weights import Policy
 
 QUICK = "--quick" in sys.argv
 MBIT = 1e6
@@ -50,14 +50,14 @@ WARM = 8
 """Minibatches before the clock starts."""
 
 
-def network():
+def network(width=0.5):
     torch.manual_seed(0)
-    return published_vgg("vgg11", width=0.5, hidden=1024)
+    return published_vgg("vgg11", width=width, hidden=1024)
 
 
-def minibatches(count, shape=(3, 32, 32), batch=BATCH):
+def minibatches(count):
     made = torch.Generator().manual_seed(1)
-    return [(torch.randn(batch, *shape, generator=made), torch.randint(0, 10, (batch,), generator=made)) for _ in range(count)]
+    return [(torch.randn(BATCH, 3, 32, 32, generator=made), torch.randint(0, 10, (BATCH,), generator=made)) for _ in range(count)]
 
 
 def crew(world, play, *arguments):
@@ -122,7 +122,7 @@ class _Sent:
         return True
 
 
-def torch_1f1b(rank, world, cuts, m, steps, wire, pace):
+def torch_1f1b(rank, world, width, cuts, m, steps, wire, pace):
     """torch's synchronous 1F1B with an update every `m` minibatches. Samples a second."""
     senders = {}
 
@@ -138,7 +138,7 @@ def torch_1f1b(rank, world, cuts, m, steps, wire, pace):
         return works
 
     schedules._batch_p2p = through_links
-    part = nn.Sequential(*split(chain(network()), cuts)[rank])
+    part = nn.Sequential(*split(chain(network(width)), cuts)[rank])
     stage = PipelineStage(part, rank, world, torch.device("cpu"))
     if pace is not None:
         stage.forward_one_chunk = paced(stage.forward_one_chunk, pace[0])
@@ -174,7 +174,7 @@ def paced(call, least_s):
     return slow
 
 
-def pipeline(devices, m, count, *, chosen=None, emulation=None, keeping=Keeping.stash):
+def pipeline(devices, m, count, *, width=0.5, chosen=None, emulation=None, keeping=Keeping.stash):
     """Samples a second of ours, from minibatch WARM at the last stage until all stages are done."""
     times = {}
 
@@ -186,13 +186,13 @@ def pipeline(devices, m, count, *, chosen=None, emulation=None, keeping=Keeping.
 
     training = Training(SGD(0.01, 0.9), m=m, keeping=keeping)
     runtime = Runtime(emulation=emulation or Emulation(), group_s=120.0)
-    run_pipeline(network(), minibatches(count + WARM), devices, training, runtime, split=chosen, progress=note)
+    run_pipeline(network(width), minibatches(count + WARM), devices, training, runtime, split=chosen, progress=note)
     return BATCH * count / (times["ended"] - times["began"])
 
 
-def facts():
+def facts(width=0.5):
     inputs, labels = minibatches(1)[0]
-    return measure(chain(network()), inputs, F.cross_entropy, labels)
+    return measure(chain(network(width)), inputs, F.cross_entropy, labels)
 
 
 def half_saving(units, cuts, m):
@@ -228,19 +228,19 @@ def links():
 
 
 def emulated():
-    stages, m, steps = 3, 4, 6 if QUICK else 20
-    units = facts()
+    stages, m, steps, small = 3, 4, 6 if QUICK else 20, 1 / 32  # hardly any computing of its own
+    units = facts(small)
     devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
     forward_s, backward_s = PACE
     chosen = half_saving(units, plan.cuts, m)[1.0]
     emulation = Emulation(links=True, seconds={device.name: PACE for device in devices})
     print(f"emulated: N = {stages}, m = {m}, forward {1e3 * forward_s:g} ms, backward {1e3 * backward_s:g} ms, 100 Mbit/s")
-    theirs = crew(stages, torch_1f1b, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
+    theirs = crew(stages, torch_1f1b, small, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
     ideal = BATCH / (forward_s + backward_s)
     print(f"  Schedule1F1B {theirs:7.1f} samples/s; no idle time at all would be {ideal:.1f}")
     for name, way in (("stash", split_of(plan)), ("best-of", chosen)):
-        ours = pipeline(devices, m, m * steps, chosen=way, emulation=emulation)
+        ours = pipeline(devices, m, m * steps, width=small, chosen=way, emulation=emulation)
         print(f"  {name:<12} {ours:7.1f} samples/s   {ours / theirs:.2f}x")
 
 
@@ -256,7 +256,7 @@ def real():
     found = {"Schedule1F1B": [], "stash": [], "best-of 50%": [], "best-of 100%": []}
     with calibrated():
         for _ in range(repeats):
-            found["Schedule1F1B"].append(crew(stages, torch_1f1b, plan.cuts, m, steps, Wire(), None)[0])
+            found["Schedule1F1B"].append(crew(stages, torch_1f1b, 0.5, plan.cuts, m, steps, Wire(), None)[0])
             for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
                 found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
