@@ -20,7 +20,7 @@ from relaytrain.core.errors import InfeasibleError
 from relaytrain.pipeline.choice import Keeping, choose, within_stage
 from relaytrain.pipeline.facts import Policy
 from relaytrain.pipeline.lifetimes import steady_peaks
-from relaytrain.pipeline.memory import all_by, smallest, stage_bytes
+from relaytrain.pipeline.memory import all_by, replay_flops, smallest, stage_bytes
 from relaytrain.pipeline.networks import chain, network, published_vgg
 from relaytrain.pipeline.partition import Device, equal_size, partition, split
 from relaytrain.pipeline.schedules import async_1f1b
@@ -67,7 +67,7 @@ def show_caps():
     units = facts(chain(network("vgg16-4096")), 8)
     print("VGG16, B = 8: planned speed over one device, by memory of each device")
     for stages in (3, 4):
-        for cap in (70, 80, 90, 100, 110):
+        for cap in (70, 80e6 / MIB, 80, 90, 100, 110):
             said = []
             for keeping in Keeping:
                 try:
@@ -75,7 +75,7 @@ def show_caps():
                     said.append(f"{keeping.value} {plan.speedup:.2f}x")
                 except InfeasibleError:
                     said.append(f"{keeping.value} does not fit")
-            print(f"  N = {stages}, {cap} MiB: {', '.join(said)}")
+            print(f"  N = {stages}, {cap:.4g} MiB: {', '.join(said)}")
 
 
 def show_cpu():
@@ -92,11 +92,14 @@ def show_cpu():
     layers = [layer for unit in parts[0] for layer in unit.layers]
     full = stage_bytes(parts[0], all_by(Policy.stash, layers), alive[0], state_tensors=1, last=False)
     least = stage_bytes(parts[0], smallest(layers, alive[0]), alive[0], state_tensors=1, last=False)
+    total = sum(unit.train_flops for unit in counted)
+    planned = {"on-demand": sum(replay_flops(layer, Policy.on_demand, alive[0]) for layer in layers) / total}
     for share in (0.5, 0.8, 1.0):
-        cap = full.total - share * (full.versions - least.versions) + least.transient
+        cap = full.total - share * (full.versions - least.versions) + max(0, least.transient - full.transient)
         chosen = choose(parts[0], alive[0], cap, Keeping.best_of, state_tensors=1, last=False)
         if chosen is None or chosen.extra_flops == 0:
             continue
+        planned[f"best-of {share:.0%}"] = chosen.extra_flops / total
         policies = within_stage(chosen.policies, 0)
         ways[f"best-of {share:.0%}"] = [policies, Policy.stash]
         fused = {name: Policy.fused if p is Policy.on_demand else p for name, p in policies.items()}
@@ -105,13 +108,31 @@ def show_cpu():
     for _ in range(repeats):
         for name, policies in ways.items():
             begin = time.thread_time()
-            simulate(modules, async_1f1b(2, count, 4), data, F.cross_entropy, SGD(0.01, 0.9), policies)
+            schedule = async_1f1b(2, count, 4)
+            simulate(modules, schedule, data, F.cross_entropy, SGD(0.01, 0.9), policies, count_bytes=False)
             times[name].append(time.thread_time() - begin)
     print(f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} minibatches")
     base = statistics.median(times["stash"])
     for name, found in times.items():
         middle = statistics.median(found)
-        print(f"  {name:<20} {1e3 * middle / count:7.1f} ms  {middle / base:.2f}x")
+        said = f", {1 + planned[name]:.2f}x by FLOPs" if name in planned else ""
+        print(f"  {name:<20} {1e3 * middle / count:7.1f} ms  {middle / base:.2f}x{said}")
+    print("planned FLOPs against stash, by saving at every stage (50 %, 80 %, all), momentum, equal-size split, B = 8")
+    for title, stages in (("VGG16, N = m = 2", 2), ("VGG16, N = m = 3", 3), ("VGG16, N = m = 4", 4)):
+        print(f"  {title}: " + ", ".join(f"{planned_flops(stages, share):.2f}x" for share in (0.5, 0.8, 1.0)))
+
+
+def planned_flops(stages, share):
+    units = facts(chain(network("vgg16-4096")), 8)
+    extra = 0
+    for at, part in enumerate(split(units, equal_size([unit.weight_bytes for unit in units], stages))):
+        alive, layers = steady_peaks(stages, stages)[at], [layer for unit in part for layer in unit.layers]
+        ask = {"state_tensors": 1, "last": at == stages - 1}
+        full, least = (stage_bytes(part, c, alive, **ask) for c in (all_by(Policy.stash, layers), smallest(layers, alive)))
+        cap = full.total - share * (full.versions - least.versions) + max(0, least.transient - full.transient)
+        chosen = choose(part, alive, cap, Keeping.best_of, **ask)
+        extra += 0 if chosen is None else chosen.extra_flops
+    return 1 + extra / sum(unit.train_flops for unit in units)
 
 
 if __name__ == "__main__":

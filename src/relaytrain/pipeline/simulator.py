@@ -43,11 +43,12 @@ def simulate(
     *,
     checkpoint: Sequence[bool] | None = None,
     states: Sequence[Mapping[str, State]] | None = None,
+    count_bytes: bool = True,
 ) -> Simulated:
     """Train `parts`, one a stage, on (inputs, labels) as `schedule` says; the modules given are not changed.
 
     `checkpoint` says for each stage whether its activations are computed again in the backward; `states` are the
-    optimizer's to go on from, those of an earlier run, and are not changed either.
+    optimizer's to go on from, those of an earlier run, and are not changed either. Without `count_bytes` none are held.
 
     Raises:
         UsageError: the numbers of parts, policies and stages differ.
@@ -81,6 +82,7 @@ def simulate(
                 errors[at - 1, k] = back
         else:
             stages[at].update()
-        held[at].append(stages[at].held())
+        if count_bytes:
+            held[at].append(stages[at].held())
     weights, left = tuple(stage.weights() for stage in stages), tuple(stage.states() for stage in stages)
     return Simulated(tuple(losses), weights, tuple(map(tuple, held)), left)

@@ -1,0 +1,32 @@
+"""mcPipe figure 4: three workers, CIFAR-10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..expected import Expected, Seen
+from ..result import Reproduction
+from ..style import DEFAULT_FORMATS
+from . import figures
+from .accuracy import Curve, Progress, Scale, curves, data_set
+from .fig2 import SOURCES as EASIER
+
+NAME = "mcpipe-fig4"
+SOURCES = ("cifar10", "digits")
+
+
+def reproduce(
+    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, quick: bool = False, progress: Progress | None = None
+) -> Reproduction:
+    """Train all ways on the harder data set, draw and judge; `quick` trains next to nothing."""
+
+    def extra(found: Mapping[str, Curve], scale: Scale, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+        easier, _ = curves(out_dir, data_set(EASIER)[0], 3, scale, progress)
+        words, slower = figures.times_to(easier["mcPipe"], found["mcPipe"])
+        return {"slower": (bool(slower) and all(slower), "easier data set against this one to " + ("; ".join(words) or "no level"))}
+
+    return figures.reproduce(
+        out_dir, __file__, name=NAME, title="mcPipe Fig. 4: accuracy over time, three workers", figure="mcPipe Fig. 4",
+        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra,
+    )  # fmt: skip

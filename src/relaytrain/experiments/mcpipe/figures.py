@@ -1,0 +1,140 @@
+"""What mcPipe's figures 2, 3 and 4 share: the picture, the table, the checks."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import UsageError
+from ...store.files import write_atomic
+from ..expected import Expected, Seen, expected_of, judged
+from ..result import Reproduction, Row, table_csv
+from ..style import house_style, legend_below, new_figure, save
+from .accuracy import FLOPS_PER_S, FULL, LINK_BITS_PER_S, QUICK, Curve, Progress, Scale, Steps, curves, data_set
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLES: dict[str, dict[str, Any]] = {
+    "Local": {"color": "#999999", "linestyle": ":", "marker": "s"},
+    "data-distributed": {"color": "#E69F00", "linestyle": "-.", "marker": "D"},
+    "PipeDream": {"color": "#B8B8B8", "linestyle": "-", "linewidth": 4.5, "marker": None},
+    "mcPipe": {"color": "#0072B2", "linestyle": "--", "marker": "o"},
+    "best-of": {"color": "#009E73", "linestyle": "-", "marker": None},
+    "GreedyUpdates": {"color": "#D55E00", "linestyle": "-", "marker": "^"},
+}
+LEVELS = (0.4, 0.5, 0.6)
+Extra = Callable[[Mapping[str, Curve], Scale, Mapping[str, Expected]], dict[str, Seen]]
+
+
+def reproduce(
+    out_dir: Path, module: str, *, name: str, title: str, figure: str, sources: tuple[str, ...], workers: int,
+    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, progress: Progress | None = None,
+) -> Reproduction:  # fmt: skip
+    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings."""
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"reproduce: {name} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
+    scale = QUICK if quick else FULL
+    source, missing = data_set(sources)
+    found, clock = curves(out_dir, source, workers, scale, progress)
+    with house_style():
+        files = save(_draw(found, f"{title} ({source})"), out_dir, name, formats)
+    rows: tuple[Row, ...] = tuple(_row(curve, found) for curve in found.values())
+    path = out_dir / f"{name}.csv"
+    write_atomic(path, table_csv(rows))
+    expected = expected_of(module)
+    seen = _checks(found, expected) | (extra(found, scale, expected) if extra is not None else {})
+    notes = (*_notes(source, workers, scale, clock), *([missing] if missing else []))
+    return Reproduction(name, title, (*files, path), rows, judged(figure, expected, seen), notes)
+
+
+def end_s(found: Mapping[str, Curve]) -> float:
+    """When PipeDream's curve ends: all are compared up to there."""
+    return found["PipeDream"].seconds[-1]
+
+
+def _row(curve: Curve, found: Mapping[str, Curve]) -> Row:
+    end = end_s(found)
+    row: Row = {"method": curve.method, "step_s": curve.step_s, "updates_by_end": end / curve.step_s}
+    row |= {"accuracy_third": curve.at(end / 3), "accuracy_end": curve.at(end)}
+    return {**row, **{f"s_to_{level:g}": curve.reaches(level) for level in LEVELS}}
+
+
+def _draw(found: Mapping[str, Curve], title: str) -> Figure:
+    figure = new_figure(7.5, 4.8)
+    axes = figure.subplots()
+    for method, curve in found.items():
+        axes.plot(curve.seconds, curve.accuracy, label=method, markevery=2, markersize=4, **{"linewidth": 1.6, **STYLES[method]})
+    axes.set_xlim(0, end_s(found))
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("training time [s, emulated]")
+    axes.set_ylabel("test accuracy")
+    axes.set_title(title)
+    legend_below(figure, axes, columns=3)
+    return figure
+
+
+def _checks(found: Mapping[str, Curve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    end, pipe, greedy = end_s(found), found["PipeDream"], found["GreedyUpdates"]
+    times = np.linspace(end / 20, end, 60)
+    apart = {m: max(abs(found[m].at(t) - pipe.at(t)) for t in times) for m in ("mcPipe", "best-of")}
+    last = {method: curve.at(end) for method, curve in found.items()}
+    tie = expected["best-late"].limits["tie"]
+    late = {m: float(np.mean([c.at(t) for t in times if t >= 0.8 * end])) for m, c in found.items()}
+    rivals = ("Local", "data-distributed", "GreedyUpdates")
+    early = [greedy.at(t) - pipe.at(t) for t in times if t <= end / 3]
+    floor = expected["greedy-floor"].limits["points"] / 100
+    gap = late["PipeDream"] - late["GreedyUpdates"]
+    said = ", ".join(f"{method} {value:.1%}" for method, value in late.items())
+    return {
+        "same": (
+            apart["mcPipe"] <= expected["same"].limits["points"] / 100,
+            f"same accuracy after every update by construction; over time up to {apart['mcPipe']:.1%} apart, an update takes "
+            f"{found['mcPipe'].step_s / pipe.step_s:.2f}x as long (best-of {found['best-of'].step_s / pipe.step_s:.2f}x)",
+        ),
+        "best-late": (all(late["PipeDream"] >= late[m] - tie for m in rivals), f"mean over the last fifth: {said}"),
+        "greedy-early": (
+            float(np.mean(early)) > 0,
+            f"GreedyUpdates minus PipeDream over the first third: {100 * float(np.mean(early)):+.1f} points",
+        ),
+        "greedy-floor": (gap >= floor, f"PipeDream above GreedyUpdates over the last fifth: {100 * gap:+.1f} points"),
+        "local-behind": (last["Local"] < last["PipeDream"], f"at the end Local {last['Local']:.1%}, PipeDream {last['PipeDream']:.1%}"),
+        "data-behind": (
+            last["data-distributed"] < last["PipeDream"],
+            f"at the end data-distributed {last['data-distributed']:.1%}, PipeDream {last['PipeDream']:.1%}",
+        ),
+    }
+
+
+def times_to(one: Curve, other: Curve) -> tuple[list[str], list[bool]]:
+    """When two curves reach each level, in words, and whether the first is the faster; levels that neither reaches are left out."""
+    words, faster = [], []
+    for level in LEVELS:
+        a, b = one.reaches(level), other.reaches(level)
+        if math.isfinite(a) or math.isfinite(b):
+            words.append(f"{level:.0%}: {_seconds(a)} against {_seconds(b)}")
+            faster.append(a < b)
+    return words, faster
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if math.isfinite(value) else "never"
+
+
+def _notes(source: str, workers: int, scale: Scale, clock: Steps) -> tuple[str, ...]:
+    size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}.get(source, "")
+    speeds = ", ".join(f"{speed / 1e9:g}" for speed in FLOPS_PER_S[:workers])
+    return (
+        f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an eighth of its "
+        f"width, minibatches of 32, SGD 0.01 with momentum 0.9, {scale.updates} updates; mean of {scale.seeds} initialisations "
+        "(the paper: full width, 10 initialisations, hours)",
+        f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at {clock.cuts}; an update "
+        "takes " + ", ".join(f"{method} {seconds:.3f} s" for method, seconds in clock.seconds.items()),
+        "the pipeline is drained where accuracy is read; PipeDream, mcPipe and best-of are one training, since their updates are "
+        "equal to the last bit",
+    )

@@ -1,0 +1,71 @@
+"""What stands behind mcPipe's figures 2 to 4: update rules that meet where they must, and a clock by hand arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("torch")
+
+from relaytrain.experiments.mcpipe import accuracy, figures
+from relaytrain.experiments.mcpipe.accuracy import FLOPS_PER_S, LINK_BITS_PER_S, Curve, Scale, curves, steps
+from relaytrain.pipeline import comparison
+from relaytrain.pipeline.comparison import Bench, Task, accuracies
+
+pytestmark = pytest.mark.train
+TINY = Scale(updates=4, seeds=1, images=64, test_images=30, every=2)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench.of(Task("digits", family="vgg11", width=0.0625, shrink=1, images=80, test_images=40, batch=8, every=3))
+
+
+def test_rules_meet_where_they_must(bench):
+    local = accuracies(bench, "local", 6)
+    assert len(local) == 3 and all(0.0 <= value <= 1.0 for value in local)
+    assert accuracies(bench, "delayed", 6) == accuracies(bench, "greedy", 6) == local  # one stage: nothing is delayed
+    assert accuracies(bench, "data", 6, workers=1) == local
+    assert accuracies(bench, "delayed", 6, cuts=(2, 5)) == accuracies(bench, "delayed", 6, cuts=(2, 5))
+
+
+def test_the_clock_by_hand(bench):
+    units = bench.units()
+    flops, weights = sum(unit.train_flops for unit in units), sum(unit.weight_bytes for unit in units)
+    for workers in (2, 3):
+        clock = steps(units, workers)
+        assert clock.seconds["Local"] == flops / 1e9
+        ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
+        assert clock.seconds["data-distributed"] == pytest.approx(flops / FLOPS_PER_S[workers - 1] + ring)
+        assert clock.seconds["PipeDream"] == clock.seconds["GreedyUpdates"] <= clock.seconds["best-of"] <= clock.seconds["mcPipe"]
+        assert len(clock.cuts) == workers - 1 and clock.fill_s > clock.seconds["PipeDream"]
+
+
+def test_finished_trainings_are_kept(tmp_path, monkeypatch):
+    told: list[str] = []
+    first, _ = curves(tmp_path, "digits", 2, TINY, told.append)
+    assert len(told) == 4  # PipeDream, mcPipe and best-of are one training
+    assert first["PipeDream"].accuracy == first["mcPipe"].accuracy == first["best-of"].accuracy
+    monkeypatch.setattr(comparison, "accuracies", None)
+    again, _ = curves(tmp_path, "digits", 2, TINY, told.append)
+    assert again == first and len(told) == 4
+    for path in (tmp_path / "mcpipe-trainings").iterdir():
+        path.write_text("{}")  # what is not whole is trained again
+    with pytest.raises(TypeError):
+        curves(tmp_path, "digits", 2, TINY)
+
+
+def test_curves_read_between_their_points():
+    curve = Curve("x", (0.0, 10.0, 20.0), (0.1, 0.5, 0.4), 1.0, (0.4,))
+    assert curve.at(5.0) == pytest.approx(0.3) and curve.reaches(0.3) == pytest.approx(5.0) and math.isinf(curve.reaches(0.6))
+    slow = Curve("y", (0.0, 40.0), (0.1, 0.5), 1.0, (0.5,))
+    words, faster = figures.times_to(curve, slow)
+    assert faster == [True, True] and words[0].startswith("40%: 7.5 s against 30.0 s")
+
+
+def test_a_missing_data_set_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("RELAYTRAIN_DATA", str(tmp_path))
+    monkeypatch.setattr("relaytrain.data.source.places", lambda name: [tmp_path / name])
+    name, why = accuracy.data_set(("fashion-mnist", "digits"))
+    assert name == "digits" and why is not None and "apt-get install dataset-fashion-mnist" in why
