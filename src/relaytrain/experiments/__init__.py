@@ -41,7 +41,7 @@ _EXPERIMENTS = {
 
 
 _TRAINED = {"pact-fig2": 5, "mcpipe-fig2": 1, "mcpipe-fig3": 1, "mcpipe-fig4": 2}
-"""Need PyTorch and so many minutes of one core; the others take seconds."""
+"""Need PyTorch and so many minutes of one core; the others take a minute or two, all together."""
 
 
 def available() -> dict[str, str]:
@@ -84,7 +84,7 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)
-        told(f"about {minutes} minutes of one core: {', '.join(last)} trains and comes last, the others take seconds each")
+        told(f"a minute or two of one core, then about {minutes} minutes of training: {', '.join(last)}")
     made: dict[str, Reproduction] = {}
     summary = Path(out_dir) / "findings.md"
     for position, name in enumerate([*(name for name in lines if name not in _TRAINED), *last], start=1):
