@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 _ROUNDS = 200
-_CLOSE = 1e-14
+_CLOSE = 1e-13
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,19 @@ class Label:
         step = 2.0 / self.frequencies.period
         cf = np.exp(self.log_cf)
         low, high = -self.frequencies.period / 2, self.frequencies.period / 2
-        x = 0.0
+        deviation = math.sqrt(max(-2.0 * float(self.log_cf[0].real), 0.0)) / float(t[0])
+        x = min(max(NormalDist().inv_cdf(omega) * deviation, 0.9 * low), 0.9 * high)
         for _ in range(_ROUNDS):
             turned = np.exp(-1j * t * x) * cf
             excess = 0.5 - float(turned.imag @ weights) - omega
             low, high = (low, x) if excess > 0 else (x, high)
             slope = step * float(turned.real.sum())
             ahead = x - excess / slope if slope > 0 else math.inf
-            ahead = ahead if low < ahead < high else 0.5 * (low + high)
-            if abs(ahead - x) <= _CLOSE * self.frequencies.period:
-                break
+            ahead = ahead if low <= ahead <= high else 0.5 * (low + high)
+            close = abs(ahead - x) <= _CLOSE * self.frequencies.period
             x = ahead
+            if close:
+                break
         return self.mean + x
 
 

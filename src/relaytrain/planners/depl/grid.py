@@ -239,7 +239,7 @@ def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, found:
             else:
                 low = x
             ahead = x - excess * math.pi / (step * slope) if slope > 0 else np.inf
-            if not (low < ahead < high):
+            if not (low <= ahead <= high):
                 ahead = 0.5 * (low + high)
             done = abs(ahead - x) <= 1e-11 * half
             x = ahead
