@@ -14,7 +14,7 @@ from relaytrain.planners.depl.baselines import best_expected, greedy_expected
 from relaytrain.planners.depl.datasets import choose, local_search
 from relaytrain.planners.depl.joint import plan
 from relaytrain.testing.cases import KNOWN, PACT, case_files
-from relaytrain.testing.depl_cases import clusters_from, instance_from, parts, read_depl, terms_from
+from relaytrain.testing.depl_cases import charges_from, clusters_from, instance_from, parts, read_depl, terms_from
 
 OWN = Path(__file__).parent / "cases"
 FOLDER = Path(os.environ.get("RELAYTRAIN_CASES") or OWN)
@@ -40,7 +40,7 @@ def test_quantiles(path):
 def test_allocations(path):
     for case in parts(read_depl(path)):
         epochs = list(zip(case["c"], case["s"], strict=True))
-        found = allocate(epochs, clusters_from(case["clusters"]), case["Tmax"], case["data_charge"])
+        found = allocate(epochs, clusters_from(case["clusters"]), case["Tmax"], charges_from(case["data_charge"]))
         assert found.feasible == case["feasible"]
         if not found.feasible:
             continue
@@ -140,6 +140,15 @@ def test_expected_value_baselines(path):
         assert found.cost == pytest.approx(raw[name]["cost"], rel=SAME_COST), name
         assert counts == raw[name]["counts"]
         assert found.quantile == pytest.approx(raw[name]["quantile"], abs=1e-6)
+
+
+def test_null_is_what_cannot_be_had():
+    raw = read_depl(OWN / "depl" / "tiny_1.json")
+    raw["instance"]["beta"][0] = [None for _ in raw["instance"]["beta"][0]]
+    instance = instance_from(raw)
+    assert np.isinf(instance.charges[0]).all() and np.isfinite(instance.charges[1:]).all()
+    assert 0 not in plan(instance).datasets
+    assert charges_from([None, 2.0]) == [math.inf, 2.0]
 
 
 def test_other_kinds_are_refused(tmp_path):

@@ -48,7 +48,7 @@ def _instance(at: dict[str, Any]) -> Instance:
         switches=tuple(tuple(_switch(cell) for cell in row) for row in at["switch"]),
         clusters=clusters_from(at["clusters"]),
         datasets=tuple(DataSource(d["name"], d["q"]) for d in at["datasets"]),
-        charges=np.array(at["beta"], np.float64),
+        charges=np.array([charges_from(row) for row in at["beta"]], np.float64),
         initial_loss=at["l0"],
         target=Target(at["lmax"], at["omega"], at["Tmax"], at["Kmax"]),
         gain_base=gain["g0"],
@@ -66,6 +66,11 @@ def clusters_from(rows: list[dict[str, Any]]) -> tuple[Cluster, ...]:
         Cluster(str(row.get("name", i)), row["r"], math.inf if row["b"] is None else row["b"], row["kappa"])
         for i, row in enumerate(rows)
     )
+
+
+def charges_from(row: list[float | None]) -> list[float]:
+    """Data charges of a row; null where the data cannot be brought."""
+    return [math.inf if charge is None else charge for charge in row]
 
 
 def terms_from(case: dict[str, Any]) -> list[Term]:
