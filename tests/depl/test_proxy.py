@@ -43,3 +43,10 @@ def test_cuts_are_minimised(seed):
 def test_a_long_fixed_time_is_not_submodular():
     with pytest.warns(NotSubmodular, match="not submodular"):
         minimum_norm_choice(3, epochs_times_duration([0.3, 1.0, 1.0], 2.5, 1.0, 10.0))
+
+
+def test_large_values_and_modular_functions_end():
+    """Values in the tens of thousands that just add up: the smallest single dataset is best."""
+    price = (17860.4, 22271.6, 14825.5)
+    found = minimum_norm_choice(3, lambda chosen: sum(price[d] for d in chosen))
+    assert found.chosen == (2,)

@@ -1,4 +1,4 @@
-"""All schedules of one structure whose cost may still be below the best known one, compiled.
+"""All schedules of given structures whose cost may still be below the best known one, compiled.
 
 A structure is a sequence of versions. The lengths of all its segments but the last are counted up like an odometer; a
 digit is carried as soon as the dual bound on the cost, the deadline or the number of epochs is passed, since more
@@ -22,14 +22,14 @@ GONE = -30.0
 """log of a characteristic function that no longer counts."""
 COARSE = -5.0
 """The same for a first look."""
-WIDTH = 7.0
-"""Standard deviations between the target and half a period in a first look."""
+NARROW, WIDTH = 3.0, 7.0
+"""Standard deviations between the target and half a period in a first and a second look."""
 SLACK = 1e-9
 """By which a probability may fall short, as in all comparisons."""
 
 
 class Losses(NamedTuple):
-    """Loss terms: prefix sums over epochs for each version, and what one structure's switches add."""
+    """Loss terms: prefix sums over epochs for each version, and what the switches of each structure add."""
 
     mean: Real
     """(models, epochs + 1)."""
@@ -38,11 +38,11 @@ class Losses(NamedTuple):
     """Log characteristic functions, (models, epochs + 1, points)."""
     im: Real
     jump_re: Real
-    """Of all the structure's switches together, (points,)."""
+    """Of all the switches of a structure together, (structures, points)."""
     jump_im: Real
-    start_mean: float
-    """Initial loss plus the switches' means."""
-    start_variance: float
+    start_mean: Real
+    """Initial loss plus the switches' means, (structures,)."""
+    start_variance: Real
     step: float
     """Frequencies are (j + 1/2) step."""
 
@@ -70,15 +70,17 @@ class Prices(NamedTuple):
 
 
 @jit
-def inverted(losses: Any, structure: Counts, ends: Counts, offset: float, stride: int, gone: float) -> tuple[float, float]:
+def inverted(
+    losses: Any, which: int, structure: Counts, ends: Counts, offset: float, stride: int, gone: float
+) -> tuple[float, float]:
     """P(loss - mean <= offset) from every stride-th frequency (an odd number: a period so much shorter).
 
     Stops when the characteristic function stays under exp(gone); returned with a bound on what that leaves out.
     """
     total, small, rest = 0.0, 0, 0.0
-    for i in range((losses.jump_re.shape[0] + stride // 2) // stride):
+    for i in range((losses.jump_re.shape[1] + stride // 2) // stride):
         j = stride * i + stride // 2
-        re, im = losses.jump_re[j], losses.jump_im[j]
+        re, im = losses.jump_re[which, j], losses.jump_im[which, j]
         for s in range(structure.shape[0]):
             m = structure[s]
             re += losses.re[m, ends[s + 1], j] - losses.re[m, ends[s], j]
@@ -93,13 +95,13 @@ def inverted(losses: Any, structure: Counts, ends: Counts, offset: float, stride
 
 
 @jit
-def meets(losses: Any, structure: Counts, ends: Counts, goal: Any) -> bool:
-    """Whether P(loss <= target) >= asked after segments that end at `ends` (ends[0] = 0).
+def meets(losses: Any, which: int, structure: Counts, ends: Counts, goal: Any) -> bool:
+    """Whether P(loss <= target) >= asked after segments that end at `ends` (ends[0] = 0) of structure number `which`.
 
     Cantelli's inequality decides first; then a coarse sum, whose error is the mass that a shorter period puts on the
     wrong side (Cantelli's again) and what the cut leaves out; the full sum only where these do not tell.
     """
-    mean, variance = losses.start_mean, losses.start_variance
+    mean, variance = losses.start_mean[which], losses.start_variance[which]
     for i in range(structure.shape[0]):
         m = structure[i]
         mean += losses.mean[m, ends[i + 1]] - losses.mean[m, ends[i]]
@@ -117,37 +119,38 @@ def meets(losses: Any, structure: Counts, ends: Counts, goal: Any) -> bool:
         return True
     if offset <= -half:
         return False
-    stride = int(half / (WIDTH * deviation + abs(offset)))
-    stride -= 1 - stride % 2
-    if stride > 1:
-        away = half / stride
-        found, rest = inverted(losses, structure, ends, offset, stride, COARSE)
-        if found + variance / (variance + (away - offset) ** 2) + rest < goal.asked:
-            return False
-        if found - variance / (variance + (away + offset) ** 2) - rest >= goal.asked:
-            return True
-    found, rest = inverted(losses, structure, ends, offset, 1, GONE)
+    for width in (NARROW, WIDTH):
+        stride = int(half / (width * deviation + abs(offset)))
+        stride -= 1 - stride % 2
+        if stride > 1:
+            away = half / stride
+            found, rest = inverted(losses, which, structure, ends, offset, stride, COARSE)
+            if found + variance / (variance + (away - offset) ** 2) + rest < goal.asked:
+                return False
+            if found - variance / (variance + (away + offset) ** 2) - rest >= goal.asked:
+                return True
+    found, rest = inverted(losses, which, structure, ends, offset, 1, GONE)
     return found >= goal.asked
 
 
 @jit
-def shortest(losses: Any, structure: Counts, ends: Counts, goal: Any, longest: int) -> int:
+def shortest(losses: Any, which: int, structure: Counts, ends: Counts, goal: Any, longest: int) -> int:
     """The fewest epochs of the last segment, up to `longest`, that meet the goal; 0 if none do. Changes ends[-1]."""
     last = structure.shape[0]
     if not goal.sure:  # more epochs might not help: try them all
         for n in range(1, longest + 1):
             ends[last] = ends[last - 1] + n
-            if meets(losses, structure, ends, goal):
+            if meets(losses, which, structure, ends, goal):
                 return n
         return 0
     ends[last] = ends[last - 1] + longest
-    if not meets(losses, structure, ends, goal):
+    if not meets(losses, which, structure, ends, goal):
         return 0
     low, high = 0, longest  # low does not meet it (0 stands for "not tried")
     while high - low > 1:
         middle = (low + high) // 2
         ends[last] = ends[last - 1] + middle
-        if meets(losses, structure, ends, goal):
+        if meets(losses, which, structure, ends, goal):
             high = middle
         else:
             low = middle
@@ -182,13 +185,28 @@ def room(level: Real, slopes: Real, below: float) -> float:
 
 @jit
 def candidates(
-    structure: Counts, losses: Any, goal: Any, prices: Any, below: float, first: int, lengths: Counts, bounds: Real
-) -> tuple[int, int]:
+    structures: Counts, losses: Any, goal: Any, prices: Any, below: float, at: Counts, lengths: Counts, bounds: Real
+) -> int:
     """Writes schedules that meet the goal and may cost less than `below`: lengths (n, segments) and bounds (n,).
 
-    Starts with `first` extra epochs in the first segment. Returns how many were written and the extra epochs of the
-    first segment at which to go on with larger arrays or a lower `below`; -1 when all were seen.
+    Begins with structure at[0] and at[1] extra epochs in its first segment, ends after the first structure that had
+    any candidates or when the arrays are full, and writes to `at` where to go on (at[0]: all seen if that is the number
+    of structures; at[2]: the structure of what was written). Returns how many were written.
     """
+    for which in range(at[0], structures.shape[0]):
+        written, first = of_structure(which, structures[which], losses, goal, prices, below, at[1], lengths, bounds)
+        at[0], at[1] = (which + 1, 0) if first < 0 else (which, first)
+        at[2] = which
+        if written > 0 or first >= 0:
+            return written
+    return 0
+
+
+@jit
+def of_structure(
+    which: int, structure: Counts, losses: Any, goal: Any, prices: Any, below: float, first: int, lengths: Counts, bounds: Real
+) -> tuple[int, int]:
+    """The candidates of one structure, and the extra epochs of its first segment at which to go on (-1: all seen)."""
     segments = structure.shape[0]
     levels = np.empty((segments + 1, *prices.offsets.shape))
     times, used = np.zeros(segments), np.zeros(segments, np.int64)
@@ -219,7 +237,7 @@ def candidates(
         more = min(float(prices.epochs - used[i]), room(levels[i], prices.slopes[last], below))
         more = min(more, (prices.deadline_s + SLACK - times[i]) / prices.quickest_s[last])
         if more >= 0.0:
-            n = shortest(losses, structure, ends, goal, int(more) + 1)
+            n = shortest(losses, which, structure, ends, goal, int(more) + 1)
             if n > 0:
                 if written == bounds.shape[0]:
                     return written, extra[0] if segments > 1 else 0

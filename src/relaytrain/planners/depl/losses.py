@@ -99,24 +99,24 @@ class DataLosses:
         self.mean, self.variance = self.gain * self.table.mean, self.gain**2 * self.table.variance
         self._jumps: dict[StudentT, Complex] = {}
 
-    def losses(self, structure: Sequence[int], epochs: int, *, by_mean: bool = False) -> Losses:
-        """The arrays for schedules of this structure up to so many epochs, switches (from `before` too) added up."""
+    def losses(self, structures: Sequence[Sequence[int]], epochs: int, *, by_mean: bool = False) -> Losses:
+        """The arrays for schedules of these structures up to so many epochs, switches (from `before` too) added up."""
+        points = 1 if by_mean else self.table.frequencies.points
         before = self.instance.before
-        taken = list(itertools.pairwise(structure))
-        if before is not None and before != structure[0]:
-            taken.append((before, structure[0]))
-        jumps = [self.instance.jump(a, b) for a, b in taken]
-        mean = float(self.instance.initial_loss + sum(jump.mean for jump in jumps))
-        variance = float(sum(jump.variance for jump in jumps))
+        mean, variance = np.full(len(structures), float(self.instance.initial_loss)), np.zeros(len(structures))
+        added = np.zeros((len(structures), points), np.complex128)
+        for i, structure in enumerate(structures):
+            for a, b in itertools.pairwise(structure if before in (None, structure[0]) else (before, *structure)):
+                of = self.instance.jump(a, b)
+                mean[i] += of.mean
+                variance[i] += of.variance
+                if not by_mean:
+                    added[i] += self.jump(a, b)[2]
         if by_mean:
-            none, empty = np.zeros(1), np.zeros((len(self.instance.models), 1, 1))
-            return Losses(self.mean, self.variance, empty, empty, none, none, mean, variance, 1.0)
-        added = np.zeros(self.table.frequencies.points, np.complex128)
-        for a, b in taken:
-            added += self.jump(a, b)[2]
+            empty = np.zeros((len(self.instance.models), 1, 1))
+            return Losses(self.mean, self.variance, empty, empty, added.real.copy(), added.imag.copy(), mean, variance, 1.0)
         re, im = self.table.log_cf(epochs)
-        jump_re, jump_im = np.ascontiguousarray(added.real), np.ascontiguousarray(added.imag)
-        return Losses(self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, self.step)
+        return Losses(self.mean, self.variance, re, im, added.real.copy(), added.imag.copy(), mean, variance, self.step)
 
     @property
     def step(self) -> float:

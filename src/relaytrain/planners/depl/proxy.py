@@ -115,7 +115,7 @@ def _minimum_norm_point(count: int, f: Callable[[tuple[int, ...]], float]) -> Re
             break
         vertices.append(vertex)
         shares = np.append(shares, 0.0)
-        while True:
+        for _ in range(2 * count + 2):  # a vertex goes each time; more often only where rounding rules
             affine = _affine_shares(np.array(vertices))
             if (affine > 1e-12).all():
                 shares = affine
@@ -125,8 +125,9 @@ def _minimum_norm_point(count: int, f: Callable[[tuple[int, ...]], float]) -> Re
             step = min(1.0, float(ratio.min(initial=math.inf)))
             shares = (1.0 - step) * shares + step * affine
             kept = shares > 1e-12
+            kept[shares.argmax()] = True  # a function that is not submodular may leave nothing
             vertices = [v for v, keep in zip(vertices, kept, strict=True) if keep]
-            shares = shares[kept] / shares[kept].sum()
+            shares = np.ones(1) if len(vertices) == 1 else shares[kept] / shares[kept].sum()
         point = shares @ np.array(vertices)
     return np.asarray(point, np.float64)
 
@@ -134,9 +135,12 @@ def _minimum_norm_point(count: int, f: Callable[[tuple[int, ...]], float]) -> Re
 def _affine_shares(vertices: Real) -> Real:
     """Weights, adding to one, of the least-norm point of the vertices' affine hull."""
     n = len(vertices)
+    if n == 1:
+        return np.ones(1)
     system = np.ones((n + 1, n + 1))
     system[0, 0] = 0.0
-    system[1:, 1:] = vertices @ vertices.T
+    scaled = vertices / max(float(np.abs(vertices).max()), 1e-300)  # the ones beside them must not drown
+    system[1:, 1:] = scaled @ scaled.T
     right = np.zeros(n + 1)
     right[0] = 1.0
     return np.asarray(np.linalg.lstsq(system, right, rcond=None)[0][1:], np.float64)

@@ -85,10 +85,9 @@ class VersionSearch:
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         while True:
             for segments in range(1, self.switches + 2):
-                for structure in self._structures(segments):
-                    better = self._search(structure, epochs, below, expected)
-                    if better is not None:
-                        found, below = better, better.cost
+                better = self._search(segments, epochs, below, expected)
+                if better is not None:
+                    found, below = better, better.cost
             needed = most if math.isinf(below) else min(most, self.affordable(below))
             if needed <= epochs:
                 return found
@@ -155,30 +154,37 @@ class VersionSearch:
         self._slopes, self._offsets = dual
         self._by_model = np.ascontiguousarray(self._slopes.transpose(2, 0, 1))
 
-    def _search(self, structure: Sequence[int], epochs: int, below: float, expected: float | None) -> Schedule | None:
-        deadline_s, versions = float(self.instance.target.deadline_s), np.array(structure)
-        losses = self.losses.losses(structure, epochs, by_mean=expected is not None)
+    def _search(self, segments: int, epochs: int, below: float, expected: float | None) -> Schedule | None:
+        """The best schedule of so many segments that costs less than `below`."""
+        structures = list(self._structures(segments))
+        if not structures or segments > epochs:
+            return None
+        deadline_s, rows = float(self.instance.target.deadline_s), np.array(structures)
+        losses = self.losses.losses(structures, epochs, by_mean=expected is not None)
         goal = self.losses.goal(expected=expected)
         found: Schedule | None = None
-        first, size = 0, _BATCH
-        while first >= 0:
+        at, size = np.zeros(3, np.int64), _BATCH
+        while at[0] < len(structures):
             prices = Prices(self._by_model, self._offsets, self.quickest_s, deadline_s, epochs)
-            lengths, bounds = np.empty((size, len(structure)), np.int64), np.empty(size)
-            count, resume = candidates(versions, losses, goal, prices, below, first, lengths, bounds)
-            surely = partial(self._surely, versions, losses, goal)
-            better = self._cheapest(versions, lengths[:count], bounds[:count], below, surely)
+            lengths, bounds = np.empty((size, segments), np.int64), np.empty(size)
+            begun = (int(at[0]), int(at[1]))
+            count = candidates(rows, losses, goal, prices, below, at, lengths, bounds)
+            which = int(at[2])
+            surely = partial(self._surely, which, rows[which], losses, goal)
+            better = self._cheapest(rows[which], lengths[:count], bounds[:count], below, surely)
             if better is not None:
                 found, below = better, better.cost
                 self.focus(better.models)
-            first, size = resume, size if resume > first else 4 * size
+            if (int(at[0]), int(at[1])) == begun:  # full within one length of the first segment: more room
+                size *= 4
         return found
 
-    def _surely(self, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
+    def _surely(self, which: int, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
         """The target is met by so much that the searched table's own error cannot matter."""
         if goal.by_mean:
             return True
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        return bool(meets(losses, structure, ends, goal._replace(asked=goal.asked + 2 * MARGIN)))
+        return bool(meets(losses, which, structure, ends, goal._replace(asked=goal.asked + 2 * MARGIN)))
 
     def _cheapest(
         self, structure: Counts, lengths: Counts, bounds: Real, below: float, surely: Callable[[Counts], bool]
