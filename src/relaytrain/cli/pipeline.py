@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UsageError
+from . import pipeline_run
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, emit_view
 from .reading import need_torch
@@ -63,6 +64,9 @@ ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file or
 VersionName = Annotated[str | None, typer.Argument(metavar="[VERSION]", help="One version; all of them without.")]
 
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
+
+
+app.command(name="run", help=pipeline_run.HELP, short_help=pipeline_run.SHORT, epilog=pipeline_run.EXAMPLES)(pipeline_run.run)
 
 
 @app.command(name="plan", help=PLAN_HELP, short_help="Who takes which layers, and how fast that is.", epilog=PLAN_EXAMPLES)

@@ -123,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = reader.parse_args(arguments)
     try:
         job = read_job(asked.job)
+        os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
         check_master(os.environ.get("MASTER_ADDR", "localhost"), interface=asked.interface, trusted=asked.trusted_network)
         if asked.interface:
             os.environ["GLOO_SOCKET_IFNAME"] = asked.interface

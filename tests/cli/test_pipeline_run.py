@@ -1,0 +1,74 @@
+"""`relaytrain pipeline run`: the words around the processes, and the workers that torchrun starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+TINY = ("pipeline", "run", "vgg11", "--width", "0.05", "--batch", "4", "--minibatches", "6")
+PAIR = ("--device", "pi, 1 GFLOP/s", "--device", "nuc, 2 GFLOP/s")
+
+
+def test_processes_and_simulator_say_the_same(relaytrain, tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    call = relaytrain(*TINY, *PAIR, "--folder", str(tmp_path), "--snapshot-every", "2", "--format", "json")
+    assert call.status == 0 and "attempt 1: from update 0 on pi, nuc" in call.err
+    real = json.loads(call.out)
+    assert real["schema"] == "relaytrain.pipeline-run/1" and real["minibatches"] == 6
+    simulated = json.loads(relaytrain(*TINY, *PAIR, "--simulate", "--format", "json").out)
+    assert real["losses"] == simulated["losses"] and real["cuts"] == simulated["cuts"]
+    assert real["peak_bytes"] == simulated["peak_bytes"]
+    assert all(a <= b for a, b in zip(real["peak_bytes"], real["predicted_bytes"], strict=True))
+    text = relaytrain(*TINY, *PAIR, "--simulate")
+    assert text.status == 0 and "6 minibatches" in text.out and "nuc" in text.out
+
+
+@pytest.mark.soak
+def test_workers_that_torchrun_starts(relaytrain, tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    prepared = json.loads(relaytrain(*TINY, *PAIR, "--owner", "master", "--prepare", str(tmp_path / "job")).out)
+    assert prepared["processes"] == 3
+    expected = json.loads(relaytrain(*TINY, *PAIR, "--simulate", "--format", "json").out)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3", "--master-addr", "127.0.0.1"]
+    command += ["--master-port", str(port), "-m", "relaytrain.pipeline.worker", prepared["job"]]
+    around = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, env=around, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    said = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    assert [line["value"] for line in said if line["kind"] == "loss"] == expected["losses"]
+    done = [line for line in said if line["kind"] == "done"]
+    assert len(done) == 3 and not any(line["pipelining"] for line in done)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--owner", "nobody"), 2, "expected first or master"),
+        (("--lr", "0"), 2, "--lr: got 0"),
+        (("--minibatches", "0"), 2, "--minibatches: got 0"),
+        (("--optimizer", "lamb"), 2, "expected one of sgd, momentum, adam"),
+        (("--data", "nothing"), 3, "expected one of digits"),
+        (("--bind", "0.0.0.0"), 2, "--trusted-network"),
+        (("--keep", "all"), 2, "expected one of stash, on-demand, best-of"),
+        (("--device", "pi, 1 GFLOP/s, 1 kB"), 4, "no split"),
+    ],
+)
+def test_faults_are_words(relaytrain, words, status, said):
+    pytest.importorskip("torch")
+    call = relaytrain(*TINY, *words)
+    assert (call.status, call.out) == (status, "") and said in call.err
+
+
+def test_help(relaytrain):
+    call = relaytrain("pipeline", "run", "--help")
+    assert call.status == 0 and "--trusted-network" in call.out and "torchrun" in call.out
