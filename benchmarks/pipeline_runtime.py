@@ -292,6 +292,10 @@ def memory():
                 f"of it pages of torch's library {(said['code_bytes'] - code) / 2**20:.1f}"
             )
             assert not said["pipelining"], "a worker imported torch.distributed.pipelining"
+    training, runtime = Training(SGD(0.01, 0.9), m=m), Runtime(count_bytes=True, group_s=120.0)
+    result = run_pipeline(model, batches, devices, training, runtime, split=split_of(plan))
+    peaks = ", ".join(f"{worker['rss_bytes'] / 2**20:.0f}" for worker in result.workers)
+    print(f"  forked by the supervisor, which share what they do not touch: peaks {peaks}")
 
 
 def torchrun_like(path, world):
