@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,10 @@ from relaytrain.estimators.zero import SHIPPED
 CURVES, HELD_OUT, KEPT = 1500, 300, 6
 """Synthetic curves to train on and to hold out, and windows kept of each."""
 
+ALLOWANCE = 0.45
+"""Widths added on each side, for real curves are unlike the synthetic ones. Chosen on the bundled digits traces, where the
+bands covered 0.61 without it and 0.92 with it; a trial campaign of another data set and network was covered before."""
+
 
 def main() -> None:
     started = time.process_time()
@@ -34,6 +39,7 @@ def main() -> None:
     recipe = Recipe(relative=True, batch=64, epochs=25, patience=4)
     model = RunModel(nets=(fit_run(train, rest, recipe),), with_start=True)
     model = calibrated(model, rest, rest.target)
+    model = replace(model, factor=model.factor + ALLOWANCE)
     about = {"source": "synthetic power laws", "curves": CURVES, "windows": len(train), "calibration": "synthetic"}
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED
     Fitted("zero-trace", "test", model, about=about).save(out)

@@ -214,14 +214,18 @@ class Steering:
         return self._believed
 
     def _law(self) -> tuple[LossLaw, tuple[str, ...]]:
+        said: tuple[str, ...] = ()
         try:
             law = self.estimator.law(tuple(self.history), self.problem.pairs)
             wrong = nonsense(law, self.state, len(self.problem.pairs))
+            tell = getattr(self.estimator, "notes", None)
+            said = () if tell is None else tuple(tell(tuple(self.history), self.problem.pairs))
         except Exception as error:  # a third party's estimator may fail in any way; a run must not end by it
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
             return self.fallback, (f"the estimator failed ({wrong}); the scenario's own law is used",)
-        return ordered(law)
+        fixed, notes = ordered(law)
+        return fixed, (*said, *notes)
 
 
 def nonsense(law: LossLaw, state: State, pairs: int) -> str | None:

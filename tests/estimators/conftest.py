@@ -16,11 +16,11 @@ def campaign() -> Bundle:
 def auto(campaign: Bundle) -> Fitted:
     from relaytrain.estimators.fit import fit
 
-    return fit(campaign, epochs=8)
+    return fit(campaign, epochs=6)
 
 
 @pytest.fixture(scope="session")
 def paper(campaign: Bundle) -> Fitted:
     from relaytrain.estimators.fit import fit
 
-    return fit(campaign, name="paper", change_target="first-epoch", epochs=8)
+    return fit(campaign, name="paper", change_target="first-epoch", epochs=6)

@@ -28,7 +28,7 @@ def test_the_prior_unless_told_otherwise():
     assert isinstance(estimator_for(load_scenario("quickstart")), Prior)
     named = load_scenario("quickstart", overrides=["estimator.name=zero-trace"])
     assert isinstance(estimator_for(named), Learned)
-    assert load_scenario(named.resolved).estimator == {"name": "zero-trace"}  # what is kept with a run says it
+    assert load_scenario(named.resolved).estimator["name"] == "zero-trace"  # what is kept with a run says it
 
 
 def test_a_fitted_file_says_itself_what_it_is(file):

@@ -18,6 +18,7 @@ from relaytrain.core.law_json import law_to_json
 from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Target
+from relaytrain.estimators.bounds import Bound
 from relaytrain.estimators.learned import Learned
 from relaytrain.estimators.zero import zero_trace
 from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
@@ -133,3 +134,16 @@ def test_fits_of_another_loss_and_pairs_without_facts_are_refused(auto):
         Learned.of(auto, replace(problem(), nodes=()))
     with pytest.raises(ScenarioError, match="metric"):
         Learned.of(auto, replace(problem(), target=Target(0.1, metric="error", on="train")))
+
+
+def test_bounds_are_respected_and_told(auto):
+    """A bound that lets nothing fall raises the robust side alone, is told in the notes, and expected <= robust holds."""
+    history = outcomes(2.3 / np.sqrt(1 + 0.2 * np.arange(1, 10) * 2.3**2))
+    free = Learned.of(auto, problem(), bound=Bound("off"))
+    bound = Learned.of(auto, problem(), bound=Bound("shape", 1e6))
+    loss = history[-1].loss
+    laws = [estimator.law(history, PAIRS) for estimator in (free, bound)]
+    expected = [float(law.next_loss(10, np.array(loss), 0, 0)) for law in laws]
+    robust = [float(law.next_loss(10, np.array(law.begin(loss, 0, 0.95)), 0, 0, 0.95)) for law in laws]
+    assert expected[0] == expected[1] and robust[1] >= loss - 1e-3 and robust[1] >= robust[0] - 1e-9
+    assert free.notes(history, PAIRS) == () and "raised" in bound.notes(history, PAIRS)[0]

@@ -57,7 +57,7 @@ def reproduce(
             note("name one of them, or all")
         return 0
     options = {"formats": tuple(kinds)} if kinds else {}
-    with compiled(scipy=not name.startswith("pact")):
+    with compiled(scipy=not name.startswith("pact") or name in ("pact-fig4", "pact-table1")):
         if name == "all":
             every = experiments.run_all(out, note, **options)
             if output is Format.json:

@@ -10,6 +10,7 @@ from ..core.law import LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Estimator
 from ..scenario.model import Scenario
+from .bounds import Bound, Constants
 from .prior import Prior
 
 if TYPE_CHECKING:
@@ -34,7 +35,16 @@ def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimat
         return Prior.of(scenario, problem.initial_loss)
     from .learned import Learned
 
-    return Learned.of(fitted, problem, scenario.law)
+    return Learned.of(fitted, problem, scenario.law, _bound(scenario, fitted))
+
+
+def _bound(scenario: Scenario, fitted: Fitted) -> Bound:
+    """The theory bound that `[estimator]` asks for."""
+    mode = scenario.estimator.get("bounds", "shape")
+    table = scenario.estimator.get("theorem")
+    if mode == "level" and table is None:
+        raise ScenarioError("estimator.theorem: got none for bounds 'level', expected the constants of FedAvg's Theorem 1")
+    return Bound(mode, fitted.run.bound_offset, None if table is None else Constants(**table))
 
 
 def first_law(scenario: Scenario) -> LossLaw:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.law import Array
+from .auto import EPOCHS
 from .change import Target, targets
 from .curves import Bundle
 from .features import LEAST_HISTORY, Windows, per_epoch, windows
@@ -88,6 +89,7 @@ def evaluate_run(
     by: By = "configuration",
     cumulative: bool = True,
     seed: int = 0,
+    epochs: int = EPOCHS,
     given: Fitted | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Tested]:
@@ -102,7 +104,7 @@ def evaluate_run(
         led = windows(fold.test.curves, least=LEAST_HISTORY, with_start=True)
         for name, rows in found.items():
             started = time.process_time()
-            model = given.run if given is not None and name == given.name else run_model(name, fold, seed=seed, cumulative=cumulative)
+            model = given.run if given is not None and name == given.name else run_model(name, fold, seed=seed, cumulative=cumulative, epochs=epochs)
             cpu_s = time.process_time() - started
             bands = model.bands((led if model.with_start else plain).seen)
             if not cumulative and model.cumulative:

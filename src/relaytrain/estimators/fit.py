@@ -54,11 +54,11 @@ def fit(
     change = change_now = None
     if len(bundle.switches) >= LEAST_SWITCHES:
         if name == "paper":
-            change = change_model("paper", change_target, fold, seed=seed)
+            change = change_model("paper", change_target, fold, seed=seed, epochs=epochs)
         else:
-            change = change_model("nodes", change_target, fold, seed=seed)
+            change = change_model("nodes", change_target, fold, seed=seed, epochs=epochs)
             if change_target == "first-epoch":  # the probe *is* the jump
-                change_now = change_model("probe", change_target, fold, seed=seed)
+                change_now = change_model("probe", change_target, fold, seed=seed, epochs=epochs)
     about = {
         "source": bundle.source,
         "seeds": len(bundle.seeds),
@@ -103,7 +103,7 @@ def run_model(
     return fit_auto(fold.train, fold.calibration, seed=seed, cumulative=cumulative, with_start=start, epochs=epochs)
 
 
-def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0) -> ChangeModel:
+def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0, epochs: int = EPOCHS) -> ChangeModel:
     """lambda_change: the paper's network with the paper's inputs; with more inputs averaged with a linear model."""
     from .paper import CHANGE_RECIPE, fit_change
 
@@ -113,7 +113,8 @@ def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0) -> C
         rest = train
     rows, truth = read(train), targets(train, target)
     held_out = read(rest), targets(rest, target)
-    nets = [fit_change(rows, truth, held_out, replace(CHANGE_RECIPE, seed=seed + i)) for i in range(1 if inputs == "paper" else 2)]
+    recipe = replace(CHANGE_RECIPE, epochs=round(CHANGE_RECIPE.epochs * epochs / EPOCHS))
+    nets = [fit_change(rows, truth, held_out, replace(recipe, seed=seed + i)) for i in range(1 if inputs == "paper" else 2)]
     if inputs == "paper":
         return ChangeModel("paper", target, tuple(nets))
     linear = fit_linear(rows, truth, np.array([s.group for s in train]))

@@ -21,6 +21,7 @@ import numpy as np
 from ..core.law import Array, LevelLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair, Problem
+from .bounds import Bound
 from .calibration import Adaptive, grown, scores
 from .curves import Kind, Switch
 from .facts import Facts, facts_of, ratio_between
@@ -53,16 +54,28 @@ class Learned:
     start: Pair
     initial_loss: float
     jumps: LevelLaw | None = None
+    bound: Bound | None = None
 
     @classmethod
-    def of(cls, fitted: Fitted, problem: Problem, law: LossLaw | None = None) -> Learned:
-        """The estimator of a problem; its probed l(0) counts. Refuses fits of another loss than the target's."""
+    def of(cls, fitted: Fitted, problem: Problem, law: LossLaw | None = None, bound: Bound | None = None) -> Learned:
+        """The estimator of a problem; its probed l(0) counts. Refuses fits of another loss than the target's.
+
+        `bound` corrects robust figures; by default the shape bound with the fit's own calibration.
+        """
         fitted.check_target(problem.target)
         stated = law if isinstance(law, LevelLaw) else None
-        return cls(fitted, facts_of(problem), problem.pairs[problem.start], problem.initial_loss, stated)
+        bound = bound or Bound("shape", fitted.run.bound_offset)
+        return cls(fitted, facts_of(problem), problem.pairs[problem.start], problem.initial_loss, stated, bound)
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """The law for the epochs to come; a pure function of `history`."""
+        return self._explained(history, pairs)[0]
+
+    def notes(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> tuple[str, ...]:
+        """What a reader of the run should know about the law: robust figures that a bound has raised."""
+        return self._explained(history, pairs)[1]
+
+    def _explained(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> tuple[LevelLaw, tuple[str, ...]]:
         legs = legs_of(history, pairs, pairs.index(self.start), self.initial_loss)
         facts = [self.facts[pair] for pair in pairs]
         now = legs[-1] if legs else Leg(pairs.index(self.start), 0, self.initial_loss)
@@ -71,14 +84,14 @@ class Learned:
         histories = [present if i == now.pair else np.array([landed[i]]) for i in range(len(pairs))]
         first = int(self._whole_epoch)  # what was learned may already hold the first epoch
         seen = self._seen(histories, [len(now.losses) if i == now.pair else first for i in range(len(pairs))], facts)
-        ahead = self._paths(seen, legs, now.pair, facts)
+        ahead, notes = self._paths(seen, legs, now.pair, facts)
         room = ROOM if first else math.inf
         curves = np.stack([curve_through(float(seen.loss[i]), ahead.mean[i], room=room) for i in range(len(pairs))])
         twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
         jump0, jump1, robust0 = self._jump_lines(histories, curves, facts)
         slow = np.array([twin[1] for twin in twins])[None, :]
         tops = seen.loss[np.isfinite(seen.loss)]
-        return LevelLaw(
+        law = LevelLaw(
             curves=curves,
             jump0=jump0,
             jump1=jump1,
@@ -90,6 +103,7 @@ class Learned:
             loss_top=float(max(self.initial_loss, present[-1], tops.max(initial=0.0))) * 1.5,
             scatter=np.array([twin[2] for twin in twins]),
         )
+        return law, notes
 
     def _history(self, leg: Leg) -> Array:
         """Losses of a leg as the models read them: with the loss before its first epoch where they learned from it."""
@@ -99,7 +113,7 @@ class Learned:
     def _seen(self, histories: Sequence[Array], done: Sequence[int], facts: Sequence[Facts]) -> Seen:
         return Seen(rows_of(histories), np.array(done, dtype=np.float64), np.array(facts, dtype=np.float64))
 
-    def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> Bands:
+    def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> tuple[Bands, tuple[str, ...]]:
         """Losses ahead of every pair; the first epoch of the present one has the width that this run has taught."""
         model = self.fitted.run
         plain = model.bands(seen)
@@ -110,7 +124,8 @@ class Learned:
                 getattr(plain, field)[now, 0] = getattr(wide, field)[now, 0]
             if factor > model.factor:  # this run is less predictable than the traces: so it is further ahead
                 plain = Bands(plain.mean, *(np.where(np.arange(len(seen))[:, None] == now, getattr(wide, f), getattr(plain, f)) for f in ("low", "high")))  # fmt: skip
-        return paths(seen, plain, model.tail_power)
+        plain, notes = (self.bound or Bound()).correct(seen, plain)
+        return paths(seen, plain, model.tail_power), notes
 
     def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
         """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
