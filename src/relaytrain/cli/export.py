@@ -13,7 +13,7 @@ from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
-SHORT = "The trained network in files that others read, or the run as traces."
+SHORT = "The trained network, or the run as traces, in files."
 HELP = """Write the network that a run trained: spec and safetensors, plain state_dicts, torch.export, ONNX if installed.
 
 Every file is read back and compared with the run, bit for bit. A network of your own is built only when you name the
