@@ -84,7 +84,7 @@ def preset(name: str, *, data: str | None = None, cifar100: bool = False) -> Cam
     if name == "depl":
         return _depl(name, 1.0, (40_000, 5000), tuple(range(1, 21)), None, Images(data), {"lr": 0.001, "batch": 64}, 10)
     few = ((0.25, 0.36), (0.25, 0.5), (0.36, 0.5), (0.5, 0.75))
-    return _depl(name, 0.125, (1500, 150), (5, 10, 17, 20), few, Images(data, 20_000, 25, 2), {"lr": 0.05, "batch": 16}, 6)
+    return _depl(name, 0.125, (1500, 150), (5, 10, 17, 20), few, Images(data, 20_000, 25, 2), {"lr": 0.02, "batch": 16}, 6)
 
 
 def version_name(ratio: float) -> str:
