@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, TCPStore
+from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import RelayTrainError, WorkerLost
 from .addresses import check_master
@@ -31,6 +32,8 @@ from .job import Job, read_job
 from .playing import Player, Report, serve_data
 
 BEAT_S = 0.25
+PATIENCE = timedelta(minutes=10)
+"""How long torchrun's processes wait for each other at the beginning and at the end."""
 BROKEN_STATUS = WorkerLost.exit_status
 
 
@@ -64,15 +67,12 @@ def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int
     return 0
 
 
-def join(job: Job, rank: int, store: Any = None) -> None:
-    """Become `rank` of the group; without a store as torchrun's environment says."""
+def join(job: Job, rank: int, store: Any) -> None:
+    """Become `rank` of the group that meets at `store`."""
     if job.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = job.interface
     limit = timedelta(seconds=job.group_s)
-    if store is None:
-        dist.init_process_group("gloo", timeout=limit)
-    else:
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=job.world, timeout=limit)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=job.world, timeout=limit)
 
 
 def _store(where: str, job: Job) -> Any:
@@ -129,14 +129,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ["GLOO_SOCKET_IFNAME"] = asked.interface
         elif job.interface and not asked.trusted_network:
             os.environ["GLOO_SOCKET_IFNAME"] = job.interface
-        dist.init_process_group("gloo", timeout=timedelta(seconds=job.group_s))
-        play(job, dist.get_rank(), _say)
+        store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+        _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s))
+        play(job, rank, _say)
+        _all_at("done", store, rank, world)
         dist.barrier()
         dist.destroy_process_group()
     except RelayTrainError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
     return 0
+
+
+def _all_at(place: str, store: Any, rank: int, world: int) -> None:
+    store.set(f"{place}/{rank}", "")
+    store.wait([f"{place}/{other}" for other in range(world)], PATIENCE)
 
 
 def _say(kind: str, **values: Any) -> None:
