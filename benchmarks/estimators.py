@@ -1,0 +1,97 @@
+"""What learned estimators cost, and whether their bands hold in a closed loop: python benchmarks/estimators.py [CAMPAIGN].
+
+Prints CPU-seconds of a fit, CPU-seconds for 10,000 states, and the coverage one epoch ahead with adaptive conformal
+inference on configurations unlike those fitted: fitted on half the seeds, K1 <= 10 and never a second handover, tested on
+the other seeds with all of theirs. CPU time, so other work on the machine counts little.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from relaytrain.estimators.calibration import Adaptive, scores
+from relaytrain.estimators.curves import Bundle, Curve, bundle_of
+from relaytrain.estimators.features import Seen, rows_of, windows
+from relaytrain.estimators.fit import fit
+from relaytrain.estimators.fitted import Fitted
+from relaytrain.estimators.metrics import Bands
+from relaytrain.traces.format import bundled_traces
+
+STATES = 10_000
+EARLY = 10
+
+
+def shifted(bundle: Bundle) -> tuple[Bundle, Bundle]:
+    """What is fitted and what is tested."""
+    half = bundle.seeds[: len(bundle.seeds) // 2]
+
+    def early(one: object) -> bool:
+        way = getattr(one, "configuration")  # noqa: B009
+        return not way or (len(way) == 1 and int(way[0].split()[0]) <= EARLY)
+
+    some = bundle.of_seeds(half)
+    return (
+        some.only([early(c) for c in some.curves], [early(s) for s in some.switches]),
+        bundle.of_seeds([seed for seed in bundle.seeds if seed not in half]),
+    )
+
+
+def one_ahead(fitted: Fitted, curve: Curve) -> tuple[np.ndarray, int]:
+    """Scores of every epoch of a leg against the raw bands made before it, and the first epoch that has one."""
+    lead = [curve.start] if fitted.run.with_start and curve.start is not None else []
+    whole = np.array([*lead, *curve.losses])
+    first = 1 - len(lead)
+    rows = [whole[: k + len(lead)] for k in range(first, len(curve.losses))]
+    facts = np.tile([curve.classes, curve.samples, curve.pruned], (len(rows), 1)).astype(float)
+    bands = fitted.run.raw(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts))
+    truth = np.array([curve.losses[k] - whole[k + len(lead) - 1] for k in range(first, len(curve.losses))])
+    return scores(truth, Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0])), first
+
+
+def closed_loop(fitted: Fitted, tested: Bundle) -> None:
+    by_run = {(c.seed, c.run): c for c in tested.curves}
+    known = {key: one_ahead(fitted, curve) for key, curve in by_run.items()}
+    taken = {(s.seed, s.run): len(s.history) for s in tested.switches}
+    found: dict[int, list[np.ndarray]] = {}
+    for curve in tested.curves:
+        chain, at = [(curve, len(curve.losses))], curve
+        while at.parent is not None:
+            chain.append((by_run[at.seed, at.parent], taken[at.seed, at.run]))
+            at = chain[-1][0]
+        adaptive, hits = Adaptive(fitted.run.warm), np.zeros(0, bool)
+        for leg, epochs in reversed(chain):
+            values, first = known[leg.seed, leg.run]
+            inside = []
+            for value in values[: max(epochs - first, 0)]:
+                inside.append(value <= adaptive.factor())
+                adaptive.tell(float(value))
+            hits = np.array(inside)
+        if len(hits):
+            found.setdefault(curve.stage, []).append(hits)
+    for stage, runs in sorted(found.items()):
+        each = np.sort([run.mean() for run in runs])
+        worst = each[: max(len(each) // 10, 1)].mean()
+        print(f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs {worst:.3f}")
+
+
+def main() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else "digits"
+    bundle = bundle_of(bundled_traces()[name], "train")
+    fitted_on, tested = shifted(bundle)
+    closed_loop(fit(fitted_on, change_target="jump"), tested)
+    started = time.process_time()
+    fitted = fit(bundle)
+    print(f"fit: {time.process_time() - started:.1f} CPU-s on {len(windows(bundle.curves))} windows of {name}")
+    seen = windows(bundle.curves, with_start=True).seen
+    many = seen.take(np.resize(np.arange(len(seen)), STATES))
+    fitted.run.bands(many.take(np.arange(8)))
+    started = time.process_time()
+    fitted.run.bands(many)
+    print(f"predict: {time.process_time() - started:.2f} CPU-s for {STATES} states, 5 epochs each")
+
+
+if __name__ == "__main__":
+    main()
