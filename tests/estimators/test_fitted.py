@@ -92,3 +92,14 @@ def test_too_few_epochs_to_learn_from_are_refused(campaign):
     few = campaign.only([i < 1 for i in range(len(campaign.curves))], [False] * len(campaign.switches))
     with pytest.raises(ScenarioError, match="collect more"):
         fit(few)
+
+
+def test_kinds_of_switches_never_seen_stay_within_reason(campaign, auto):
+    """A change model that saw one kind of handover alone is asked about another."""
+    from dataclasses import replace
+
+    seen = auto.change.bands(auto.change.rows(campaign.switches))
+    other = [replace(switch, kind="distill", ratio=0.0) for switch in campaign.switches]
+    found = auto.change.bands(auto.change.rows(other))
+    assert np.abs(found.mean).max() < 5.0 * np.abs(seen.mean).max()
+    assert (found.high - found.low).max() < 5.0 * (seen.high - seen.low).max()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.law import Array
-from .change_net import ChangeNet
+from .change_net import ChangeNet, unit_inputs
 from .curves import Switch
 from .metrics import Bands, ordered
 
@@ -77,7 +77,7 @@ class Linear:
 
     def bands(self, rows: Array) -> Bands:
         """Expected value and quantiles (N,)."""
-        middle = (rows - self.input_mean) / self.input_sd @ self.weights + self.intercept
+        middle = unit_inputs(rows, self.input_mean, self.input_sd) @ self.weights + self.intercept
         return Bands(middle, middle + self.low, middle + self.high)
 
 
@@ -109,7 +109,7 @@ def fit_linear(rows: Array, target: Array, groups: NDArray[np.generic]) -> Linea
     """Huber's regression; residual quantiles come from folds over `groups`, so that they are honest."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-9, scale, 1.0)
-    unit = (rows - mean) / scale
+    unit = unit_inputs(rows, mean, scale)
     weights, intercept = _huber(unit, target)
     names = np.unique(groups)
     folds = min(5, len(names))

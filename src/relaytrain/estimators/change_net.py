@@ -9,6 +9,14 @@ import numpy as np
 from ..core.law import Array
 from .metrics import Bands, ordered
 
+FAR = 4.0
+"""Inputs further than this from what was seen in training, in standard deviations, count as this far."""
+
+
+def unit_inputs(rows: Array, mean: Array, scale: Array) -> Array:
+    """Rows of inputs of unit size; what training has never seen (a kind of switch, a node set) stays within bounds."""
+    return np.asarray(np.clip((np.asarray(rows, dtype=np.float64) - mean) / scale, -FAR, FAR))
+
 
 @dataclass(frozen=True)
 class ChangeNet:
@@ -23,7 +31,7 @@ class ChangeNet:
 
     def bands(self, rows: Array) -> Bands:
         """Expected value, 0.05 and 0.95 quantiles (N,) of the loss change for rows of inputs (N, F)."""
-        values = (np.asarray(rows, dtype=np.float64) - self.input_mean) / self.input_sd
+        values = unit_inputs(rows, self.input_mean, self.input_sd)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = values @ weight.T + bias
             if i < len(self.weights) - 1:

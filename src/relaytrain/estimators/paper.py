@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.law import Array
-from .change_net import ChangeNet
+from .change_net import ChangeNet, unit_inputs
 from .features import AHEAD, LONGEST, Windows, per_epoch
 from .lstm import Recurrent, Scales, fixed_figures, fixed_inputs, sequences
 from .metrics import LEVELS
@@ -116,11 +116,12 @@ def fit_run(train: Windows, held_out: Windows, recipe: Recipe | None = None) -> 
 def fit_change(inputs: Array, target: Array, held_out: tuple[Array, Array], recipe: Recipe | None = None) -> ChangeNet:
     """lambda_change from rows of inputs; the same network serves with the paper's inputs and with more of them."""
     recipe = recipe or CHANGE_RECIPE
-    mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-6)
+    mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
+    scale = np.where(scale > 1e-6, scale, 1.0)  # constant in training: nothing was learned about it
     middle, spread = float(target.mean()), max(float(target.std()), 1e-6)
 
     def tensors(rows: Array, truth: Array) -> list[Tensor]:
-        return [torch.tensor((rows - mean) / scale, dtype=torch.float32),
+        return [torch.tensor(unit_inputs(rows, mean, scale), dtype=torch.float32),
                 torch.tensor((truth - middle) / spread, dtype=torch.float32)[:, None]]  # fmt: skip
 
     with torch.random.fork_rng():
