@@ -86,15 +86,18 @@ def fixed_figures(seen: Seen) -> Array:
 def forward(weights: Mapping[str, Array], values: Array, length: NDArray[np.int64], fixed: Array) -> Array:
     """The outputs (N, 15): torch's gate order input, forget, cell, output; short histories start late."""
     size = weights["lstm.weight_hh_l0"].shape[1]
+    order = np.argsort(-length, kind="stable")  # longest first, so that those under way are the first rows
+    ordered_length, ranked = length[order], values[order]
     hidden, cell = np.zeros((len(values), size)), np.zeros((len(values), size))
     bias = weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"]
     steps = values.shape[1]
     for step in range(steps - int(length.max(initial=0)), steps):
-        gates = values[:, step] @ weights["lstm.weight_ih_l0"].T + hidden @ weights["lstm.weight_hh_l0"].T + bias
+        n = int((ordered_length >= steps - step).sum())
+        gates = ranked[:n, step] @ weights["lstm.weight_ih_l0"].T + hidden[:n] @ weights["lstm.weight_hh_l0"].T + bias
         into, forget, candidate, out = np.split(gates, 4, axis=1)
-        begun = (step >= steps - length)[:, None]
-        cell = np.where(begun, _sigmoid(forget) * cell + _sigmoid(into) * np.tanh(candidate), cell)
-        hidden = np.where(begun, _sigmoid(out) * np.tanh(cell), hidden)
+        cell[:n] = _sigmoid(forget) * cell[:n] + _sigmoid(into) * np.tanh(candidate)
+        hidden[:n] = _sigmoid(out) * np.tanh(cell[:n])
+    hidden[order] = hidden.copy()
     branch = np.maximum(fixed @ weights["fixed.weight"].T + weights["fixed.bias"], 0.0)
     joined = np.concatenate([branch, hidden], axis=1)
     head = np.maximum(joined @ weights["head.weight"].T + weights["head.bias"], 0.0)
