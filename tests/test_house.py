@@ -58,7 +58,7 @@ SHOWS_ITSELF = {
     ("core/plan.py", "report.svg"),
     ("core/plan.py", "report.tables"),
     ("scenario/training_checks.py", "models.families"),  # names and widths only: plain data, no torch
-    ("costs/pipelined.py", "pipeline"),  # its planning half: pure arithmetic, no torch (checked below)
+    ("costs/pipelined.py", "pipeline"),  # its planning half: pure arithmetic, no torch
 }
 
 

@@ -25,7 +25,6 @@ import numpy as np
 from ..core.cost import Array, CostTable
 from ..core.problem import Node, NodeSet, Pair, Version
 from .devices import DeviceProfile
-from .pipelined import try_pipeline_epoch
 
 BYTES_PER_PARAMETER = 4
 
@@ -120,6 +119,8 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     pipeline = group.mode == "pipeline"
     if pipeline and version.chain is not None:
         rows = [(m.node, m.device) for m in members]
+        from .pipelined import try_pipeline_epoch  # only where a pipeline is asked for: `validate` has half a second
+
         seconds, joules, reason = try_pipeline_epoch(version.chain, group, rows, state_tensors=model.settings.state_tensors)
         if reason is not None:
             model.reasons[index,] = f"{version.name} on {pair.nodes}: {reason}"

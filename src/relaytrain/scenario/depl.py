@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .fields import ANY_NAME, NAME, Number, Text
 
 MAX_ENTRIES = 4096
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Table(BaseModel):

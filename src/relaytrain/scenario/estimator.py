@@ -12,7 +12,7 @@ from .fields import Number, Text
 class TheoremTable(BaseModel):
     """Constants of FedAvg's Theorem 1: L, mu, sum p_k^2 sigma_k^2, G^2, Gamma, ||w_1 - w*||^2, E, F*."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     smoothness: Annotated[float, Number(0.0, above=True)]
     convexity: Annotated[float, Number(0.0, above=True)]
@@ -31,7 +31,7 @@ class EstimatorTable(BaseModel):
     theory corrects robust figures: its shape calibrated on traces, its level as printed (needs `theorem`), or off.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     name: Literal["prior", "auto", "paper", "zero-trace"] = "prior"
     bounds: Literal["shape", "level", "off"] = "shape"
