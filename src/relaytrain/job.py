@@ -153,6 +153,7 @@ class Ended(RunResult):
 
     wasted_j: float = 0.0
     infeasible: bool = False
+    prediction_sets: Mapping[str, Any] | None = None
 
     @property
     def exit_status(self) -> int:

@@ -417,6 +417,7 @@ class _Relay:
             tuple(dict.fromkeys(self.notes)),
             totals.wasted_j,
             self.infeasible,
+            None if probe is None else probe.prediction_sets,
         )
 
 

@@ -38,7 +38,7 @@ def changed(tmp_path, old, new):
         ("deadline = 2.0", "deadline = inf", "depl.objective: got 'rate' without a deadline"),
         ("max_switches = 3", "max_switchs = 3", "did you mean 'max_switches'?"),
         ('[law]\nkind = "depl"', '[law]\nkind = "level"', "law.curves: got no floor"),
-        ("max_switches = 3", "data_gain = 0", "depl.data_gain: got 0"),
+        ("max_switches = 3", "data_gain = -1", "depl.data_gain: got -1 beside data_gain_log 0"),
         ("charge = 0.0", "charge = -1.0", "depl.charges[0].charge: got -1"),
     ],
 )

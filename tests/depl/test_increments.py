@@ -129,6 +129,7 @@ def test_a_run_stages_data_caps_speed_and_ends_with_prediction_sets(tmp_path):
     said = next(e.body for e in events if e.kind == "planned")["predicted"]
     assert said["energy_j"] == pytest.approx(epochs[0]["energy_j"])
     sets = events[-1].body["prediction_sets"]
+    assert dict(ended.prediction_sets) == sets
     assert sets["level"] == 0.9 and 1.0 <= sets["mean_size"] <= 10.0 and sets["coverage"] > 0.8
 
 

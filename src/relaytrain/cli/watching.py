@@ -79,6 +79,9 @@ def conclude(ended: Trained, store: RunStore, output: Format) -> int:
     tested = "" if ended.test_loss is None else f"\n  test loss {ended.test_loss:.4g}"
     if ended.test_loss is not None and ended.test_accuracy is not None:
         tested += f", accuracy {ended.test_accuracy:.1%}"
+    if ended.prediction_sets is not None:
+        sets = ended.prediction_sets
+        tested += f"\n  prediction sets at level {sets['level']:.0%}: {sets['mean_size']:.2f} classes, the truth in {sets['coverage']:.1%}"
     legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}" + (f"\n  {legs}" if legs else "") + tested)
     for text in ended.notes:
@@ -98,6 +101,7 @@ def as_json(ended: Trained, store: RunStore) -> dict[str, Any]:
         "loss": ended.loss if math.isfinite(ended.loss) else None,
         "test_loss": ended.test_loss,
         "test_accuracy": ended.test_accuracy,
+        "prediction_sets": None if ended.prediction_sets is None else dict(ended.prediction_sets),
         "epochs": len(ended.outcomes),
         "energy_j": ended.energy_j,
         "wasted_j": ended.wasted_j,

@@ -17,10 +17,11 @@ import numpy as np
 from ..core.dependence import Past, draw_latent, from_normal, to_normal
 from ..core.errors import UsageError
 from ..core.increments import IncrementLaw
-from ..core.law import ROBUST_LEVEL, EpochLaw, LossLaw
+from ..core.law import ROBUST_LEVEL, Array, EpochLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
 from ..planners.depl.settings import DeplSettings
+from ..scenario.depl_build import depl_law
 from ..scenario.model import Scenario
 
 SAMPLES = 4000
@@ -50,9 +51,17 @@ class Increments:
         past = self.past(history)
         staged = {(name, o.decision.nodes): None for o in history for name in self._names(o)}
         loss = history[-1].loss if history else self.initial_loss
-        run, robust = self._next_epoch(past, len(history) + 1, loss, [self.settings.version(p.version) for p in pairs])
-        law0 = self.law0
+        law0 = self._placed(history, loss, pairs)
+        run, robust = self._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in pairs])
         return IncrementLaw(run, law0.change, robust, law0.change_robust, past, tuple(staged))
+
+    def _placed(self, history: Sequence[EpochOutcome], loss: float, pairs: Sequence[Pair]) -> EpochLaw:
+        """The gains by epoch; with the level reading every version's are placed where the loss stands now."""
+        if self.settings.reading == "epoch" or not history:
+            return self.law0
+        before = self.settings.version(history[-1].decision.version)
+        models = self.settings.placed(len(history), loss, before)
+        return depl_law(replace(self.settings, instance=replace(self.settings.instance, models=models)), pairs)
 
     def past(self, history: Sequence[EpochOutcome]) -> Past:
         """z of every epoch done."""
@@ -73,11 +82,11 @@ class Increments:
         data = self.settings.instance.datasets
         return tuple(data[d].name for d in self.settings.chosen(outcome.decision.datasets))
 
-    def _next_epoch(self, past: Past, epoch: int, loss: float, versions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def _next_epoch(self, law0: EpochLaw, past: Past, loss: float, versions: Sequence[int]) -> tuple[Array, Array]:
         """The tables with the row of the next epoch as the past has it: mean, and the robust level's quantile."""
         instance = self.settings.instance
-        run = self.law0.run.copy()
-        robust = run.copy() if self.law0.run_robust is None else self.law0.run_robust.copy()
+        run, epoch = law0.run.copy(), len(past.z) + 1
+        robust = run.copy() if law0.run_robust is None else law0.run_robust.copy()
         if not past.z or epoch > len(run):
             return run, robust
         z = draw_latent(self.settings.belief, past, (epoch,), len(instance.models), samples=SAMPLES, seed=self.seed)

@@ -106,7 +106,7 @@ class DeplTable(Table):
     reading: Literal["epoch", "level"] = "epoch"
     max_switches: Annotated[int, Number(0, 8, whole=True)] = 3
     free_start: bool = True
-    data_gain: Annotated[float, Number(0.0, 1e6)] = 1.0
+    data_gain: Annotated[float, Number(-1e6, 1e6)] = 1.0
     data_gain_log: Annotated[float, Number(0.0, 1e6)] = 0.0
     versions: Annotated[list[DeplVersionTable], Field(min_length=1, max_length=64)]
     switches: Annotated[list[DeplSwitchTable], Field(max_length=MAX_ENTRIES)] = []

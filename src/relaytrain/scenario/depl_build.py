@@ -7,13 +7,14 @@ robust twin follows the 0.95 quantile of a version trained alone, as normal figu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
 from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
 from ..core.law import ROBUST_LEVEL, Array, EpochLaw
-from ..core.problem import Problem
+from ..core.problem import Pair, Problem
 from ..planners.depl.instance import Cluster, DataSource, Instance, Model, Target
 from ..planners.depl.settings import MOST_EPOCHS, DeplSettings
 from .depl import DeplTable, DeplVersionTable
@@ -95,7 +96,7 @@ def full_costs(settings: DeplSettings, problem: Problem) -> tuple[Array, Array]:
     return np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
 
 
-def depl_law(settings: DeplSettings, problem: Problem) -> EpochLaw:
+def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:
     """The gains of (8) by epoch for every pair, all data used, and the switches' jumps."""
     instance = settings.instance
     gain = instance.data_gain(range(len(instance.datasets)))
@@ -107,7 +108,7 @@ def depl_law(settings: DeplSettings, problem: Problem) -> EpochLaw:
         spread = spread_by_epoch(steps * math.sqrt(model.noise.variance), settings.belief.mean)
         run.append(-steps * model.noise.mean)
         robust.append(run[-1] + z * np.diff(spread, prepend=0.0))
-    index = [settings.version(pair.version) for pair in problem.pairs]
+    index = [settings.version(pair.version) for pair in pairs]
     change = np.array([[_jump(instance, a, b, 0.0) for b in index] for a in index])
     change_robust = np.array([[_jump(instance, a, b, z) for b in index] for a in index])
     return EpochLaw(

@@ -35,8 +35,10 @@ def check_depl(file: ScenarioFile) -> list[Fault]:
     if depl.objective == "rate" and not math.isfinite(file.target.deadline):
         wanted = "target.deadline to be finite: the slower, the cheaper; or objective = 'usage'"
         faults.append(Fault(("depl", "objective"), "'rate' without a deadline", wanted))
-    if depl.data_gain == 0.0 and depl.data_gain_log == 0.0:
-        faults.append(Fault(("depl", "data_gain"), "0 beside data_gain_log 0", "one of them above 0: epochs must achieve something"))
+    least = min((d.volume for d in depl.datasets), default=1.0)
+    if depl.data_gain + depl.data_gain_log * math.log1p(least) <= 0.0:
+        got = f"{depl.data_gain:g} beside data_gain_log {depl.data_gain_log:g}"
+        faults.append(Fault(("depl", "data_gain"), got, "progress above 0 with the smallest data set alone"))
     return faults
 
 

@@ -26,7 +26,7 @@ def build_law(
         from .depl_build import depl_law
 
         assert depl is not None, "checked before"
-        return depl_law(depl, problem), [], []
+        return depl_law(depl, problem.pairs), [], []
     made, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:

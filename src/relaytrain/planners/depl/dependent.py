@@ -33,7 +33,6 @@ SAMPLES = 20_000
 NOTHING = Past()
 _ROUNDS = 6
 _MOVES = 14
-_STEP = 5e-4
 Choice = tuple[tuple[int, ...], tuple[int, ...]]
 """Datasets and versions by epoch."""
 
@@ -110,7 +109,8 @@ def plan_dependent(
             made = complete(instance, *found)
             quantile = float(np.quantile(fresh.losses(*found)[-1], asked))
             return replace(made, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
-        level = min(level + max(asked - reached, _STEP), 0.5 * (1.0 + level))
+        passed = paths.probability(*found) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again
+        level = min(max(passed, level + asked - reached), 0.5 * (1.0 + level))
     words = f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
     return DeplPlan(False, exact=False, reason=words)
 

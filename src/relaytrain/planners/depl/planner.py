@@ -68,7 +68,8 @@ class Depl:
         made = replace(made, settings=replace(self.settings, instance=instance))
         if not self.explained:
             return composed(made, problem, state, self.name)
-        others = self._others(instance, made) if made.found.feasible else ()
+        # what else could be done is asked before a run, not after each of its epochs
+        others = self._others(instance, made) if made.found.feasible and state.epoch == 0 else ()
         ways = nearest(instance, self._at_level) if made.level < problem.target.probability - 1e-12 else ()
         return composed(made, problem, state, self.name, alternatives=others, nearest=ways)
 
