@@ -7,7 +7,9 @@ import math
 import pytest
 from sample_run import JOULES, SECONDS, Sample, write_run
 
-from relaytrain.report.audit import Z, audit, wilson
+from relaytrain.report.audit import audit
+from relaytrain.report.audit_bands import clustered
+from relaytrain.report.audit_rates import Z, wilson
 
 QUIET = {"fail_at": None, "roll_back_at": None}
 
@@ -44,13 +46,48 @@ def test_band_counts_epochs_at_or_below_their_promise(store):
     write_run(store, "run-calm-1", Sample(**QUIET, noise=0.0))
     calm = audit(store).band[0]
     assert calm.hits == calm.count > 0 and calm.stated == 0.95
-    write_run(store, "run-wild-2", Sample(**QUIET, noise=0.3, target=0.0))
+    names = [f"run-wild-{number}" for number in range(6)]
+    for number, name in enumerate(names):
+        write_run(store, name, Sample(**QUIET, noise=0.3, target=0.0, seed=number))
     wild = audit(store).band[0]
-    events = store.events("run-wild-2")
-    limits = {e.epoch: e.body["predicted"]["guaranteed"] for e in events if e.kind == "planned"}
-    inside = sum(e.body["loss"] <= limits[e.epoch] for e in events if e.kind == "epoch_done")
-    assert wild.hits - calm.hits == inside < wild.count - calm.count
+    inside = epochs = 0
+    for name in names:
+        events = store.events(name)
+        limits = {e.epoch: e.body["predicted"]["guaranteed"] for e in events if e.kind == "planned"}
+        losses = {e.epoch: e.body["loss"] for e in events if e.kind == "epoch_done"}
+        epochs += len(losses)
+        inside += sum(loss <= limits[epoch] for epoch, loss in losses.items())
+    assert (wild.hits - calm.hits, wild.count - calm.count) == (inside, epochs) and inside < epochs
     assert wild.agrees is False, "the promise is broken and the audit says so"
+
+
+def test_promises_made_epochs_before_are_counted_as_far_as_their_plan_was_followed(store):
+    write_run(store, "run-calm-1", Sample(**QUIET, noise=0.0))
+    found = audit(store)
+    assert found.ahead[0].name == "1 epoch ahead" and found.ahead[0].count == found.band[0].count
+    assert len(found.ahead) > 1, "plans look farther than one epoch"
+    assert all(rate.hits == rate.count for rate in found.ahead), "without noise every promise is kept"
+    assert found.to_dict()["ahead"][0]["agrees"] is True
+
+
+def test_runs_count_as_far_as_their_epochs_agree():
+    """Ten runs of ten epochs: all alike within a run there are ten observations; evenly mixed, a hundred."""
+    together = clustered("x", [(f"run-{i}", 0.9, i < 8) for i in range(10) for _ in range(10)])
+    assert (together.hits, together.count) == (80, 100) and together.share * 100 == pytest.approx(10.0)
+    assert together.interval == pytest.approx(wilson(8, 10))
+    mixed = clustered("x", [(f"run-{i}", 0.9, (i + k) % 5 > 0) for i in range(10) for k in range(10)])
+    assert mixed.hits == 80 and mixed.share < 1.0, "exactly alike in every run: no more is known than their number"
+    chance = [(f"run-{i}", 0.9, (7 * i + k * k * (i + 3)) % 5 > 0) for i in range(10) for k in range(10)]
+    assert 10 <= clustered("x", chance).share * 100 <= 100
+
+
+def test_near_levels_are_judged_together_and_planners_apart(store):
+    for number, rung in enumerate((0.91, 0.93, 0.94)):
+        write_run(store, f"run-near-{number}", Sample(**QUIET, seed=number, rung=rung))
+    write_run(store, "run-other-9", Sample(**QUIET, seed=9, rung=0.92, planner="single"))
+    pact, single = audit(store).levels
+    assert (pact.count, single.count) == (3, 1) and pact.stated == pytest.approx((0.91 + 0.93 + 0.94) / 3)
+    assert single.name.startswith("single: ") and "90% to 95%" in pact.name
 
 
 def test_targets_called_infeasible_that_were_reached(store):
@@ -63,7 +100,7 @@ def test_targets_called_infeasible_that_were_reached(store):
     assert [(w.run, w.reached_by) for w in found.wrong_noes] == [("run-gave-up-1", ("run-other-2",))]
     write_run(store, "run-surprise-4", Sample(**{**vars(hopeless), "seed": 9}))  # called it infeasible, then met it
     assert ("run-surprise-4", ("run-surprise-4",)) in [(w.run, w.reached_by) for w in audit(store).wrong_noes]
-    assert audit(store).levels[-1].name == "infeasible"
+    assert [rate.name for rate in audit(store).levels] == ["pact: infeasible", "single: level 95% and above"]
 
 
 def test_an_empty_store_has_nothing_to_judge(store):

@@ -77,7 +77,7 @@ def test_the_quick_parts_go_to_their_nodes() -> None:
     data = {"source": "quick", "nodes": {"cloud": "gold", "edge-1": "bronze", "edge-2": "bronze"}}
     setup = built(data=data)
     assert {n: len(d) for n, d in setup.datasets.items()} == {"cloud": 128, "edge-1": 64, "edge-2": 48}
-    assert (len(setup.validation), len(setup.test)) == (213, 214)
+    assert (len(setup.validation), len(setup.test)) == (500, 157)
     with pytest.raises(ScenarioError, match=r"data.nodes.edge-2: got 'edge-2', expected one of.*gold, silver, bronze"):
         built(data={**data, "nodes": {"cloud": "gold", "edge-1": "bronze"}})
 

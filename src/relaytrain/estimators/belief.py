@@ -37,7 +37,7 @@ class Belief:
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
-    pair has its own, else that of all.
+    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes on.
     """
 
     pairs: tuple[Pair, ...]
@@ -50,6 +50,7 @@ class Belief:
     jump_spread: Array
     noise: Noise = Noise()
     scatter: Array | None = None
+    recovers: bool = False
 
     @property
     def scatters(self) -> Array:
@@ -71,6 +72,7 @@ class Belief:
             self.jump_spread[square],
             self.noise,
             self.scatters[index],
+            self.recovers,
         )
 
     @classmethod
@@ -136,7 +138,7 @@ def _overlaid(plain: Belief, table: Mapping[str, Any]) -> Belief:
     for rule, covered in covering:
         if rule.get("noise") is not None:
             scatter[covered] = rule["noise"]
-    return Belief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter)
+    return Belief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter, bool(table.get("recovers", False)))
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

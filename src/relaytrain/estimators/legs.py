@@ -13,7 +13,8 @@ from ..core.problem import Pair
 class Leg:
     """Epochs of one pair (an index) in a row: losses after each, from `start`, the loss probed after the switch.
 
-    `jumped_from` is the pair and loss before the switch when the jump was probed.
+    `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty of
+    `start`, none where it was probed.
     """
 
     pair: int
@@ -21,6 +22,7 @@ class Leg:
     start: float
     jumped_from: tuple[int, float] | None = None
     losses: list[float] = field(default_factory=list)
+    doubt: float = 0.0
 
 
 def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[Leg]:

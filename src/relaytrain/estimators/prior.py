@@ -7,7 +7,9 @@ is worth; log-normal round one) times its asymptote (normal round the prior's). 
 
 so a pair may be predicted never to arrive. Hypotheses are weighted by the likelihood of the losses of each leg; what
 all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
-so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump.
+so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump, seen by the
+forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next epoch
+throws it down again, so the forward pass says little of the curve that goes on below.
 
 The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace, and stands
 where the leg as a whole says it does: an observed loss is the curve's times scatter, so a lucky epoch does not move the
@@ -35,10 +37,11 @@ from .legs import Leg, legs_of
 from .robust import HORIZONS, robust_figures
 from .steps import StepsPrior
 
-PACES = np.linspace(-8.0, 4.0, 49)
+PACES = np.linspace(-8.0, 4.0, 37)
 """Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
 
-FLOORS = np.linspace(-4.0, 4.0, 17)
+FLOORS = np.linspace(-4.0, 4.0, 13)
+OFFSETS = np.linspace(-2.0, 2.0, 5)
 COMMON = np.linspace(-2.5, 2.5, 11)
 WINDOW = 30
 """Epochs of a leg that count: a curve fitted for hundreds of epochs need not hold for all of them."""
@@ -86,7 +89,7 @@ class Prior:
         if tuple(pairs) != belief.pairs:
             order = [belief.pairs.index(pair) for pair in pairs]
             return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
-        legs = legs_of(history, belief.pairs, self.start, self.initial_loss)
+        legs = self._anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
         weights = self.weights(legs)
         log_pace, floors = self._hypotheses
         curves = belief.curves.copy()
@@ -130,12 +133,12 @@ class Prior:
 
     def weights(self, legs: Sequence[Leg]) -> Array:
         """The posterior weight (P, H) of every pair's hypotheses."""
-        likelihood = np.zeros((len(self.belief.pairs), len(PACES) * len(FLOORS)))
+        likelihood = np.zeros_like(self._hypotheses[0])
         for leg in legs:
             likelihood[leg.pair] += self._log_likelihood(leg)
         likelihood -= likelihood.max(axis=1, keepdims=True)
         given = np.exp(likelihood)  # (P, H)
-        prior = _prior_given_common(self.belief.noise.common)  # (C, H)
+        prior = _prior_given_common(self.belief.noise.common, self._offsets)  # (C, H)
         evidence = given @ prior.T  # (P, C): a pair that was not tried has the same for every C
         common = np.exp(-0.5 * COMMON**2 + np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
         common /= common.sum()
@@ -146,12 +149,31 @@ class Prior:
     def _hypotheses(self) -> tuple[Array, Array]:
         """Log pace and asymptote of every hypothesis, (P, H) each."""
         belief = self.belief
-        pace = np.repeat(PACES, len(FLOORS))[None, :] * belief.pace_spread[:, None]
-        floor = belief.curves[:, :1] + np.tile(FLOORS, len(PACES))[None, :] * belief.floor_spread[:, None]
+        paces, floors, _ = (part.ravel() for part in np.meshgrid(PACES, FLOORS, self._offsets, indexing="ij"))
+        pace = paces[None, :] * belief.pace_spread[:, None]
+        floor = belief.curves[:, :1] + floors[None, :] * belief.floor_spread[:, None]
         return pace, np.maximum(floor, 0.0)
 
+    @property
+    def _offsets(self) -> Array:
+        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss."""
+        return OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+
+    def _anchored(self, legs: list[Leg]) -> list[Leg]:
+        """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
+        belief = self.belief
+        for position, leg in enumerate(legs):
+            if belief.recovers and leg.jumped_from is not None and position:
+                before = legs[position - 1]
+                weights = self.weights(legs[:position])[before.pair]
+                stood = float(np.exp(weights @ np.log(self._along(before)[0][:, -1] + TINY)))
+                start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
+                leg.start = float(max(start, TINY)) if np.isfinite(start) else leg.start
+                leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
+        return legs
+
     def _path(self, pair: int, loss: Array, advance: Array) -> Array:
-        """The loss after `advance` epochs of the prior's curve from `loss`, under every hypothesis: (H, len(advance))."""
+        """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
         log_pace, floors = self._hypotheses
         _, drop, scale, power = self.belief.curves[pair]
         floor = floors[pair][:, None]
@@ -164,12 +186,15 @@ class Prior:
     def _along(self, leg: Leg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
         skipped = max(len(leg.losses) - WINDOW, 0)
-        first = leg.start if skipped == 0 else leg.losses[skipped - 1]
+        first = np.array(leg.start if skipped == 0 else leg.losses[skipped - 1])
+        if leg.doubt and skipped == 0:
+            offsets = np.tile(self._offsets, len(PACES) * len(FLOORS))
+            first = first * np.exp(offsets * leg.doubt)[:, None]
         mult, last = self.belief.mult[:, leg.pair], len(self.belief.mult)
         rows = np.arange(skipped, len(leg.losses) + max(more, default=0)) + leg.first_epoch
         advance = np.cumsum(mult[np.minimum(rows, last) - 1])
         seen = len(leg.losses) - skipped
-        path = self._path(leg.pair, np.array(first), advance)
+        path = self._path(leg.pair, first, advance)
         return path[:, :seen], path[:, seen - 1 + np.array(more, dtype=np.int64)]
 
     def _residuals(self, leg: Leg, curve: Array) -> Array:
@@ -221,7 +246,7 @@ class Prior:
         belief = self.belief
         shift, factor = np.zeros_like(belief.jump0), np.ones_like(belief.jump0)
         seen: dict[tuple[int, int], list[float]] = {}
-        for leg in legs:
+        for leg in legs if not belief.recovers else ():
             if leg.jumped_from is not None:
                 before, loss = leg.jumped_from
                 spread = belief.jump_spread[before, leg.pair]
@@ -241,14 +266,15 @@ class Prior:
         return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
 
 
-def _prior_given_common(common: float) -> Array:
+def _prior_given_common(common: float, offsets: Array) -> Array:
     """Weights (C, H) of the hypotheses for each value of what the run's pairs have in common."""
     centre = np.sqrt(common) * COMMON[:, None]
     share, wide = WIDE
-    rows = np.zeros((len(COMMON), len(PACES)))
+    paces = np.zeros((len(COMMON), len(PACES)))
     for part, width in ((1.0 - share, 1.0), (share, wide)):
         variance = (1.0 - common) * width**2
-        rows += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
+        paces += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
     floors = (1.0 - share) * np.exp(-0.5 * FLOORS**2) + share / wide * np.exp(-0.5 * (FLOORS / wide) ** 2)
-    grid = (rows[:, :, None] * floors[None, None, :]).reshape(len(COMMON), -1)
+    rest = floors[:, None] * np.exp(-0.5 * offsets**2)[None, :]
+    grid = (paces[:, :, None] * rest.ravel()[None, None, :]).reshape(len(COMMON), -1)
     return np.asarray(grid / grid.sum(axis=1, keepdims=True))

@@ -1,7 +1,10 @@
 """`audit`: over the finished runs of a store, was what had been stated true?
 
-* stated against observed probability: of the runs whose first plan rested on a level, how many met their target;
-* the band: how often a loss stayed at or below what was promised just before its epoch;
+* stated against observed probability: of the runs whose first plan rested on a level, how many met their target. Levels
+  near each other are judged together, planner by planner: one run says nothing about its 92.3 %;
+* the band: how often a loss stayed at or below what was promised one epoch before it, and how often so many epochs
+  before it, as long as the run did what that plan had said. A run that met its target has kept what was promised for
+  later epochs. Epochs of one run hang together, so these intervals count runs as far as their epochs agree;
 * predicted against booked seconds and joules, by version, the measured CPU-seconds beside;
 * targets that a plan called infeasible although a run of the same case, or that run itself, reached them.
 """
@@ -9,50 +12,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..core.plan import finite
 from ..store.runs import RunStore
+from .audit_bands import ahead_rates, band_rates
+from .audit_rates import BINS, INTERVAL, Rate, bin_name, bin_of, mean
 from .run import RunView
 from .views import Cost, EpochView
-
-INTERVAL = 0.95
-Z = 1.959963984540054
-"""The two-sided 95 % quantile of the normal distribution."""
-
-
-@dataclass(frozen=True)
-class Rate:
-    """`hits` of `count`, with Wilson's 95 % interval, beside what was stated."""
-
-    name: str
-    stated: float | None
-    hits: int
-    count: int
-
-    @property
-    def observed(self) -> float:
-        """The share of hits."""
-        return self.hits / self.count if self.count else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's interval."""
-        return wilson(self.hits, self.count)
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether the stated probability lies within the interval, or the runs did better than it."""
-        return None if self.stated is None or not self.count else self.stated <= self.interval[1] + 1e-12
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        low, high = self.interval
-        figures = {"observed": finite(self.observed), "low": low, "high": high, "agrees": self.agrees}
-        return {**asdict(self), **figures}
 
 
 @dataclass(frozen=True)
@@ -95,6 +64,7 @@ class Audit:
     levels: tuple[Rate, ...]
     probability: Rate
     band: tuple[Rate, ...]
+    ahead: tuple[Rate, ...]
     costs: tuple[CostCheck, ...]
     infeasible: int
     wrong_noes: tuple[WrongNo, ...]
@@ -110,6 +80,7 @@ class Audit:
             "levels": [rate.to_dict() for rate in self.levels],
             "probability": self.probability.to_dict(),
             "band": [rate.to_dict() for rate in self.band],
+            "ahead": [rate.to_dict() for rate in self.ahead],
             "costs": [check.to_dict() for check in self.costs],
             "called_infeasible": self.infeasible,
             "infeasible_but_reached": [asdict(wrong) for wrong in self.wrong_noes],
@@ -135,20 +106,9 @@ def audit_views(views: Iterable[RunView]) -> Audit:
     met = sum(view.status == "met" for view in finished)
     noes = [view for view in finished if _called_infeasible(view)]
     return Audit(
-        len(finished), met, _levels(finished), _probability(finished), _band(finished), _costs(finished),
+        len(finished), met, _levels(finished), _probability(finished), band_rates(finished), ahead_rates(finished), _costs(finished),
         len(noes), _wrong_noes(finished, noes), dict(sorted(left_out.items())),
     )  # fmt: skip
-
-
-def wilson(hits: int, count: int) -> tuple[float, float]:
-    """Wilson's score interval at 95 % for `hits` of `count`; (0, 1) when there is nothing to count."""
-    if count == 0:
-        return 0.0, 1.0
-    share, square = hits / count, Z * Z
-    middle = (share + square / (2 * count)) / (1 + square / count)
-    half = Z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
-    low = 0.0 if hits == 0 else max(0.0, middle - half)
-    return low, 1.0 if hits == count else min(1.0, middle + half)
 
 
 def ratio(got: float, said: float) -> float | None:
@@ -157,37 +117,31 @@ def ratio(got: float, said: float) -> float | None:
 
 
 def _levels(views: Sequence[RunView]) -> tuple[Rate, ...]:
-    """Met targets by the level that the first plan rested on; 0 means that no level was feasible."""
-    groups: dict[float, list[bool]] = {}
+    """Met targets by planner and by the level that the first plan rested on, together where the levels are near."""
+    groups: dict[tuple[str, int], list[tuple[float, bool]]] = {}
     for view in views:
         rung = view.plans[0].rung if view.plans else None
         if rung is not None:
-            groups.setdefault(round(rung, 6), []).append(view.status == "met")
-    rows = sorted(groups.items(), reverse=True)
-    return tuple(
-        Rate(f"level {rung:.4g}" if rung else "infeasible", rung or None, sum(hits), len(hits)) for rung, hits in rows
-    )
+            key = view.plans[0].planner.split("/")[0], bin_of(rung)
+            groups.setdefault(key, []).append((rung, view.status == "met"))
+    several = len({planner for planner, _ in groups}) > 1
+    rows = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1]))
+    return tuple(_level(planner if several else "", number, rows) for (planner, number), rows in rows)
+
+
+def _level(planner: str, number: int, runs: Sequence[tuple[float, bool]]) -> Rate:
+    lead, hits = f"{planner}: " if planner else "", sum(hit for _, hit in runs)
+    if number == len(BINS):
+        return Rate(f"{lead}infeasible", None, hits, len(runs))
+    return Rate(f"{lead}{bin_name(number)}", mean([rung for rung, _ in runs]), hits, len(runs))
 
 
 def _probability(views: Sequence[RunView]) -> Rate:
     """Met targets against the mean of the probabilities that the first plans stated."""
     known = [(view.plans[0].probability, view.status == "met") for view in views if view.plans]
     stated = [(p, hit) for p, hit in known if p is not None]
-    mean = math.fsum(p for p, _ in stated) / len(stated) if stated else None
-    return Rate("stated probability, mean", mean, sum(hit for _, hit in stated), len(stated))
-
-
-def _band(views: Sequence[RunView]) -> tuple[Rate, ...]:
-    """Epochs at or below their promise, by the level of the promise. Epochs of one run are not independent."""
-    groups: dict[float, list[bool]] = {}
-    for view in views:
-        levels = {plan.epoch: plan.level for plan in view.plans}
-        for epoch in view.epochs:
-            level = levels.get(epoch.epoch)
-            if level is not None and epoch.in_band is not None:
-                groups.setdefault(round(level, 6), []).append(epoch.in_band)
-    rows = sorted(groups.items(), reverse=True)
-    return tuple(Rate(f"epochs at level {level:.4g}", level, sum(hits), len(hits)) for level, hits in rows)
+    said = mean([p for p, _ in stated]) if stated else None
+    return Rate("stated probability, mean", said, sum(hit for _, hit in stated), len(stated))
 
 
 def _costs(views: Sequence[RunView]) -> tuple[CostCheck, ...]:

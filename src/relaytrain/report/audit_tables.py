@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .audit import Audit, Rate, ratio
+from .audit import Audit, ratio
+from .audit_rates import Rate
 from .tables import table, titled
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ def audit_view(found: Audit) -> RenderableType:
     if rates:
         parts += [Text(), titled("targets met, against what the first plans stated", _rates(rates))]
     if found.band:
-        words = "losses at or below their promise (epochs of one run hang together: the interval is too narrow)"
+        words = "losses at or below what was promised just before (intervals count runs as far as their epochs agree)"
         parts += [Text(), titled(words, _rates(found.band))]
+    if found.ahead:
+        words = "losses at or below what the plan of so many epochs before said, where it was followed"
+        parts += [Text(), titled(words, _rates(found.ahead))]
     if found.costs:
         parts += [Text(), titled("costs booked over costs predicted", _costs(found))]
     parts += [Text(), Text(f"called infeasible: {found.infeasible} runs, {len(found.wrong_noes)} of these targets were reached")]

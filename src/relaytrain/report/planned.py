@@ -34,7 +34,7 @@ NOTHING_SAID = Predicted()
 
 @dataclass(frozen=True)
 class PlanView:
-    """The plan that epoch `epoch` was decided by; `pairs` are its pairs from that epoch on.
+    """The plan that epoch `epoch` was decided by; `pairs` are the pairs from that epoch on, `planned_pairs` the plan's own.
 
     `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
     they are empty when the event kept none.
@@ -58,6 +58,7 @@ class PlanView:
     times_s: tuple[float, ...] = ()
     energies_j: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    planned_pairs: tuple[Pair, ...] = ()
 
     @classmethod
     def of(cls, event: Event, path: Sequence[Pair] = ()) -> PlanView:
@@ -92,6 +93,7 @@ class PlanView:
             times_s=times_s,
             energies_j=energies_j,
             notes=tuple(map(text, body.get("notes") or ())),
+            planned_pairs=_pairs(plan),
         )
 
     @property

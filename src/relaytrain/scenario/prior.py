@@ -49,7 +49,9 @@ class PriorTable(BaseModel):
     """What is known before a run; where it says nothing, `[law]` and its robust figures hold.
 
     `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
-    share of a pair's deviation that all pairs of a run have in common. `source` says where the figures come from.
+    share of a pair's deviation that all pairs of a run have in common. `recovers`: what a handover does to the loss is
+    undone by the first epoch, and its figures say whence the curve goes on, not what the forward pass after the switch
+    shows. `source` says where the figures come from.
     """
 
     model_config = _STRICT
@@ -58,5 +60,6 @@ class PriorTable(BaseModel):
     noise: Annotated[float, Number(1e-4, 3.0)] = 0.05
     correlation: Annotated[float, Number(0.0, 0.99)] = 0.6
     common: Annotated[float, Number(0.0, 0.99)] = 0.5
+    recovers: bool = False
     curves: Annotated[list[PriorCurveTable], Field(max_length=MAX_ENTRIES)] = []
     handovers: Annotated[list[PriorHandoverTable], Field(max_length=MAX_ENTRIES)] = []

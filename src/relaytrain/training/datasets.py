@@ -14,7 +14,7 @@ from ..core.problem import Node, Problem
 from ..data.dataset import Dataset, from_arrays
 from ..data.domain import shrink, standardised
 from ..data.partition import by_class, by_size, dirichlet, iid, split
-from ..data.quick import quick_data
+from ..data.quick import RECIPES, quick_data
 from ..data.source import read as read_source
 
 RESERVED = ("validation", "test")
@@ -63,14 +63,14 @@ def build_sets(
 def _partition(table: Mapping[str, Any], nodes: list[Node]) -> str:
     if table["partition"] is not None:
         return str(table["partition"])
-    if table["source"] == "quick" or table["nodes"]:
+    if table["source"] in RECIPES or table["nodes"]:
         return "parts"
     return "sizes" if all(node.samples is not None for node in nodes) else "iid"
 
 
 def _parts(source: str, seed: int, folder: Path | None) -> dict[str, Dataset]:
-    if source == "quick":
-        return quick_data(seed)
+    if source in RECIPES:
+        return quick_data(seed, source)
     if ":" not in source:
         raise ScenarioError(f"data.partition: {source} has no parts; expected sizes, iid, by-class or dirichlet")
     made = _resolver(folder)(source)()
