@@ -20,7 +20,7 @@ def band_rates(views: Sequence[RunView]) -> tuple[Rate, ...]:
     """Epochs at or below what was promised just before them, by the level of the promise."""
     groups: dict[int, list[Kept]] = {}
     for view in views:
-        levels = {plan.epoch: plan.level for plan in view.plans}
+        levels = {plan.epoch: plan.level for plan in view.plans if plan.feasible}  # else nothing was promised
         for epoch in view.epochs:
             level = levels.get(epoch.epoch)
             if level is not None and epoch.in_band is not None:
