@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.meters import Reading, ReplayMeter
 from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
-from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochResult, FederatedEpoch
+from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochResult, FederatedEpoch, LostEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
@@ -206,3 +207,10 @@ def test_the_measured_clock_reads_its_meter() -> None:
     assert done.outcome.energy_j == 15.0 and done.outcome.provenance == "modelled"
     assert done.outcome.elapsed_s == pytest.approx((done.outcome.wall_s or 0) + 0.5)
     assert sum(n.energy_j for n in done.nodes) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("kind", [EpochLost, EpochNonFinite])
+def test_errors_come_back_whole_from_another_process(kind):
+    error = kind("too few nodes", LostEpoch((), 1.0, 2.0, 3.0, 4.0, "modelled"))
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), str(back), back.lost) == (kind, "too few nodes", error.lost)

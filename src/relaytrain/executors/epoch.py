@@ -87,6 +87,10 @@ class EpochLost(WorkerLost):
         super().__init__(message)
         self.lost = lost
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Experiments run in pools of processes, and errors have to come back whole."""
+        return type(self), (str(self), self.lost)
+
 
 class EpochNonFinite(NonFiniteTraining):
     """Updates or the averaged model hold NaN or infinity; `lost` says what it cost."""
@@ -94,6 +98,10 @@ class EpochNonFinite(NonFiniteTraining):
     def __init__(self, message: str, lost: LostEpoch) -> None:
         super().__init__(message)
         self.lost = lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Experiments run in pools of processes, and errors have to come back whole."""
+        return type(self), (str(self), self.lost)
 
 
 @dataclass
