@@ -231,9 +231,10 @@ class LevelLaw:
             return False
         a, b, s, alpha = form.curves.T
         top = self.loss_top if math.isfinite(self.loss_top) else float((a + b).max()) * 2.0
-        position = (np.maximum(top - a, 1e-300) / b) ** (-1.0 / alpha)
+        above = top > a  # at or below its floor a curve leaves losses as they are
+        position = (np.where(above, top - a, b) / b) ** (-1.0 / alpha)
         slope = 1.0 - form.mult.max(axis=0) * (1.0 - (1.0 + 1.0 / (s * position)) ** -(alpha + 1.0))
-        return bool((slope >= 0.0).all())
+        return bool((slope >= 0.0)[above].all())
 
     def form(self, level: Level = "expected") -> LawForm:
         """Curves, multipliers and jumps at `level`; progress is never negative.
