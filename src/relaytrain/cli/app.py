@@ -83,9 +83,10 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _start_quickly() -> None:
-    """Two habits of a long-lived server that a command line of half a second need not pay for."""
+    """Habits of a long-lived server that a command line of half a second need not pay for."""
     gc.set_threshold(50_000)  # importing makes tens of thousands of objects, hardly any of them garbage
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads every installed package's metadata
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread a process; numpy starts them all on import
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
