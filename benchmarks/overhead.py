@@ -33,7 +33,7 @@ from relaytrain.training.setup import TrainingSetup
 
 WANTED = 0.02
 LEAST_S = 2.0
-SAMPLES = (64, 900, 800)
+SAMPLES = (64, 640, 580)
 
 
 @dataclass
@@ -119,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--family", default="resnet8")
-    parser.add_argument("--width", type=float, default=3.0)
+    parser.add_argument("--width", type=float, default=4.0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     made = tables(family=options.family, width=options.width)
