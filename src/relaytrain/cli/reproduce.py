@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,12 +38,21 @@ Kinds = Annotated[
     list[str] | None, typer.Option("--as", metavar="KIND", help="png, svg or pdf (repeatable).")
 ]
 
+Curves = Annotated[
+    str,
+    typer.Option(
+        "--curves", metavar="WHICH", show_default=False,
+        help="stand-in (usual), or measured: of traces, $RELAYTRAIN_TRACES or the bundled ones.",
+    ),
+]  # fmt: skip
+
 
 def reproduce(
     name: Name = None,
     listing: Listing = False,
     out: Out = Path("figures"),
     kinds: Kinds = None,
+    curves: Curves = "stand-in",
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -56,8 +65,10 @@ def reproduce(
         if name is None and not listing:
             note("name one of them, or all")
         return 0
-    options = {"formats": tuple(kinds)} if kinds else {}
-    with compiled(scipy=not name.startswith("pact") or name in ("pact-fig4", "pact-table1")):
+    options: dict[str, Any] = {"formats": tuple(kinds)} if kinds else {}
+    options["curves"] = curves
+    stated = name.startswith("pact") and name not in ("pact-fig4", "pact-table1") and curves == "stand-in"
+    with compiled(scipy=not stated):
         if name == "all":
             every = experiments.run_all(out, note, **options)
             if output is Format.json:
@@ -76,7 +87,7 @@ def reproduce(
     return 0
 
 
-def _run_one(name: str, out: Path, options: dict[str, tuple[str, ...]]) -> Reproduction:
+def _run_one(name: str, out: Path, options: dict[str, Any]) -> Reproduction:
     from .. import experiments
 
     try:

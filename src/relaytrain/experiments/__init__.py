@@ -45,6 +45,10 @@ _EXPERIMENTS = {
 _TRAINED = {"pact-fig2": 5, "pact-fig4": 2, "pact-table1": 10, "mcpipe-fig2": 1, "mcpipe-fig3": 1, "mcpipe-fig4": 2}
 """Need PyTorch and so many minutes of one core; the others take a minute or two, all together."""
 
+_MEASURED: tuple[str, ...] = ()
+"""Can also be drawn with curves measured in traces (their `reproduce` takes `curves`), instead of the stand-in ones."""
+CURVES = ("stand-in", "measured")
+
 
 def available() -> dict[str, str]:
     """Names of the experiments, each with one line on what it shows."""
@@ -60,35 +64,53 @@ def run(
         name: one of `available()`; underscores are taken for hyphens.
         out_dir: the folder for figure and table; made if missing.
         progress: gets a line now and then from figures that take long.
-        options: `formats` (some of png, svg, pdf) for all; others as the figure's own `reproduce` takes them.
+        options: `formats` (some of png, svg, pdf) for all; `curves` ("measured": of traces, where the figure has loss
+            curves that the paper does not print); others as the figure's own `reproduce` takes them.
     """
     key = name.replace("_", "-")
     if key not in _EXPERIMENTS:
         near = difflib.get_close_matches(key, _EXPERIMENTS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise UsageError(f"reproduce: got '{name}', expected one of {', '.join(_EXPERIMENTS)}, all{hint}")
+    _check_curves(key, options)
     reproduce: Callable[..., Reproduction] = importlib.import_module(f".{_EXPERIMENTS[key][0]}", __name__).reproduce
     known = [p.name for p in inspect.signature(reproduce).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in known:
             raise UsageError(f"reproduce {key}: no option '{option}', expected one of {', '.join(known)}")
-    return reproduce(Path(out_dir), **({"progress": progress} if key in _TRAINED else {}), **options)
+    return reproduce(Path(out_dir), **({"progress": progress} if "progress" in known else {}), **options)
+
+
+def _check_curves(name: str, options: dict[str, Any]) -> None:
+    """Refuse curves that the figure does not have; the usual ones need not be named."""
+    curves = options.get("curves", "stand-in")
+    if curves not in CURVES:
+        raise UsageError(f"reproduce {name}: curves: got '{curves}', expected one of {', '.join(CURVES)}")
+    if curves == "measured" and name not in _MEASURED:
+        raise UsageError(
+            f"reproduce {name}: got curves 'measured', expected none: those that have them are {', '.join(_MEASURED) or 'none'}"
+        )
+    if curves == "stand-in":
+        options.pop("curves", None)
 
 
 def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> AllReproductions:
-    """Redraw every figure, those that train last, and write `findings.md`, the closing table.
+    """Redraw every figure, those that train last, and write `findings.md`, the closing table. With `curves` "measured":
+    every figure that can be drawn so.
 
     `progress` hears beforehand how long it takes, and gets a line before each figure. The table is written after every
     figure, so that whoever stops in between has that of the figures made.
     """
     told = progress if progress is not None else _nothing
     lines, can_train = available(), importlib.util.find_spec("torch") is not None
+    if options.get("curves") == "measured":
+        lines = {name: line for name, line in lines.items() if name in _MEASURED}
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)
         told(f"a minute or two of one core, then about {minutes} minutes of training: {', '.join(last)}")
     made: dict[str, Reproduction] = {}
-    summary = Path(out_dir) / "findings.md"
+    summary = Path(out_dir) / ("findings-measured.md" if options.get("curves") == "measured" else "findings.md")
     for position, name in enumerate([*(name for name in lines if name not in _TRAINED), *last], start=1):
         left_out = name in _TRAINED and not can_train
         told(f"[{position}/{len(lines)}] {name}: {'left out, needs PyTorch' if left_out else lines[name]}")
