@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 
 import click
 import typer
@@ -85,7 +86,9 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
 def _start_quickly() -> None:
     """Habits of a long-lived server that a command line of half a second need not pay for."""
     gc.set_threshold(50_000)  # importing makes tens of thousands of objects, hardly any of them garbage
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads every installed package's metadata
+    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":  # else every package's metadata is read
+        # Its loader imports the readers of metadata, `email` among them, even to find nothing: a twentieth of `validate`.
+        sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread a process; numpy starts them all on import
 
 

@@ -1,7 +1,5 @@
 """`[depl]`: every number of DepL's system model, written out; infinity where a table allows it."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 
@@ -113,4 +111,4 @@ class DeplTable(Table):
     clusters: Annotated[list[DeplClusterTable], Field(min_length=1, max_length=64)]
     datasets: Annotated[list[DeplDataTable], Field(max_length=64)] = []
     charges: Annotated[list[DeplChargeTable], Field(max_length=MAX_ENTRIES)] = []
-    dependence: DependenceTable = DependenceTable()
+    dependence: DependenceTable = DependenceTable.model_construct()

@@ -1,7 +1,5 @@
 """`[estimator]`: who predicts losses while a run goes on."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict

@@ -1,7 +1,5 @@
 """`[prior]`: what is known of the curves and handovers before a run; read by the `prior` estimator."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

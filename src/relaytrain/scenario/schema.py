@@ -4,8 +4,6 @@ Times are seconds, energies joules (or the scenario's own plain units), whatever
 be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "not given", never infinite.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 
@@ -313,9 +311,9 @@ class ScenarioFile(Table):
     schema_: Annotated[int, Number(1, SCHEMA_VERSION, whole=True)] = Field(SCHEMA_VERSION, alias="schema")
     name: Annotated[str | None, NAME] = None
     description: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
-    units: UnitsTable = UnitsTable()
+    units: UnitsTable = UnitsTable.model_construct()
     target: TargetTable
-    start: StartTable = StartTable()
+    start: StartTable = StartTable.model_construct()
     versions: Annotated[list[VersionTable], Field(min_length=1, max_length=64)]
     nodes: Annotated[list[NodeTable], Field(max_length=MAX_NODES)] = []
     node_sets: Annotated[list[NodeSetTable], Field(min_length=1, max_length=MAX_PAIRS)]
@@ -323,10 +321,10 @@ class ScenarioFile(Table):
     devices: dict[Name, DeviceTable] = {}
     pairs: Annotated[list[PairTable], Field(max_length=MAX_PAIRS)] = []
     changes: Annotated[list[ChangeTable], Field(max_length=MAX_RULES)] = []
-    costs: CostsTable = CostsTable()
+    costs: CostsTable = CostsTable.model_construct()
     law: LawTable
-    planner: PlannerTable = PlannerTable()
-    world: WorldTable = WorldTable()
+    planner: PlannerTable = PlannerTable.model_construct()
+    world: WorldTable = WorldTable.model_construct()
     training: TrainingTable | None = None
     data: DataTable | None = None
     prior: PriorTable | None = None

@@ -3,8 +3,6 @@
 Nothing here imports torch or follows a reference; `training.setup` does both when a run starts.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -80,7 +78,7 @@ class TrainingTable(Table):
     when_infeasible: Literal["continue", "stop"] = "continue"
     transport: Literal["in-process", "processes"] = "in-process"
     workers: Annotated[int, Number(1, 256, whole=True)] = 2
-    distill: DistillTable = DistillTable()
+    distill: DistillTable = DistillTable.model_construct()
 
 
 class DataTable(Table):
