@@ -1,8 +1,6 @@
 """`python -m relaytrain` is the command line."""
 
-import sys
-
-from .cli.app import main
+from .cli.app import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

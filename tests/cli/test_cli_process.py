@@ -71,6 +71,14 @@ def test_a_reader_that_leaves_is_no_error():
     assert ended.returncode == 0 and ended.stdout == "{" and ended.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_a_full_disk_is_said_and_no_bug():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, "-m", "relaytrain", "validate"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert ended.returncode == 10
+    assert "no space left" in ended.stderr and "bug" not in ended.stderr
+
+
 def test_json_goes_to_stdout_alone():
     ended = _run(sys.executable, "-m", "relaytrain", "plan", "fig5", "--format", "json")
     assert json.loads(ended.stdout)["schema"] == "relaytrain.plan/1"

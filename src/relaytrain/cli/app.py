@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
+from typing import NoReturn
 
 import click
 import typer
@@ -44,6 +45,8 @@ VERBS = (
     "ls", "show", "rm", "report", "audit", "export", "doctor", "profile", "collect", "fit", "evaluate",
 )  # fmt: skip
 """In the order of `--help`; verb `v` is the function `v` of the module `v` beside this file."""
+WITHOUT_TRACE = ("validate", "plan")
+"""Verbs that hold no file, thread or process when they return: nothing has to be closed behind them."""
 GROUPS = ("pipeline", "store")
 """Modules that hold verbs of their own: `relaytrain store check`."""
 
@@ -114,6 +117,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == INTERRUPTED:
         return _fail("stopped", StoppedByUser.exit_status)
     return status if isinstance(status, int) else 0
+
+
+def command() -> NoReturn:
+    """The process `relaytrain`: `main`, then the end, without the second that taking the interpreter apart may cost."""
+    status = main()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if _named(sys.argv[1:])[0] in WITHOUT_TRACE:
+        os._exit(status)
+    gc.freeze()  # nothing left is worth being searched for garbage
+    sys.exit(status)
 
 
 def _usage(error: click.UsageError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UsageError
+from ..core.errors import NoSpace, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,7 +45,17 @@ def emit(text: str) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's last flush would complain
+        _discard_stdout()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_stdout()
+        raise NoSpace("no space left where the result is written; it is not complete there") from error
+
+
+def _discard_stdout() -> None:
+    """Or the interpreter's last flush would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def emit_json(value: Any) -> None:
