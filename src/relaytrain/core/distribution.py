@@ -29,6 +29,7 @@ DEAD = -36.0
 MOST_POINTS = 1 << 14
 """Frequencies kept at most. A tail of order 3 or less asks for more and gets a shorter period: quantiles to 1e-4 or so."""
 _KNOTS = 600
+_GROWTH: Real = np.array([1.2**i for i in range(6)])
 
 
 class Distribution(Protocol):
@@ -82,19 +83,24 @@ class Normal:
         return random.normal(self.mean, self.deviation, size)
 
 
-class _Tabulated:
-    """A positive variable whose log characteristic function is dear: kept as a spline, made once for each."""
+class Tabulated:
+    """A variable whose log characteristic function is dear: kept as a spline, made once for each."""
+
+    @property
+    def spline(self) -> Spline:
+        """For t >= 0, where the variance is not 0."""
+        return _table(self)
 
     def log_cf(self: Any, t: Real) -> Complex:
         """By the spline; frequencies at which nothing is left get DEAD."""
         if self.variance == 0:
             return np.zeros(t.shape, np.complex128)
-        found = _table(self)(np.abs(t))
+        found: Complex = self.spline(np.abs(t))
         np.negative(found.imag, out=found.imag, where=t < 0)
         return found
 
 
-class _Spline:
+class Spline:
     """A quintic spline on knots crowded at 0, by its polynomials: which one is told by a cube root, not by searching."""
 
     def __init__(self, top: float, function: Any) -> None:
@@ -120,15 +126,15 @@ class _Spline:
 
 
 @lru_cache(maxsize=256)
-def _table(of: Any) -> _Spline:
+def _table(of: Any) -> Spline:
     top = 8.0 / math.sqrt(of.variance)
     while of.exact_log_cf(np.array([top]))[0].real > DEAD:
         top *= 1.3
-    return _Spline(top, of.exact_log_cf)
+    return Spline(top, of.exact_log_cf)
 
 
 @dataclass(frozen=True)
-class _UnitT(_Tabulated):
+class _UnitT(Tabulated):
     """Student's t without location and scale, so that one table serves all that share nu."""
 
     nu: float
@@ -179,7 +185,7 @@ class StudentT:
 
 
 @dataclass(frozen=True)
-class InverseGamma(_Tabulated):
+class InverseGamma(Tabulated):
     """Inverse-gamma given by its mean and variance; a variance of 0 is the constant."""
 
     mean: float
@@ -226,7 +232,7 @@ class InverseGamma(_Tabulated):
 
 
 @dataclass(frozen=True)
-class LogNormal(_Tabulated):
+class LogNormal(Tabulated):
     """Log-normal given by its mean and variance."""
 
     mean: float
@@ -313,27 +319,36 @@ def label(factor: float, of: Distribution, frequencies: Frequencies) -> Label:
     return Label(factor * of.mean, of.log_cf(factor * frequencies.at), frequencies)
 
 
-def frequencies_for(terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None) -> Frequencies:
-    """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last."""
+def frequencies_for(
+    terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None, reaches: float = 2.0
+) -> Frequencies:
+    """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last.
+
+    The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that lies
+    further than a period from x).
+    """
     deviation = math.sqrt(sum(f * f * d.variance for f, d in terms))
     largest: dict[Distribution, float] = {}
     for factor, of in terms:
         largest[of] = max(largest.get(of, 0.0), abs(factor))
     furthest = max((f * d.reach(tail / len(terms)) for d, f in largest.items()), default=0.0)
-    period = 2.0 * (9.0 * deviation + furthest) or 1.0
+    period = reaches * (9.0 * deviation + furthest) or 1.0
     least = terms if least is None else least
     spread = math.sqrt(sum(f * f * d.variance for f, d in least))
     if spread == 0:
         return Frequencies(period, 1)
     top = 8.0 / spread
-    while _decay(least, top) > DEAD + 2.0:
-        top *= 1.2
+    while len(dead := np.flatnonzero(_decay(least, top * _GROWTH) <= DEAD + 2.0)) == 0:
+        top *= 1.2 * _GROWTH[-1]
+    top *= float(_GROWTH[dead[0]])
     period = min(period, 2.0 * math.pi * MOST_POINTS / top)
     return Frequencies(period, math.ceil(top * period / (2.0 * math.pi)))
 
 
-def _decay(terms: Sequence[Term], t: float) -> float:
-    return sum(float(d.log_cf(f * t).real.sum()) for d, f in _grouped(terms))
+def _decay(terms: Sequence[Term], t: Real) -> Real:
+    """The logarithm of the sum's characteristic function's size, at each t."""
+    parts = [d.log_cf(np.multiply.outer(f, t)).real.sum(axis=0) for d, f in _grouped(terms)]
+    return np.asarray(np.sum(parts, axis=0), np.float64)
 
 
 def _grouped(terms: Sequence[Term]) -> list[tuple[Distribution, Real]]:

@@ -29,6 +29,7 @@ Complex = NDArray[np.complex128]
 
 _ROUNDS = 200
 _CLOSE = 1e-13
+_NEAR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -75,24 +76,34 @@ class Label:
         """The x with P(variable <= x) = omega, by Newton's method kept inside a shrinking bracket."""
         if not 0.0 < omega < 1.0:
             raise UsageError(f"omega: got {omega}, expected a probability strictly between 0 and 1")
-        t, weights = self.frequencies.at, self.frequencies.weights
-        step = 2.0 / self.frequencies.period
+        t, step = self.frequencies.at, 2.0 / self.frequencies.period
         cf = np.exp(self.log_cf)
+        rows = np.array([cf.imag * self.frequencies.weights, cf.real, cf.real * self.frequencies.weights, cf.imag])
         low, high = -self.frequencies.period / 2, self.frequencies.period / 2
         deviation = math.sqrt(max(-2.0 * float(self.log_cf[0].real), 0.0)) / float(t[0])
-        x = min(max(NormalDist().inv_cdf(omega) * deviation, 0.9 * low), 0.9 * high)
+        x = min(max(self._guess(omega, deviation), 0.9 * low), 0.9 * high)
         for _ in range(_ROUNDS):
-            turned = np.exp(-1j * t * x) * cf
-            excess = 0.5 - float(turned.imag @ weights) - omega
+            by_cos, by_sin = rows[:2] @ np.cos(t * x), rows[2:] @ np.sin(t * x)
+            excess = 0.5 - float(by_cos[0] - by_sin[0]) - omega
             low, high = (low, x) if excess > 0 else (x, high)
-            slope = step * float(turned.real.sum())
+            slope = step * float(by_cos[1] + by_sin[1])
             ahead = x - excess / slope if slope > 0 else math.inf
-            ahead = ahead if low <= ahead <= high else 0.5 * (low + high)
-            close = abs(ahead - x) <= _CLOSE * self.frequencies.period
+            newton = low <= ahead <= high
+            ahead = ahead if newton else 0.5 * (low + high)
+            moved = abs(ahead - x)
             x = ahead
-            if close:
+            # Newton's error is about the square of its last step
+            if moved <= _CLOSE * self.frequencies.period or (newton and moved <= _NEAR * deviation):
                 break
         return self.mean + x
+
+    def _guess(self, omega: float, deviation: float) -> float:
+        """The normal quantile corrected for skewness, which the first frequency tells."""
+        z = NormalDist().inv_cdf(omega)
+        if deviation == 0.0:
+            return 0.0
+        skewness = -6.0 * float(self.log_cf[0].imag) / (float(self.frequencies.at[0]) * deviation) ** 3
+        return deviation * (z + min(max(skewness, -1.0), 1.0) * (z * z - 1.0) / 6.0)
 
 
 def cdf_many(offset: Real, log_cf: Complex, frequencies: Frequencies) -> Real:

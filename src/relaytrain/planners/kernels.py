@@ -26,6 +26,11 @@ def jit(function: Any) -> Any:
         return numba.njit(error_model="numpy")(function)
 
 
+def within(function: Any) -> Any:
+    """Compiled into its callers: for the innermost steps, whose tuples of arrays take longer to pass than to use."""
+    return numba.njit(error_model="numpy", inline="always")(function)
+
+
 @jit
 def table_step(row: Any, step: float, loss: float) -> float:
     """Linear interpolation in one row of a TABLE; infinite above its last loss."""

@@ -9,15 +9,17 @@ Paper: DepL section VI-B.
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_left
 
 import numpy as np
 
 from .enumeration import SLACK
 from .instance import Instance
 from .joint import DeplPlan, complete
-from .losses import exact_probability
-from .versions import VersionSearch
+from .losses import exact_probability, helps_surely
+from .versions import Schedule, VersionSearch
 
 _LOWER = 1e-6
 """How far below a schedule's own expected loss the next target lies."""
@@ -27,24 +29,49 @@ def best_expected(instance: Instance, *, switches: int = 2) -> DeplPlan:
     """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds."""
     chosen = tuple(range(len(instance.datasets)))
     search = VersionSearch(instance, chosen, switches=switches)
-    limit, cost = instance.target.loss, math.inf
-    while True:
+    found = search.best()
+    if found is not None:
+        # down to the expected loss of the cheapest schedule that holds, those found are cheaper, so they do not hold
+        limit, cost = min(instance.target.loss, _expected(search, found)), found.cost
+    while found is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
         found = search.best(below=cost * 1.02, expected=limit) or search.best(expected=limit)
-        if found is None:
-            break
-        cost = found.cost
-        if search.holds(found.models):
+        if found is not None and search.holds(found.models):
             return complete(instance, chosen, found.models)
-        expected = instance.initial_loss + sum(f * d.mean for f, d in instance.terms(chosen, found.models))
-        limit = expected - _LOWER
+        if found is not None:
+            limit, cost = _expected(search, found) - _LOWER, found.cost
     return DeplPlan(False, reason="no expected-loss target leads to a schedule that meets the quantile")
+
+
+def _expected(search: VersionSearch, found: Schedule) -> float:
+    terms = search.instance.terms(search.chosen, found.models)
+    return search.instance.initial_loss + sum(f * d.mean for f, d in terms)
 
 
 def greedy_expected(instance: Instance) -> DeplPlan:
     """The version with the most expected progress in each epoch, all datasets, until the quantile holds."""
     chosen = tuple(range(len(instance.datasets)))
-    gain = instance.data_gain(chosen)
+    models = _greediest(instance, instance.data_gain(chosen))
+    asked = instance.target.probability - SLACK
+
+    def holds(epochs: int) -> bool:
+        return exact_probability(instance, chosen, models[:epochs]) >= asked
+
+    sure = helps_surely(instance, chosen)
+    first = 1
+    for _, run in itertools.groupby(models):
+        epochs = range(first, first + len(list(run)))
+        first = epochs.stop
+        if sure:  # within a run of one version more epochs help surely
+            at = bisect_left(epochs, True, key=holds) if holds(epochs[-1]) else len(epochs)
+        else:
+            at = next((i for i, n in enumerate(epochs) if holds(n)), len(epochs))
+        if at < len(epochs):
+            return complete(instance, chosen, models[: epochs[at]])
+    return DeplPlan(False, reason=f"greedy progress does not meet the quantile in {instance.target.max_epochs} epochs")
+
+
+def _greediest(instance: Instance, gain: float) -> list[int]:
     models: list[int] = []
     before = instance.before
     for k in range(instance.epochs_done + 1, instance.epochs_done + instance.target.max_epochs + 1):
@@ -55,6 +82,4 @@ def greedy_expected(instance: Instance) -> DeplPlan:
             progress.append(gain * float(model.progress(k)) * model.noise.mean - lost)
         before = int(np.argmax(progress))
         models.append(before)
-        if exact_probability(instance, chosen, models) >= instance.target.probability - SLACK:
-            return complete(instance, chosen, models)
-    return DeplPlan(False, reason=f"greedy progress does not meet the quantile in {instance.target.max_epochs} epochs")
+    return models

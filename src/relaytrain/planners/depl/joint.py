@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ...core.distribution import weighted_sum
 from .allocation import allocate
 from .datasets import Choice, choose
 from .enumeration import SLACK
 from .instance import Instance
-from .losses import LossTable, exact_probability
+from .losses import LossTable, exact_loss
 from .proxy import epochs_times_duration, minimum_norm_choice
 from .sweep import more_switches
 from .versions import SWITCHES, Schedule, VersionSearch, searched_switches
@@ -129,11 +128,10 @@ def complete(
         runs_on=None if instance.runs_on is None else instance.runs_on[list(models)],
         within=within,
     )
-    probability = exact_probability(instance, chosen, models)
-    terms = instance.terms(chosen, models)
-    label = weighted_sum(terms, instance.initial_loss)
-    random = any(f * f * d.variance > 0 for f, d in terms)
-    enough = probability >= instance.target.probability - SLACK
+    label, random = exact_loss(instance, chosen, models)
+    target = instance.target
+    probability = label.cdf(target.loss) if random else float(label.mean <= target.loss + SLACK)
+    enough = probability >= target.probability - SLACK
     return DeplPlan(
         found.feasible and enough,
         found.cost,
@@ -143,7 +141,7 @@ def complete(
         found.resources,
         found.elapsed_s,
         probability,
-        label.quantile(instance.target.probability) if random else label.mean,
+        label.quantile(target.probability) if random else label.mean,
         label.mean,
         found.dual_bound,
         exact,

@@ -13,19 +13,24 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import StudentT, Term, frequencies_for, weighted_sum
-from ...core.fourier import Complex, Frequencies
-from .enumeration import SLACK, Goal, Losses
+from ...core.distribution import DEAD, StudentT, Tabulated, Term, frequencies_for, weighted_sum
+from ...core.fourier import Complex, Frequencies, Label
+from ..kernels import jit
+from .enumeration import FEW, NARROW, SLACK, Goal, Losses
 from .instance import Instance
+from .surpass import surpassing
 
 Real = NDArray[np.float64]
 _SEARCH_TAIL = 1e-8
 MARGIN = 2e-7
 """By which a search may underrate what it looks for; every answer is checked exactly."""
+LOOSE = 0.03
+"""The share of 1 - omega by which less is asked of what surpasses many schedules all but surely."""
 
 
 class LossTable:
@@ -40,6 +45,7 @@ class LossTable:
         self.mean = np.array([_prefix(f * m.noise.mean) for f, m in pairs])
         self.variance = np.array([_prefix(f**2 * m.noise.variance) for f, m in pairs])
         self._re = self._im = np.zeros((len(pairs), 0, 0))
+        self._either: dict[tuple[int, int, bool], tuple[Real, Real, Real]] = {}
 
     @cached_property
     def frequencies(self) -> Frequencies:
@@ -52,7 +58,7 @@ class LossTable:
         if jumps:
             heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
             terms += [(1.0 / min(self._gains), heaviest)] * self._switches
-        return frequencies_for(terms, tail=_SEARCH_TAIL, least=self._least(jumps))
+        return frequencies_for(terms, tail=_SEARCH_TAIL, least=self._least(jumps), reaches=1.0)
 
     def _least(self, jumps: Sequence[StudentT]) -> list[Term]:
         """The narrowest sum whose distribution may matter: the fewest epochs there can be, of the steadiest versions."""
@@ -74,16 +80,78 @@ class LossTable:
 
         Made as far as asked for and kept: most searches never look at the last epochs allowed.
         """
-        have = self._re.shape[1] - 1
+        have = max(self._re.shape[1] - 1, 0)
         if have < epochs:
             t = self.frequencies.at
-            pairs = zip(self._factors, self.instance.models, strict=True)
-            more = np.array([m.noise.log_cf(np.multiply.outer(f[max(have, 0) : epochs], t)) for f, m in pairs])
-            before = np.zeros((len(more), 1, len(t))) if have < 0 else None
-            for name, part in (("_re", more.real), ("_im", more.imag)):
-                old = getattr(self, name) if before is None else before
-                setattr(self, name, np.concatenate([old, old[:, -1:] + np.cumsum(part, axis=1)], axis=1))
+            re, im = np.zeros((2, len(self._factors), epochs + 1, len(t)))
+            if have:
+                re[:, : have + 1], im[:, : have + 1] = self._re, self._im
+            for m, (f, model) in enumerate(zip(self._factors, self.instance.models, strict=True)):
+                noise, new = model.noise, f[have:epochs]
+                if isinstance(noise, Tabulated) and model.noise.variance > 0:
+                    table = noise.spline
+                    add_splined(table.top, table.knots, table.coefficients, new, t, re[m, have:], im[m, have:])
+                else:
+                    logs = noise.log_cf(np.multiply.outer(new, t))
+                    re[m, have + 1 :], im[m, have + 1 :] = np.cumsum(logs.real, axis=0), np.cumsum(logs.imag, axis=0)
+                    re[m, have + 1 :] += re[m, have]
+                    im[m, have + 1 :] += im[m, have]
+            self._re, self._im = re, im
         return self._re, self._im
+
+    def either(self, epochs: int, few: slice, *, by_mean: bool = False) -> tuple[Real, Real, Real]:
+        """Of epochs that surpass both of two versions: prefix sums of mean, variance and log characteristic function.
+
+        Of the two, the version is taken that has to be enlarged less; where neither can be, both count.
+        """
+        key = (epochs, few.step, by_mean)
+        if key in self._either:
+            return self._either[key]
+        count, target = len(self.instance.models), self.instance.target
+        t = np.zeros(1) if by_mean else self.frequencies.at[few]
+        mean, variance = np.zeros((2, count, count, epochs + 1))
+        glance = np.zeros((count, count, epochs + 1, len(t), 2))
+        short = LOOSE * min(target.probability, 1.0 - target.probability) / ((self._switches + 1) * target.max_epochs)
+        for pair in itertools.combinations(range(count) if epochs > 1 else (), 2):
+            own: list[tuple[Real, Any]] = [(self._factors[m][:epochs], self.instance.models[m].noise) for m in pair]
+            terms = own[:1] if by_mean else _surpassing(own, short)
+            means = np.minimum(*(f * d.mean for f, d in own)) if by_mean else sum(f * d.mean for f, d in terms)
+            variances = sum(f**2 * d.variance for f, d in terms)
+            logs = sum(d.log_cf(np.multiply.outer(f, t)) for f, d in terms)
+            for a, b in (pair, pair[::-1]):
+                mean[a, b, 1:], variance[a, b, 1:] = np.cumsum(means), np.cumsum(variances)
+                glance[a, b, 1:, :, 0], glance[a, b, 1:, :, 1] = np.cumsum(logs.real, axis=0), np.cumsum(logs.imag, axis=0)
+        self._either[key] = mean, variance, glance
+        return self._either[key]
+
+
+def _surpassing(own: list[tuple[Real, Any]], short: float) -> list[tuple[Real, Any]]:
+    """Factors by epoch and the noise that they multiply, so that both of two versions are surpassed but for a mass `short`."""
+    ways = []
+    for (f, noise), (g, other) in (own, own[::-1]):
+        enlarged = np.minimum(f, g * surpassing(noise, other, short))
+        ways.append((-float(enlarged.sum()) * noise.mean, [(enlarged, noise)]))
+    least, terms = min(ways, key=lambda way: way[0])
+    return terms if math.isfinite(least) else own
+
+
+@jit
+def add_splined(top: float, knots: Real, coefficients: Complex, factors: Real, t: Real, re: Real, im: Real) -> None:
+    """Goes on with prefix sums of a spline's values at factor * t: row i + 1 is row i and those of factor i."""
+    count = knots.shape[0] - 1
+    for i in range(factors.shape[0]):
+        for j in range(t.shape[0]):
+            at = factors[i] * t[j]
+            size = abs(at)
+            value = complex(DEAD, 0.0)
+            if size < top:
+                k = min(int(count * (size / top) ** (1.0 / 3.0)), count - 1)
+                near = size - knots[k]
+                value = coefficients[5, k]
+                for order in range(4, -1, -1):
+                    value = value * near + coefficients[order, k]
+            re[i + 1, j] = re[i, j] + value.real
+            im[i + 1, j] = im[i, j] + (value.imag if at >= 0.0 else -value.imag)
 
 
 class DataLosses:
@@ -91,7 +159,7 @@ class DataLosses:
 
     def __init__(self, instance: Instance, chosen: Sequence[int], switches: int, table: LossTable | None = None) -> None:
         self.instance, self.gain = instance, instance.data_gain(chosen)
-        self.sure = all(m.noise.positive and self.gain * m.gain > 0 for m in instance.models)
+        self.sure = helps_surely(instance, chosen)
         if self.gain <= 0:  # no frequencies to share: this gain becomes the versions' own
             instance, self.gain = instance.with_gain(self.gain), 1.0
             table = None
@@ -112,11 +180,27 @@ class DataLosses:
                 variance[i] += of.variance
                 if not by_mean:
                     added[i] += self.jump(a, b)[2]
+        jump_re, jump_im = added.real.copy(), added.imag.copy()
         if by_mean:
-            empty = np.zeros((len(self.instance.models), 1, 1))
-            return Losses(self.mean, self.variance, empty, empty, added.real.copy(), added.imag.copy(), mean, variance, 1.0)
-        re, im = self.table.log_cf(epochs)
-        return Losses(self.mean, self.variance, re, im, added.real.copy(), added.imag.copy(), mean, variance, self.step)
+            re = im = np.zeros((len(self.instance.models), 1, 1))
+            step, stride = 1.0, 1
+        else:
+            re, im = self.table.log_cf(epochs)
+            step, stride = self.step, self._stride(epochs)
+        few = slice(stride // 2, stride * FEW, stride)
+        glance, jumps = np.stack([re[..., few], im[..., few]], axis=-1), np.stack([jump_re[:, few], jump_im[:, few]], axis=-1)
+        either = self.table.either(epochs, few, by_mean=by_mean)
+        return Losses(
+            self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step, glance, jumps, stride,
+            self.gain * either[0], self.gain**2 * either[1], either[2],
+        )  # fmt: skip
+
+    def _stride(self, epochs: int) -> int:
+        """An odd number: so many times shorter a period suits a schedule of middling width, at a glance."""
+        jumps = max((jump.variance for jump in self.instance.jumps), default=0.0)
+        middling = math.sqrt(float(self.variance[:, epochs // 2 + 1].mean()) + jumps)
+        stride = int(2.0 * math.pi / (self.step * NARROW * middling)) if middling > 0 else 1
+        return max(stride - 1 + stride % 2, 1)
 
     @property
     def step(self) -> float:
@@ -135,8 +219,15 @@ class DataLosses:
         target = self.instance.target
         odds = (1.0 - target.probability) / target.probability
         if expected is not None:
-            return Goal(float(expected), 0.5, odds, True, self.sure)
-        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure)
+            return Goal(float(expected), 0.5, odds, True, self.sure, 0.5)
+        loose = target.probability - LOOSE * min(target.probability, 1.0 - target.probability)
+        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure, loose)
+
+
+def helps_surely(instance: Instance, chosen: Sequence[int]) -> bool:
+    """Another epoch of any version surely lowers the loss."""
+    gain = instance.data_gain(chosen)
+    return all(m.noise.positive and gain * m.gain > 0 and min(m.steps, default=1.0) > 0 for m in instance.models)
 
 
 def fewest_epochs(instance: Instance, gain: float, switches: int) -> int | None:
@@ -158,10 +249,13 @@ def _prefix(values: Real) -> Real:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
-def exact_probability(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> float:
-    """P(loss after `models` <= target), with frequencies chosen for this very sum."""
+def exact_loss(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> tuple[Label, bool]:
+    """The loss after `models`, with frequencies chosen for this very sum, and whether it is random at all."""
     terms = instance.terms(chosen, models)
-    label = weighted_sum(terms, instance.initial_loss)
-    if not any(f * f * d.variance > 0 for f, d in terms):
-        return float(label.mean <= instance.target.loss + SLACK)
-    return label.cdf(instance.target.loss)
+    return weighted_sum(terms, instance.initial_loss), any(f * f * d.variance > 0 for f, d in terms)
+
+
+def exact_probability(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> float:
+    """P(loss after `models` <= target)."""
+    label, random = exact_loss(instance, chosen, models)
+    return label.cdf(instance.target.loss) if random else float(label.mean <= instance.target.loss + SLACK)

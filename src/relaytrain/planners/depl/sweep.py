@@ -104,7 +104,7 @@ def reaches(search: VersionSearch, models: Sequence[int]) -> bool:
     cuts = [0, *(i for i in range(1, len(models)) if models[i] != models[i - 1]), len(models)]
     structure = [models[i] for i in cuts[:-1]]
     losses = search.losses.losses([structure], len(models))
-    return bool(meets(losses, 0, np.array(structure), np.array(cuts), search.losses.goal())) and search.holds(models)
+    return bool(meets(losses, 0, np.array(structure), np.array(cuts[1:]), search.losses.goal())) and search.holds(models)
 
 
 def path(parent: Counts, model: Counts, label: int) -> tuple[int, ...]:

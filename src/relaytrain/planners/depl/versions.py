@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .allocation import HUGE, Allocator, worth_using
-from .enumeration import SLACK, Counts, Goal, Losses, Prices, candidates, meets
+from .boxes import Prices, candidates, room
+from .enumeration import SLACK, Counts, Goal, Losses, meets
 from .instance import Instance
 from .losses import MARGIN, DataLosses, LossTable, exact_probability, fewest_epochs
 from .waterfill import Slots, slots_for
@@ -163,27 +164,24 @@ class VersionSearch:
         losses = self.losses.losses(structures, epochs, by_mean=expected is not None)
         goal = self.losses.goal(expected=expected)
         found: Schedule | None = None
-        at, size = np.zeros(3, np.int64), _BATCH
+        at, boxes = np.zeros(3, np.int64), room(segments, epochs)
+        lengths, bounds = np.empty((_BATCH, segments), np.int64), np.empty(_BATCH)
         while at[0] < len(structures):
             prices = Prices(self._by_model, self._offsets, self.quickest_s, deadline_s, epochs)
-            lengths, bounds = np.empty((size, segments), np.int64), np.empty(size)
-            begun = (int(at[0]), int(at[1]))
-            count = candidates(rows, losses, goal, prices, below, at, lengths, bounds)
+            count = candidates(rows, losses, goal, prices, below, at, boxes, lengths, bounds)
             which = int(at[2])
             surely = partial(self._surely, which, rows[which], losses, goal)
             better = self._cheapest(rows[which], lengths[:count], bounds[:count], below, surely)
             if better is not None:
                 found, below = better, better.cost
                 self.focus(better.models)
-            if (int(at[0]), int(at[1])) == begun:  # full within one length of the first segment: more room
-                size *= 4
         return found
 
     def _surely(self, which: int, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
         """The target is met by so much that the searched table's own error cannot matter."""
         if goal.by_mean:
             return True
-        ends = np.concatenate([[0], np.cumsum(lengths)])
+        ends = np.cumsum(lengths)
         return bool(meets(losses, which, structure, ends, goal._replace(asked=goal.asked + 2 * MARGIN)))
 
     def _cheapest(
