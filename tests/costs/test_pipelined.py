@@ -66,7 +66,7 @@ def test_the_far_edge_is_usable_as_a_pipeline_only() -> None:
     pairs = {pair.nodes: index for index, pair in enumerate(scenario.problem.pairs)}
     assert scenario.costs.why_not(pairs["gold"], pairs["far"]) == "full needs 814 kB, far-1 of far has 600 kB"
     assert math.isfinite(scenario.costs.run_s[pairs["far-pipe"]])
-    small = load_scenario("far_pipeline", ["devices.emulated-far-edge.memory_bytes=500 kB"])
+    small = load_scenario("far_pipeline", ["devices.emulated-far-edge.memory_bytes=400 kB"])
     reason = small.costs.why_not(pairs["gold"], pairs["far-pipe"])
     assert reason is not None and reason.startswith("full on far-pipe: memory: no split of 4 units fits far-1")
     assert math.isfinite(load_scenario("far_pipeline", ["node_sets.far-pipe.checkpoint=true"]).costs.run_s[pairs["far-pipe"]])

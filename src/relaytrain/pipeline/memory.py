@@ -7,12 +7,13 @@ of weights and f_l = bytes of its input and error for one minibatch:
     optimizer  state tensors * sum W_l                 sum pending f_l          where on demand
     in flight  in_flight * saved bytes      transient  what an action needs beyond that while it runs, below
 
-Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l its share of the layer's output. With s
-state tensors, an update holds a block's gradient, which becomes its new weight, and its new state; a replay of more
-than one update holds the last result as well; gradients of layers without a factor rule come all at once:
+Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l its share of the layer's output. An
+update writes weights and state in place and holds a block's gradient alone; a replay, with s state tensors, holds
+weights and state of a block of its own, and beside them the gradient of each update after the first; gradients of layers
+without a factor rule come all at once:
 
-    update     sum W_l (no factor rule) + max of max((1 + s) b_l, b_l + c_l)
-    replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), plus (1 + s) b_l when pending > 1
+    update     sum W_l (no factor rule) + max of b_l + c_l
+    replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), (2 + s) b_l + c_l when pending > 1
     fused      pending f_l + b_l + max(b_l, c_l)
 
 With activation checkpointing a minibatch in flight keeps the stage's input only, and the saved bytes of the one that
@@ -74,7 +75,7 @@ def stage_bytes(
         versions=sum(version_bytes(layer, choice[layer.name], alive) for layer in layers),
         optimizer=state_tensors * weights,
         in_flight=alive.in_flight * (units[0].entry_bytes if checkpoint else saved),
-        transient=max([again, update_bytes(layers, state_tensors), *replays]),
+        transient=max([again, update_bytes(layers), *replays]),
     )
 
 
@@ -94,11 +95,10 @@ def saved_bytes(units: Sequence[Unit], *, last: bool) -> int:
     return sum(largest.values())
 
 
-def update_bytes(layers: Iterable[Layer], state_tensors: int) -> int:
+def update_bytes(layers: Sequence[Layer]) -> int:
     """Bytes that an update of the stage needs while it runs."""
-    rows = [_block(layer, state_tensors) for layer in layers if layer.factor_bytes is not None]
-    plain = [layer.weight_bytes for layer in layers if layer.factor_bytes is None]
-    return sum(plain) + max([*rows, *(state_tensors * size for size in plain)], default=0)
+    rows = [layer.block_bytes + layer.slice_bytes for layer in layers if layer.factor_bytes is not None]
+    return sum(layer.weight_bytes for layer in layers if layer.factor_bytes is None) + max(rows, default=0)
 
 
 def replay_bytes(layer: Layer, policy: Policy, alive: Alive, state_tensors: int) -> int:
@@ -107,11 +107,8 @@ def replay_bytes(layer: Layer, policy: Policy, alive: Alive, state_tensors: int)
         return 0
     if policy is Policy.fused:
         return alive.pending * (layer.factor_bytes or 0) + layer.block_bytes + max(layer.block_bytes, layer.slice_bytes)
-    return _block(layer, state_tensors) + ((1 + state_tensors) * layer.block_bytes if alive.pending > 1 else 0)
-
-
-def _block(layer: Layer, state_tensors: int) -> int:
-    return max((1 + state_tensors) * layer.block_bytes, layer.block_bytes + layer.slice_bytes)
+    own, gradient = (1 + state_tensors) * layer.block_bytes, layer.block_bytes + layer.slice_bytes
+    return own + gradient if alive.pending > 1 else max(own, gradient)
 
 
 def on_demand(layer: Layer, policy: Policy) -> bool:

@@ -2,7 +2,7 @@
 
 Any `nn.Module` will do. Every module that owns parameters is wrapped by a `Versioned`, which
 
-    forward    runs the module with the newest weights through `functional_call` and notes the version
+    forward    runs the module with the newest weights, through `functional_call` where need be, and notes the version
     backward   catches the error at the module's output; with the input that is all its gradient needs
 
 Weights that autograd would save for its backward are replaced by a note (layer, name, version) and looked up when
@@ -152,7 +152,8 @@ class Versioned(nn.Module):
             leaves = {} if self.factors else {name: w.detach().requires_grad_() for name, w in weights.items()}
             call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, leaves)
             flight.weights.update({w.untyped_storage()._cdata: (self.name, name) for name, w in weights.items()})
-            output = functional_call(self._layer[0], leaves or weights, inputs)
+            layer = self._layer[0]
+            output = outputs(layer, inputs[0], weights) if self.factors else functional_call(layer, leaves, inputs)
             for weight in weights.values():
                 flight.weights.pop(weight.untyped_storage()._cdata)
         if not self.factors or not torch.is_grad_enabled():
@@ -390,8 +391,11 @@ def narrow(tensor: Tensor) -> Tensor:
     """Positions that a max-pool remembers, and labels, in four bytes instead of eight where they fit."""
     if tensor.dtype is not torch.int64:
         return tensor
-    small = tensor.to(torch.int32)
-    return small if tensor.is_meta or torch.equal(small.long(), tensor) else tensor
+    if tensor.numel() and not tensor.is_meta:
+        least, most = torch.aminmax(tensor)
+        if int(least) < -(2**31) or int(most) >= 2**31:
+            return tensor
+    return tensor.to(torch.int32)
 
 
 def _count(tensors: Iterable[Tensor], seen: set[tuple[int, int]]) -> int:

@@ -1,8 +1,9 @@
 """Update rules as functions: (weight, gradient, state) -> (weight, state); only the gradient is used up.
 
 Weight and state stay as they are, which is what lets mcPipe replay updates from an old version and throw the result
-away. The arithmetic is that of torch.optim, operation by operation. Beside the gradient, whose memory becomes the new
-weight's, an update needs room for the new state and for nothing else: 1 + state tensors of the parameter's size.
+away; or, for the one who owns them, both are written in place. The arithmetic is that of torch.optim, operation by
+operation. Beside the gradient, whose memory becomes the new weight's, an update needs room for the new state and for
+nothing else: 1 + state tensors of the parameter's size, in place the gradient alone.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ class Rule(Protocol):
     def state_tensors(self) -> int:
         """Tensors of the parameter's size that the rule keeps after its first update."""
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
-        """The weight and the state after one update, both new; the gradient's memory may hold the weight."""
+    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
+        """The weight and the state after one update, both new; the gradient's memory may hold the weight.
+
+        With `into` the weight is written there, which may be the old one's place, and the state's tensors are written
+        over; they are there then before the first update too, whatever they hold.
+        """
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,19 @@ class SGD:
         """The momentum buffer, where there is momentum."""
         return 1 if self.momentum else 0
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
         """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
+        made = gradient if into is None else into
         if not self.momentum:
-            return torch.add(weight, gradient, alpha=-self.lr, out=gradient), State(state.steps + 1)
-        buffer = state.tensors[0].mul(self.momentum).add_(gradient) if state.steps else gradient.clone()
-        return torch.add(weight, buffer, alpha=-self.lr, out=gradient), State(state.steps + 1, (buffer,))
+            return torch.add(weight, gradient, alpha=-self.lr, out=made), State(state.steps + 1)
+        if state.steps:
+            old = state.tensors[0]
+            buffer = (old.mul(self.momentum) if into is None else old.mul_(self.momentum)).add_(gradient)
+        else:
+            buffer = gradient.clone() if into is None else state.tensors[0].copy_(gradient)
+        return torch.add(weight, buffer, alpha=-self.lr, out=made), State(state.steps + 1, (buffer,))
 
     def unrolled(self, updates: int) -> tuple[float, float, tuple[float, ...]]:
         """The weight after `updates` updates as a sum: of the weight, the buffer and each gradient, oldest first.
@@ -92,21 +102,25 @@ class Adam:
         """The two moments."""
         return 2
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
         """Adam's update with both bias corrections."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
         beta1, beta2 = self.betas
-        if state.steps:
-            first = state.tensors[0].lerp(gradient, 1 - beta1)
-            second = state.tensors[1].mul(beta2)
+        if into is not None:
+            first, second = state.tensors if state.steps else (tensor.zero_() for tensor in state.tensors)
+            first.lerp_(gradient, 1 - beta1)
+            second.mul_(beta2)
+        elif state.steps:
+            first, second = state.tensors[0].lerp(gradient, 1 - beta1), state.tensors[1].mul(beta2)
         else:
             first, second = torch.zeros_like(weight).lerp_(gradient, 1 - beta1), torch.zeros_like(weight)
         second.addcmul_(gradient, gradient, value=1 - beta2)
         steps = state.steps + 1
         step_size = self.lr / (1 - beta1**steps)
         root = torch.sqrt(second, out=gradient).div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
-        return torch.addcdiv(weight, first, root, value=-step_size, out=root), State(steps, (first, second))
+        made = root if into is None else into
+        return torch.addcdiv(weight, first, root, value=-step_size, out=made), State(steps, (first, second))
 
 
 def _check(lr: float, **others: float) -> None:

@@ -97,30 +97,27 @@ class LayerWeights(ABC):
 
     def _advance(self, update: Update, into: Tensors) -> None:
         """The live weights after one more update, written `into` tensors of their shape, which may be themselves."""
-        grown: dict[str, tuple[Tensor, ...]] = {name: state.tensors for name, state in self._states.items()}
+        rooms: dict[str, tuple[Tensor, ...]] = {name: state.tensors for name, state in self._states.items()}
         changed: set[str] = set()
         for rows in self.blocks if isinstance(update, Factors) else (...,):
-            changed |= self._advance_rows(update, into, grown, rows)
+            changed |= self._advance_rows(update, into, rooms, rows)
         for name in into.keys() - changed if into is not self._weights else ():
             into[name].copy_(self._weights[name])
         steps = {name: state.steps + (name in changed) for name, state in self._states.items()}
         self._weights = into
-        self._states = {name: State(steps[name], grown[name]) for name in into}
+        self._states = {name: State(steps[name], rooms[name]) for name in into}
 
     def _advance_rows(
-        self, update: Update, into: Tensors, grown: dict[str, tuple[Tensor, ...]], rows: Rows | EllipsisType
+        self, update: Update, into: Tensors, rooms: dict[str, tuple[Tensor, ...]], rows: Rows | EllipsisType
     ) -> set[str]:
         found = self._gradients(update, rows)
         names = set(found)
         for name in sorted(names):
-            state = self._states[name]
-            parts = State(state.steps, tuple(tensor[rows] for tensor in state.tensors))
-            weight, after = self.rule.step(self._weights[name][rows], found.pop(name), parts)
-            into[name][rows].copy_(weight)
-            if len(grown[name]) < len(after.tensors):
-                grown[name] = tuple(torch.empty_like(self._weights[name]) for _ in after.tensors)
-            for whole, part in zip(grown[name], after.tensors, strict=True):
-                whole[rows].copy_(part)
+            weight = self._weights[name]
+            if not rooms[name]:
+                rooms[name] = tuple(torch.empty_like(weight) for _ in range(self.rule.state_tensors))
+            parts = State(self._states[name].steps, tuple(tensor[rows] for tensor in rooms[name]))
+            self.rule.step(weight[rows], found.pop(name), parts, into=into[name][rows])
         return names
 
 
@@ -158,11 +155,11 @@ class Stash(LayerWeights):
         return self._weights if version == self.version else self._kept[version]
 
     def push(self, update: Update, needed: Collection[int]) -> None:
-        """Stash the live weights if someone needs them, and update; what nobody needs goes first."""
-        self._kept = {version: kept for version, kept in self._kept.items() if version in needed}
+        """Stash the live weights if someone needs them, and update; the new ones take the place of what nobody needs."""
+        free = [self._kept.pop(version) for version in [v for v in self._kept if v not in needed]]
         if self.version in needed:
             self._kept[self.version] = self._weights
-            self._advance(update, {name: torch.empty_like(weight) for name, weight in self._weights.items()})
+            self._advance(update, free.pop() if free else {n: torch.empty_like(w) for n, w in self._weights.items()})
         else:
             self._advance(update, self._weights)
         self.version += 1
@@ -234,10 +231,13 @@ class OnDemand(LayerWeights):
     def _replayed(self, rows: Rows) -> Tensors:
         made = {name: weight[rows] for name, weight in self._weights.items()}
         states = {n: State(s.steps, tuple(tensor[rows] for tensor in s.tensors)) for n, s in self._states.items()}
+        own: set[str] = set()
         for update in self._pending:
             found = self._gradients(update, rows)
-            for name in sorted(found):
-                made[name], states[name] = self.rule.step(made[name], found.pop(name), states[name])
+            for name in sorted(found):  # the first update leaves the stored ones alone, those after it write over its result
+                into = made[name] if name in own else None
+                made[name], states[name] = self.rule.step(made[name], found.pop(name), states[name], into=into)
+                own.add(name)
         return made
 
     def _unrolled(self, rule: SGD) -> Callable[[Rows], Tensors]:
