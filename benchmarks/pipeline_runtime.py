@@ -7,7 +7,8 @@ links     VGG11, half width, B = 8, over 100 Mbit/s: samples a second of a pipel
 emulated  N = 3, m = 4, a forward of 20 ms and a backward of 40 ms at every stage: against Schedule1F1B
 real      N = 2, m = 4, real computing, links as fast as they go: against Schedule1F1B, 10 interleaved runs; needs two
           otherwise idle cores
-memory    what a worker needs above `import torch`, beyond what its stage holds
+memory    what a worker needs above `import torch`, beyond what its stage holds: all its memory at the peak, and at the end
+          that which is not program code mapped from files
 
 All methods use the same Link class; a wire is emulated on the sender. torch's sends go through it too, and never wait.
 """
@@ -34,10 +35,11 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 from relaytrain.pipeline.choice import Keeping, choose, within_stage
 from relaytrain.pipeline.facts import Policy
 from relaytrain.pipeline.lifetimes import steady_peaks
-from relaytrain.pipeline.links import GlooReceiver, GlooSender, Wire
+from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.memory import all_by, smallest, stage_bytes
 from relaytrain.pipeline.networks import chain, published_vgg
 from relaytrain.pipeline.partition import Device, partition, split
+from relaytrain.pipeline.ring import Ring, exchange, share_of
 from relaytrain.pipeline.running import Emulation, Runtime, Split, Training, Work, predicted, run_pipeline, split_of
 from relaytrain.pipeline.supervisor import launcher, make_job, write_start
 from relaytrain.pipeline.units import measure
@@ -86,31 +88,14 @@ def data_parallel(rank, world, count, wire):
     """Every process trains the whole network on minibatches of its own; gradients go around a ring. Samples a second."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    parameters = list(model.parameters())
-    size = sum(p.numel() for p in parameters)
-    each = -(-size // world)
-    flat = torch.zeros(each * world)
-    shapes = (((each,), torch.float32) for _ in range(10**9))
-    to, back = GlooSender((rank + 1) % world, 1, wire), GlooReceiver((rank - 1) % world, 1, shapes)
+    ring = Ring.of(rank, world, share_of(model, world), wire)
     began = 0.0
     for step, (inputs, labels) in enumerate(minibatches(count + 1)):
         if step == 1:
             began = time.monotonic()
         optimizer.zero_grad()
         F.cross_entropy(model(inputs), labels).backward()
-        flat[:size] = torch.cat([p.grad.reshape(-1) for p in parameters])
-        parts = flat.view(world, each)
-        for turn in range(world - 1):
-            to.send(parts[(rank - turn) % world].clone())
-            parts[(rank - turn - 1) % world] += back.recv()
-        for turn in range(world - 1):
-            to.send(parts[(rank - turn + 1) % world].clone())
-            parts[(rank - turn) % world] = back.recv()
-        flat /= world
-        at = 0
-        for p in parameters:
-            p.grad.copy_(flat[at : at + p.numel()].view_as(p))
-            at += p.numel()
+        exchange(model, ring)
         optimizer.step()
     return world * BATCH * count / (time.monotonic() - began)
 
@@ -269,8 +254,8 @@ def real():
 def memory():
     """Workers as torchrun would start them: fresh processes, nothing shared."""
     count, stages, m = 12, 3, 4
-    say = "import torch; print(*[int(x.split()[1]) for x in open('/proc/self/status') if x.startswith(('VmRSS', 'RssFile'))])"
-    base, code = (1024 * int(word) for word in subprocess.check_output([sys.executable, "-c", say]).split())
+    say = "import torch; print(*[int(x.split()[1]) for x in open('/proc/self/status') if x.startswith(('VmRSS', 'RssAnon'))])"
+    base, own = (1024 * int(word) for word in subprocess.check_output([sys.executable, "-c", say]).split())
     devices = [Device(f"d{i}", 1e10) for i in range(stages)]
     model, batches = network(), minibatches(count)
     units = facts()
@@ -285,11 +270,11 @@ def memory():
             make_job(work, chosen, devices, Path(folder)).write(path)
             done = torchrun_like(path, stages)
         for rank, said in enumerate(done):
-            held, above = predicted(work, chosen)[rank], said["rss_bytes"] - base
+            held, above, private = predicted(work, chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
             print(
                 f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, above import torch {above / 2**20:5.1f}, "
-                f"closed form {held / 2**20:5.1f}, beyond that {(above - held) / 2**20:5.1f}, "
-                f"of it pages of torch's library {(said['code_bytes'] - code) / 2**20:.1f}"
+                f"closed form {held / 2**20:5.1f}, beyond that {(above - held) / 2**20:5.1f}; "
+                f"without any code {private / 2**20:5.1f}, beyond {(private - held) / 2**20:5.1f}"
             )
             assert not said["pipelining"], "a worker imported torch.distributed.pipelining"
     training, runtime = Training(SGD(0.01, 0.9), m=m), Runtime(count_bytes=True, group_s=120.0)

@@ -27,17 +27,22 @@ ENVIRONMENT = {
 """One compute thread a worker; gloo's own complaints about dead neighbours are the supervisor's to make."""
 
 
+def environment() -> dict[str, str]:
+    """What a process that computes for a pipeline finds around it: ours, with one thread and the same modules."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
+
+
 class Launcher:
     """The supervisor's end."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(entry for entry in sys.path if entry)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "relaytrain.pipeline.launcher", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
+            env=environment(),
         )
         theirs.close()
         self._socket, self._lines = ours, ours.makefile("rb")
@@ -80,7 +85,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = socket.socket(fileno=int(sys.argv[1]))
     os.dup2(2, 1)
-    from .worker import rss_bytes, supervised
+    from .pages import rss_bytes
+    from .worker import supervised
 
     gc.collect()
     gc.freeze()  # or the first collection in a worker would copy the pages it shares with its parent

@@ -29,6 +29,7 @@ from torch.distributed.rendezvous import rendezvous
 from ..core.errors import RelayTrainError, WorkerLost
 from .addresses import check_master
 from .job import Job, read_job
+from .pages import release_code, rss_bytes
 from .playing import Player, Report, serve_data
 
 BEAT_S = 0.25
@@ -105,15 +106,6 @@ class _Control:
         os._exit(0)  # the supervisor says no more than this: it is gone, or done with us
 
 
-def rss_bytes(key: str = "VmHWM") -> int:
-    """This process's peak memory (`VmHWM`), what it has now (`VmRSS`), or of files (`RssFile`); 0 where not known."""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith(key):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program that torchrun starts."""
     reader = argparse.ArgumentParser(prog="relaytrain.pipeline.worker", description=(__doc__ or "").partition("\n")[0])
@@ -121,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reader.add_argument("--interface", help="the network interface to use, such as eth0 (the job's, else loopback)")
     reader.add_argument("--trusted-network", action="store_true", help="allow a rendezvous that others can reach")
     asked = reader.parse_args(arguments)
+    release_code()
     try:
         job = read_job(asked.job)
         os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
@@ -149,7 +142,7 @@ def _all_at(place: str, store: Any, rank: int, world: int) -> None:
 
 def _say(kind: str, **values: Any) -> None:
     if kind == "done":
-        values |= {"rss_bytes": rss_bytes(), "code_bytes": rss_bytes("RssFile"), "pipelining": "torch.distributed.pipelining" in sys.modules}
+        values |= {"rss_bytes": rss_bytes(), "own_bytes": rss_bytes("RssAnon"), "pipelining": "torch.distributed.pipelining" in sys.modules}
     if kind in {"loss", "done"}:
         print(json.dumps({"rank": dist.get_rank(), "kind": kind, **values}), flush=True)
 
