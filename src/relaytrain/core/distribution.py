@@ -28,7 +28,7 @@ DEAD = -36.0
 """log of a characteristic function too small to count."""
 MOST_POINTS = 1 << 14
 """Frequencies kept at most. A tail of order 3 or less asks for more and gets a shorter period: quantiles to 1e-4 or so."""
-_KNOTS = 600
+_KNOTS = 900
 _GROWTH: Real = np.array([1.2**i for i in range(6)])
 
 
@@ -101,16 +101,19 @@ class Tabulated:
 
 
 class Spline:
-    """A quintic spline on knots crowded at 0, by its polynomials: which one is told by a cube root, not by searching."""
+    """Quintic polynomials between knots crowded at 0, each through the six knots around; found by a cube root."""
 
     def __init__(self, top: float, function: Any) -> None:
-        from scipy.interpolate import make_interp_spline
-
         self.top = top
         self.knots = top * (np.arange(_KNOTS + 1) / _KNOTS) ** 3  # a power tail leaves few derivatives at 0
-        spline = make_interp_spline(self.knots, function(self.knots), k=5)
-        orders = [spline(self.knots[:-1], nu=order) / math.factorial(order) for order in range(6)]
-        self.coefficients = np.array(orders, np.complex128)
+        values = np.asarray(function(self.knots), np.complex128)
+        first = np.clip(np.arange(_KNOTS) - 2, 0, _KNOTS - 5)
+        around = first[:, None] + np.arange(6)
+        width = np.diff(self.knots)[:, None]
+        at = (self.knots[around] - self.knots[:-1, None]) / width
+        powers = at[:, :, None] ** np.arange(6)
+        found = np.linalg.solve(powers.astype(np.complex128), values[around][:, :, None])[:, :, 0]
+        self.coefficients = np.ascontiguousarray((found / width ** np.arange(6)).T)
 
     def __call__(self, size: Real) -> Complex:
         """Values at 0 <= size; DEAD from the top on."""
@@ -366,6 +369,21 @@ def weighted_sum(terms: Sequence[Term], constant: float = 0.0) -> Label:
     for of, factors in _grouped(terms):
         log_cf += of.log_cf(np.multiply.outer(factors, frequencies.at)).sum(axis=0)
     return Label(constant + sum(f * d.mean for f, d in terms), log_cf, frequencies)
+
+
+def partial_sums(terms: Sequence[Term], constant: float = 0.0) -> list[Label]:
+    """The labels of constant + the first term, the first two, and so on, all independent, at the same frequencies."""
+    random = [term for term in terms if term[0] ** 2 * term[1].variance > 0]
+    frequencies = frequencies_for(terms, least=random[:1] or None)
+    rows = np.zeros((len(terms), frequencies.points), np.complex128)
+    where: dict[Distribution, list[int]] = {}
+    for i, (_, of) in enumerate(terms):
+        where.setdefault(of, []).append(i)
+    factors = np.array([factor for factor, _ in terms])
+    for of, at in where.items():
+        rows[at] = of.log_cf(np.multiply.outer(factors[at], frequencies.at))
+    means = constant + np.cumsum([factor * of.mean for factor, of in terms])
+    return [Label(float(mean), row, frequencies) for mean, row in zip(means, np.cumsum(rows, axis=0), strict=True)]
 
 
 def normal_quantile(terms: Sequence[Term], omega: float, constant: float = 0.0) -> float:

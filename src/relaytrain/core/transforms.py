@@ -39,17 +39,25 @@ def log_laplace_inverse_gamma(s: Complex, shape: float, scale: float) -> Complex
 
 def log_laplace_log_normal(s: Complex, location: float, sigma: float) -> Complex:
     """log E exp(-s X) for log X normal(location, sigma^2); Re s >= 0."""
-    from scipy.special import lambertw
-
     out = np.empty(s.shape, np.complex128)
     for part in _blocks(s.size):
-        w = np.asarray(lambertw(s[part] * sigma**2 * math.exp(location)), np.complex128)
+        w = lambert(s[part] * sigma**2 * math.exp(location))
         right = w / sigma**2
         peak = -(w**2) / (2.0 * sigma**2) - right
         # the exponent's slope from the Gaussian part is -(y - location)/sigma^2 = +right at the saddle
         normal = math.log(1.0 / math.sqrt(2.0 * math.pi * sigma**2))
         out[part] = normal + peak + _integral(np.zeros_like(right), right, -right, 1.0 / sigma**2)
     return out
+
+
+def lambert(z: Complex) -> Complex:
+    """The W with W exp(W) = z, for Re z >= 0: Halley's method from a start near enough everywhere there."""
+    w = np.log1p(z)
+    w = np.where(np.abs(z) > 3.0, w - np.log(np.where(np.abs(z) > 3.0, w, 1.0)), w)
+    for _ in range(12):
+        wrong = w - z * np.exp(-w)
+        w = w - wrong / (w + 1.0 - wrong * (w + 2.0) / (2.0 * w + 2.0))
+    return np.asarray(w, np.complex128)
 
 
 def _blocks(size: int) -> list[slice]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .instance import Cluster, Objective
-from .waterfill import Slots, slots_for, waterfill
+from .waterfill import Slots, sides, slots_for, waterfill
 
 Real = NDArray[np.float64]
 
@@ -122,27 +122,17 @@ class Allocator:
 
     def _sides(self, counts: Sequence[int], used: tuple[int, ...]) -> tuple[float, float]:
         """sqrt(mu) on either side of where the Lagrangian's own choice starts to meet the deadline."""
-        low, high = 0.0, 1.0
-        while self._time(counts, used, high) > self.deadline_s and high < 1e9:
-            low, high = high, high * 4.0
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._time(counts, used, middle) > self.deadline_s else (low, middle)
-        return low, high
+        low, high = sides(np.asarray(counts, np.float64), np.array(used), self.slots.flat, self.deadline_s)
+        return float(low), float(high)
 
     def _chosen(self, used: tuple[int, ...], root_mu: float) -> NDArray[np.int64]:
         values = self.slots.lagrangian(np.array([root_mu]))[0][:, used]
         return np.asarray(used)[values.argmin(axis=1)]
 
-    def _time(self, counts: Sequence[int], used: tuple[int, ...], root_mu: float) -> float:
-        kind, cluster = np.arange(len(counts)), self._chosen(used, root_mu)
-        computing = self.slots.computing_s(root_mu)[kind, cluster]
-        return float(np.asarray(counts) @ (computing + self.slots.link_s[kind, cluster]))
-
     def _dual(self, counts: Sequence[int], used: tuple[int, ...]) -> float:
-        sides = np.array(self._sides(counts, used))
-        least = np.minimum(self.slots.lagrangian(sides)[:, :, used].min(axis=2), HUGE)
-        return float((least @ np.asarray(counts) - sides**2 * self.deadline_s).max())
+        ends = np.array(self._sides(counts, used))
+        least = np.minimum(self.slots.lagrangian(ends)[:, :, used].min(axis=2), HUGE)
+        return float((least @ np.asarray(counts) - ends**2 * self.deadline_s).max())
 
     def _near(self, counts: Sequence[int], used: tuple[int, ...]) -> tuple[float, Real, float]:
         """The best on the way from the slow side's assignment to the fast side's, an epoch at a time."""

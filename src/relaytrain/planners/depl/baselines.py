@@ -18,11 +18,12 @@ import numpy as np
 from .enumeration import SLACK
 from .instance import Instance
 from .joint import DeplPlan, complete
-from .losses import exact_probability, helps_surely
+from .losses import helps_surely, losses_by_epoch
 from .versions import Schedule, VersionSearch
 
 _LOWER = 1e-6
 """How far below a schedule's own expected loss the next target lies."""
+_DEARER = (1.002, 1.02, math.inf)
 
 
 def best_expected(instance: Instance, *, switches: int = 2) -> DeplPlan:
@@ -35,7 +36,8 @@ def best_expected(instance: Instance, *, switches: int = 2) -> DeplPlan:
         limit, cost = min(instance.target.loss, _expected(search, found)), found.cost
     while found is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
-        found = search.best(below=cost * 1.02, expected=limit) or search.best(expected=limit)
+        tries = (search.best(below=cost * more, expected=limit) for more in _DEARER)
+        found = next((better for better in tries if better is not None), None)
         if found is not None and search.holds(found.models):
             return complete(instance, chosen, found.models)
         if found is not None:
@@ -54,8 +56,12 @@ def greedy_expected(instance: Instance) -> DeplPlan:
     models = _greediest(instance, instance.data_gain(chosen))
     asked = instance.target.probability - SLACK
 
+    after = losses_by_epoch(instance, chosen, models)
+
     def holds(epochs: int) -> bool:
-        return exact_probability(instance, chosen, models[:epochs]) >= asked
+        loss = after[epochs - 1]
+        random = bool(loss.log_cf.any())
+        return (loss.cdf(instance.target.loss) if random else float(loss.mean <= instance.target.loss + SLACK)) >= asked
 
     sure = helps_surely(instance, chosen)
     first = 1

@@ -97,8 +97,6 @@ def hopeless(losses: Any, which: int, structure: Counts, low: Counts, high: Coun
     """
     mean, variance = moments(losses, which, structure, low, high)
     offset = goal.target - mean
-    if goal.by_mean:
-        return offset < 0.0
     if variance <= 0.0:
         return offset < -SLACK
     deviation = math.sqrt(variance)
@@ -110,6 +108,41 @@ def hopeless(losses: Any, which: int, structure: Counts, low: Counts, high: Coun
     if abs(offset) >= math.pi / losses.step:
         return False
     return glimpse(losses, which, structure, low, high, offset, variance)[1] < goal.loose
+
+
+@jit
+def too_dear(
+    losses: Any, which: int, structure: Counts, low: Counts, high: Counts, target: float, prices: Any, below: float
+) -> bool:
+    """Whether no schedule of the box has an expected loss of at most `target` and costs less than `below`.
+
+    Bound and expected loss are sums over segments, so for a price on the loss both together have their minimum over the
+    box where each end has its own. The price is that of the last segment's last epoch.
+    """
+    last = structure.shape[0] - 1
+    final, mean = structure[last], losses.mean
+    gained = mean[final, high[last] - 1] - mean[final, high[last]]
+    for u in range(prices.offsets.shape[0]):
+        dear = False
+        for r in range(prices.offsets.shape[1]):
+            slopes = prices.slopes[:, u, r]
+            price = slopes[final] / gained if gained > 1e-12 else 0.0
+            total = prices.offsets[u, r] + price * (losses.start_mean[which] - target)
+            for i in range(last):
+                a, b = structure[i], structure[i + 1]
+                least = np.inf
+                for end in range(low[i], high[i] + 1):
+                    least = min(least, (slopes[a] - slopes[b]) * end + price * (mean[a, end] - mean[b, end]))
+                total += least
+            least = np.inf
+            for end in range(low[last - 1] + 1 if last > 0 else 1, high[last] + 1):
+                least = min(least, slopes[final] * end + price * mean[final, end])
+            if total + least > below:
+                dear = True
+                break
+        if not dear:
+            return False
+    return True
 
 
 @jit
@@ -196,7 +229,11 @@ def of_structure(
             if high[i] - low[i] > high[widest] - low[widest]:
                 widest = i
         if low[widest] < high[widest]:
-            if goal.sure and hopeless(losses, which, structure, low, high, goal):
+            if goal.by_mean:
+                out = too_dear(losses, which, structure, low, high, goal.target, prices, below)
+            else:
+                out = goal.sure and hopeless(losses, which, structure, low, high, goal)
+            if out:
                 left -= 1
                 continue
             middle = (low[widest] + high[widest]) // 2

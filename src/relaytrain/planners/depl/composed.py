@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.dependence import Past
-from ...core.distribution import frequencies_for, label
-from ...core.fourier import Label
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
@@ -19,7 +17,7 @@ from ..value import ahead_of_schedule, state_value
 from .dependent import Paths
 from .instance import Instance
 from .joint import DeplPlan
-from .losses import exact_probability
+from .losses import exact_probability, losses_by_epoch
 from .settings import DeplSettings
 
 Real = NDArray[np.float64]
@@ -155,19 +153,8 @@ def _bands(made: Composed, level: float) -> tuple[Real, Real, tuple[tuple[str, f
 
 
 def _convolved(instance: Instance, found: DeplPlan, level: float) -> tuple[Real, Real]:
-    terms = instance.terms(found.datasets, found.models)
-    epochs = len(found.models)
-    random = [term for term in terms if term[0] ** 2 * term[1].variance > 0]
-    means = np.empty(epochs)
-    guaranteed = np.empty(epochs)
-    frequencies = frequencies_for(terms, least=random[:1] or None)
-    total = Label(instance.initial_loss, np.zeros(frequencies.points, np.complex128), frequencies)
-    rest, before = iter(terms), instance.before
-    for i, m in enumerate(found.models):
-        for _ in range(1 if before is None or before == m else 2):  # the epoch, and the switch into it
-            factor, of = next(rest)
-            total = total + label(factor, of, frequencies)
-        means[i] = total.mean
-        guaranteed[i] = total.quantile(level) if random else total.mean
-        before = m
-    return means, guaranteed
+    after = losses_by_epoch(instance, found.datasets, found.models)
+    means = np.array([loss.mean for loss in after])
+    if not after[0].log_cf.any():  # nothing is random, or the first epoch is not
+        return means, np.array([loss.quantile(level) if loss.log_cf.any() else loss.mean for loss in after])
+    return means, np.array([loss.quantile(level) for loss in after])

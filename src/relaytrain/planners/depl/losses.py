@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import DEAD, StudentT, Tabulated, Term, frequencies_for, weighted_sum
+from ...core.distribution import DEAD, StudentT, Tabulated, Term, frequencies_for, partial_sums, weighted_sum
 from ...core.fourier import Complex, Frequencies, Label
 from ..kernels import jit
 from .enumeration import FEW, NARROW, SLACK, Goal, Losses
@@ -45,7 +45,7 @@ class LossTable:
         self.mean = np.array([_prefix(f * m.noise.mean) for f, m in pairs])
         self.variance = np.array([_prefix(f**2 * m.noise.variance) for f, m in pairs])
         self._re = self._im = np.zeros((len(pairs), 0, 0))
-        self._either: dict[tuple[int, int, bool], tuple[Real, Real, Real]] = {}
+        self._either: dict[tuple[int, int], tuple[Real, Real, Real]] = {}
 
     @cached_property
     def frequencies(self) -> Frequencies:
@@ -99,23 +99,23 @@ class LossTable:
             self._re, self._im = re, im
         return self._re, self._im
 
-    def either(self, epochs: int, few: slice, *, by_mean: bool = False) -> tuple[Real, Real, Real]:
+    def either(self, epochs: int, few: slice) -> tuple[Real, Real, Real]:
         """Of epochs that surpass both of two versions: prefix sums of mean, variance and log characteristic function.
 
         Of the two, the version is taken that has to be enlarged less; where neither can be, both count.
         """
-        key = (epochs, few.step, by_mean)
+        key = (epochs, few.step)
         if key in self._either:
             return self._either[key]
         count, target = len(self.instance.models), self.instance.target
-        t = np.zeros(1) if by_mean else self.frequencies.at[few]
+        t = self.frequencies.at[few] if epochs else np.zeros(1)
         mean, variance = np.zeros((2, count, count, epochs + 1))
         glance = np.zeros((count, count, epochs + 1, len(t), 2))
         short = LOOSE * min(target.probability, 1.0 - target.probability) / ((self._switches + 1) * target.max_epochs)
         for pair in itertools.combinations(range(count) if epochs > 1 else (), 2):
             own: list[tuple[Real, Any]] = [(self._factors[m][:epochs], self.instance.models[m].noise) for m in pair]
-            terms = own[:1] if by_mean else _surpassing(own, short)
-            means = np.minimum(*(f * d.mean for f, d in own)) if by_mean else sum(f * d.mean for f, d in terms)
+            terms = _surpassing(own, short)
+            means = sum(f * d.mean for f, d in terms)
             variances = sum(f**2 * d.variance for f, d in terms)
             logs = sum(d.log_cf(np.multiply.outer(f, t)) for f, d in terms)
             for a, b in (pair, pair[::-1]):
@@ -189,7 +189,7 @@ class DataLosses:
             step, stride = self.step, self._stride(epochs)
         few = slice(stride // 2, stride * FEW, stride)
         glance, jumps = np.stack([re[..., few], im[..., few]], axis=-1), np.stack([jump_re[:, few], jump_im[:, few]], axis=-1)
-        either = self.table.either(epochs, few, by_mean=by_mean)
+        either = self.table.either(0 if by_mean else epochs, few)
         return Losses(
             self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step, glance, jumps, stride,
             self.gain * either[0], self.gain**2 * either[1], either[2],
@@ -253,6 +253,14 @@ def exact_loss(instance: Instance, chosen: Sequence[int], models: Sequence[int])
     """The loss after `models`, with frequencies chosen for this very sum, and whether it is random at all."""
     terms = instance.terms(chosen, models)
     return weighted_sum(terms, instance.initial_loss), any(f * f * d.variance > 0 for f, d in terms)
+
+
+def losses_by_epoch(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> list[Label]:
+    """The loss after each epoch of `models`, all at the same frequencies."""
+    before = [models[0] if instance.before is None else instance.before, *models[:-1]]
+    terms = np.cumsum([1 if a == b else 2 for a, b in zip(before, models, strict=True)])  # an epoch, and the switch into it
+    sums = partial_sums(instance.terms(chosen, models), instance.initial_loss)
+    return [sums[count - 1] for count in terms]
 
 
 def exact_probability(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> float:

@@ -12,9 +12,8 @@ vertices may drop the best schedule; here each schedule's distribution is exact.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -73,6 +72,8 @@ class VersionSearch:
         self._wide = self.allocator.least(self._grid)
         self._bound_by(self._wide)
         self._costs: dict[tuple[int, ...], float] = {}
+        self._tables: dict[tuple[int, int, bool], Losses] = {}
+        self._known: dict[int, list[tuple[int, ...]]] = {}
 
     def best(self, *, below: float = math.inf, expected: float | None = None) -> Schedule | None:
         """The cheapest schedule that costs less than `below`, or None.
@@ -119,14 +120,17 @@ class VersionSearch:
         slopes, offsets = self._wide
         return float((few * slopes.min(axis=2) + offsets).max(axis=1).min())
 
-    def _structures(self, segments: int) -> Iterator[tuple[int, ...]]:
-        allowed, before = self.instance.switches, self.instance.before
-        for structure in itertools.product(range(len(self.instance.models)), repeat=segments):
-            taken = list(itertools.pairwise(structure))
-            if before is not None and structure[0] != before:
-                taken.append((before, structure[0]))
-            if len(taken) <= self.switches and all(a != b and allowed[a][b] is not None for a, b in taken):
-                yield structure
+    def _structures(self, segments: int) -> list[tuple[int, ...]]:
+        """The sequences of so many versions, each possible after the one before it."""
+        if segments not in self._known:
+            allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
+            firsts = [m for m in range(count) if before is None or before == m or allowed[before][m] is not None]
+            found: list[tuple[int, ...]] = [(m,) for m in firsts]
+            for _ in range(segments - 1):
+                found = [(*way, m) for way in found for m in range(count) if m != way[-1] and allowed[way[-1]][m] is not None]
+            most = self.switches + 1
+            self._known[segments] = [way for way in found if len(way) + (before not in (None, way[0])) <= most]
+        return self._known[segments]
 
     def focus(self, models: Sequence[int]) -> None:
         """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
@@ -157,11 +161,14 @@ class VersionSearch:
 
     def _search(self, segments: int, epochs: int, below: float, expected: float | None) -> Schedule | None:
         """The best schedule of so many segments that costs less than `below`."""
-        structures = list(self._structures(segments))
+        structures = self._structures(segments)
         if not structures or segments > epochs:
             return None
         deadline_s, rows = float(self.instance.target.deadline_s), np.array(structures)
-        losses = self.losses.losses(structures, epochs, by_mean=expected is not None)
+        key = (segments, epochs, expected is None)
+        if key not in self._tables:
+            self._tables[key] = self.losses.losses(structures, epochs, by_mean=expected is not None)
+        losses = self._tables[key]
         goal = self.losses.goal(expected=expected)
         found: Schedule | None = None
         at, boxes = np.zeros(3, np.int64), room(segments, epochs)

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from ..kernels import jit, within
 from .instance import Cluster, Objective
 
 Real = NDArray[np.float64]
@@ -62,6 +64,12 @@ class Slots:
         """An epoch's time at full resources; infinite where it cannot run."""
         return np.where(np.isfinite(self.fixed), self.full_s + self.link_s, np.inf)
 
+    @cached_property
+    def flat(self) -> Flat:
+        """For compiled code."""
+        parts = (self.root, self.limit, self.full_s, self.link_s, self.price * self.capability, self.fixed)
+        return Flat(*(np.ascontiguousarray(part, np.float64) for part in parts))
+
     def computing_s(self, root_mu: float) -> Real:
         """c / x at the multiplier."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,6 +86,51 @@ class Slots:
         free = 2.0 * q * self.root
         full = self.price * self.capability + q**2 * self.full_s
         return np.where(q < self.limit, free, full) + q**2 * self.link_s + self.fixed
+
+
+class Flat(NamedTuple):
+    """What the dual needs of `Slots`, (kinds, clusters) each, for compiled code."""
+
+    root: Real
+    limit: Real
+    full_s: Real
+    link_s: Real
+    spend: Real
+    """What full resources cost."""
+    fixed: Real
+
+
+@within
+def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) -> float:
+    """The time of so many epochs of each kind on the clusters of `used` that the Lagrangian picks at the multiplier."""
+    total = 0.0
+    for kind in range(counts.shape[0]):
+        best, seconds = np.inf, np.inf
+        for n in used:
+            full = slots.limit[kind, n] <= root_mu
+            value = slots.spend[kind, n] + root_mu**2 * slots.full_s[kind, n] if full else 2.0 * root_mu * slots.root[kind, n]
+            value += root_mu**2 * slots.link_s[kind, n] + slots.fixed[kind, n]
+            if value < best:
+                best = value
+                seconds = slots.link_s[kind, n] + (slots.full_s[kind, n] if full else slots.root[kind, n] / root_mu)
+        if counts[kind] > 0.0:
+            total += counts[kind] * seconds
+    return total
+
+
+@jit
+def sides(counts: Real, used: NDArray[np.int64], slots: Any, deadline_s: float) -> tuple[float, float]:
+    """sqrt(mu) just below and just above where the clusters that the Lagrangian picks meet the deadline."""
+    low, high = 0.0, 1.0
+    while picked_s(counts, used, slots, high) > deadline_s and high < 1e9:
+        low, high = high, high * 4.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if picked_s(counts, used, slots, middle) > deadline_s:
+            low = middle
+        else:
+            high = middle
+    return low, high
 
 
 def slots_for(
