@@ -30,7 +30,7 @@ def compare(
     from .. import api
 
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled(scipy=loaded.depl is not None):
+    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
         found = api.compare(loaded)
     if output is Format.json:
         emit_json(found.to_dict())

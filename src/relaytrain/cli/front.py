@@ -53,7 +53,7 @@ def front(
         raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
     columns = [_duration(text) for text in deadlines or ()]
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled(scipy=loaded.depl is not None):
+    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
         swept = api.front(loaded, level=level)
     from ..report.trade import trade_of, trade_svg
 

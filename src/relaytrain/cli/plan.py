@@ -66,7 +66,7 @@ def plan(
 
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
-    with compiled(scipy=loaded.depl is not None):
+    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
         found = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(found.to_dict())
