@@ -4,6 +4,7 @@
     python benchmarks/savings.py --data fashion-mnist        # the preset `fashion`, five seeds
     python benchmarks/savings.py --seeds 5 --keep savings    # five seeds, runs kept in a store for `relaytrain audit`
     python benchmarks/savings.py --only 0 --others rows.json # one seed; rows for `relaytrain report --baselines`
+    python benchmarks/savings.py --estimators prior auto=fit.npz zero-trace    # PACT alone, by what predicts for it
 
 For every seed (other data, other weights) each contender trains from the same first checkpoint, on the same prior and
 the same estimator, and is charged on the emulated clock what it spent until target or deadline:
@@ -12,6 +13,9 @@ the same estimator, and is charged on the emulated clock what it spent until tar
 * one-switch, static-learn, single: planned once and followed, the last pair training on, as in the paper;
 * hindsight: the cheapest of at most forty schedules (epochs on gold x epochs on silver x order), all trained, so it
   knows what nobody can know beforehand.
+
+With `--estimators` only PACT is run, once with each estimator (`auto=FILE` and `paper=FILE` name what `relaytrain fit`
+wrote; a file fitted to seeds of this benchmark would be no test), and compared with the first.
 
 Schedules share their prefixes: an epoch is a function of checkpoint, epoch and pair, so what two have in common is
 trained once. Energies are compared in pairs, over the seeds where both succeed; intervals are t-intervals at 95 %.
@@ -27,7 +31,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -41,6 +45,7 @@ from relaytrain.core.problem import Pair
 from relaytrain.core.state import TOLERANCE
 from relaytrain.data.source import read
 from relaytrain.launch import job_of
+from relaytrain.runs import estimator_overrides
 from relaytrain.scenario import Scenario, load_scenario
 from relaytrain.steering import legs_of
 from relaytrain.store import RunStore
@@ -70,10 +75,12 @@ class Row:
     how: str = "trained"
 
 
-def scenario_of(data: str, seed: int, planner: str = "pact") -> Scenario:
-    """The preset with this seed's data and weights."""
+def scenario_of(data: str, seed: int, planner: str = "pact", estimator: str = "prior") -> Scenario:
+    """The preset with this seed's data and weights; `estimator` may be `NAME=FILE`."""
+    name, _, file = estimator.partition("=")
+    chosen = [] if name == "prior" else estimator_overrides(name, Path(file).resolve() if file else None)
     return load_scenario(
-        PRESETS[data][0], overrides=[f"training.seed={seed}", f"data.seed={seed}", f"planner.name={planner}"]
+        PRESETS[data][0], overrides=[f"training.seed={seed}", f"data.seed={seed}", f"planner.name={planner}", *chosen]
     )
 
 
@@ -88,22 +95,36 @@ def schedules() -> Iterator[tuple[tuple[Pair, int], ...]]:
     yield ((BRONZE, MOST_EPOCHS),)
 
 
-def one_seed(data: str, seed: int, folder: Path) -> list[Row]:
+def one_seed(data: str, seed: int, folder: Path, estimators: tuple[str, ...] = ()) -> list[Row]:
     """All contenders with one seed; the planners' runs go into the store in `folder`."""
     import torch
     from branches import Branches
 
     torch.set_num_threads(1)
     trainer = Branches(scenario_of(data, seed))
-    rows = []
-    for planner in PLANNERS:
-        scenario = scenario_of(data, seed, planner)
-        job = replace(job_of(scenario, setup=trainer.setup), runner=trainer)
-        ended = orchestrator.start(job, RunStore.open(folder), run=f"savings-{planner}-{seed}")
-        relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes)) or "nothing"
-        rows.append(Row(seed, planner, ended.verdict == "met", ended.energy_j, ended.elapsed_s, ended.loss, relay))
+    if estimators:
+        return [_run(scenario_of(data, seed, "pact", e), trainer, folder, (seed, contender(e))) for e in estimators]
+    rows = [_run(scenario_of(data, seed, planner), trainer, folder, (seed, planner)) for planner in PLANNERS]
     rows.append(hindsight(scenario_of(data, seed), trainer, seed))
     return rows
+
+
+def contender(estimator: str) -> str:
+    """What PACT with an estimator is called: `pact` with the prior, else `pact-auto`, or by its file `pact-auto-own`."""
+    name, _, file = estimator.partition("=")
+    return "pact" if name == "prior" else f"pact-{name}" + (f"-{Path(file).stem}" if file else "")
+
+
+def _run(scenario: Scenario, trainer: object, folder: Path, called: tuple[int, str]) -> Row:
+    """A run of the product in the store in `folder`."""
+    from branches import Branches
+
+    assert isinstance(trainer, Branches)
+    seed, name = called
+    job = replace(job_of(scenario, setup=trainer.setup), runner=trainer)
+    ended = orchestrator.start(job, RunStore.open(folder), run=f"savings-{name}-{seed}")
+    relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes)) or "nothing"
+    return Row(seed, name, ended.verdict == "met", ended.energy_j, ended.elapsed_s, ended.loss, relay)
 
 
 def hindsight(scenario: Scenario, trainer: object, seed: int) -> Row:
@@ -167,25 +188,27 @@ def interval(values: list[float]) -> tuple[float, float]:
     )
 
 
-def summary(rows: list[Row]) -> list[str]:
-    """Successes, then mean energies where both succeed with the paired interval of the difference."""
+def summary(rows: list[Row], names: Sequence[str] = (*PLANNERS, HINDSIGHT)) -> list[str]:
+    """Successes, then mean energies where both succeed with the paired interval of the difference to the first."""
     seeds = sorted({row.seed for row in rows})
     by = {(row.seed, row.name): row for row in rows}
-    pact = {seed: by[seed, "pact"] for seed in seeds}
-    lines = [f"{'':14}{'successes':>10}  {'energy, pact there':>24}  pact minus it, where both succeed (95 %)"]
-    for name in (*PLANNERS, HINDSIGHT):
+    first = names[0]
+    pact = {seed: by[seed, first] for seed in seeds}
+    wide = max(14, *(len(name) + 1 for name in names))
+    lines = [f"{'':{wide}}{'successes':>10}  {f'energy, {first} there':>24}  {first} minus it, where both succeed (95 %)"]
+    for name in names:
         mine = {seed: by[seed, name] for seed in seeds}
         won = sum(row.success for row in mine.values())
         both = [seed for seed in seeds if mine[seed].success and pact[seed].success]
         words = ""
-        if both and name != "pact":
+        if both and name != first:
             theirs, ours = (float(np.mean([rows_[s].energy_j for s in both])) for rows_ in (mine, pact))
             gap, half = interval([pact[s].energy_j - mine[s].energy_j for s in both])
             side = "excludes 0" if abs(gap) > half else "contains 0"
             words = f"{theirs:9.1f} J, {ours:9.1f} J  {gap:+8.1f} J +- {half:.1f} ({side}; ratio {ours / theirs:.2f}, {len(both)} seeds)"
-        elif name == "pact" and won:
+        elif name == first and won:
             words = f"{np.mean([row.energy_j for row in mine.values() if row.success]):9.1f} J"
-        lines.append(f"{name:14}{won:>4} of {len(seeds):<4} {words}")
+        lines.append(f"{name:{wide}}{won:>4} of {len(seeds):<4} {words}")
     return lines
 
 
@@ -201,6 +224,10 @@ def main() -> None:
         "--rows", type=Path, metavar="FILE", help="all rows as JSON; what is in it already is not trained again"
     )
     parser.add_argument("--others", type=Path, metavar="FILE", help="all but PACT as rows for `relaytrain report --baselines`")
+    parser.add_argument(
+        "--estimators", nargs="+", metavar="NAME[=FILE]", default=[],
+        help="PACT alone, with each of prior, zero-trace, auto=FILE, paper=FILE",
+    )  # fmt: skip
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     began = time.monotonic()
@@ -219,14 +246,14 @@ def main() -> None:
         place = given.keep or Path(scratch)
         RunStore.open(place)
         with ProcessPoolExecutor(min(given.processes, max(1, len(missing))), mp_context=get_context("spawn")) as pool:
-            for found in pool.map(
-                one_seed, [given.data] * len(missing), missing, [place / str(seed) if given.keep is None else place for seed in missing]
-            ):
+            places = [place / str(seed) if given.keep is None else place for seed in missing]
+            chosen = [tuple(given.estimators)] * len(missing)
+            for found in pool.map(one_seed, [given.data] * len(missing), missing, places, chosen):
                 rows += found
                 print(f"seed {found[0].seed}, {time.monotonic() - began:.0f} s", flush=True)
                 for row in found:
                     print(
-                        f"  {row.name:13}{'met' if row.success else 'missed':7}{row.energy_j:8.1f} J {row.elapsed_s:7.1f} s  {row.relay}",
+                        f"  {row.name:18}{'met' if row.success else 'missed':7}{row.energy_j:8.1f} J {row.elapsed_s:7.1f} s  {row.relay}",
                         flush=True,
                     )
                 if given.rows is not None:
@@ -234,7 +261,8 @@ def main() -> None:
     if given.others is not None:
         given.others.write_text(json.dumps([asdict(row) for row in rows if row.name != "pact"], indent=1))
     if given.only is None:
-        print("\n" + "\n".join(summary(rows)))
+        names = tuple(contender(e) for e in given.estimators) or (*PLANNERS, HINDSIGHT)
+        print("\n" + "\n".join(summary(rows, names)))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,14 @@ import pytest
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.estimators.calibration import Adaptive, conformal_factor, grown, scores, weighted_quantile
 from relaytrain.estimators.change import fit_linear, node_inputs, paper_inputs, targets
+from relaytrain.estimators.curves import Curve
 from relaytrain.estimators.features import (
     AHEAD,
     LONGEST,
     NAMES,
+    Seen,
     per_epoch,
+    rows_of,
     sqrt_ahead,
     sqrt_rate,
     tree_features,
@@ -20,7 +23,7 @@ from relaytrain.estimators.features import (
 )
 from relaytrain.estimators.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
 from relaytrain.estimators.splits import by_configuration, by_seed
-from relaytrain.estimators.tail import HORIZONS, growth_power, paths
+from relaytrain.estimators.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
 from relaytrain.estimators.trees import ARRAYS, Forest, exported, fit_forest
 
 
@@ -145,9 +148,40 @@ def test_tail_goes_on_from_the_learned_part_and_widens(campaign):
     found = paths(seen, change, 0.8)
     assert np.allclose(found.mean[:, :AHEAD], np.maximum(seen.loss[:, None] + change.mean, 0))
     assert (np.diff(found.mean[:, AHEAD - 1 :], axis=1) <= 1e-12).all()
-    width = found.high - found.mean
-    assert (np.diff(width[:, AHEAD - 1 :], axis=1) >= -1e-12).all() and found.mean.shape[1] == len(HORIZONS)
-    assert 0.3 <= growth_power(campaign.curves) <= 1.5
+    width = np.log(found.high[:, AHEAD - 1 :] / found.mean[:, AHEAD - 1 :])
+    assert (np.diff(width, axis=1) >= -1e-12).all() and found.mean.shape[1] == len(HORIZONS)
+    assert np.allclose(width / width[:, :1], (np.array(HORIZONS[AHEAD - 1 :]) / AHEAD) ** 0.8)
+
+
+def test_a_law_rolled_out_by_itself_follows_its_own_curve():
+    """A model that knows l' = 0.9 l gives 0.9^h l for as long as it is rolled out, and the tail goes on from there."""
+    seen = Seen(rows_of([np.array([2.0, 1.8]), np.array([0.5])]), np.array([2.0, 0.0]), np.zeros((2, 3)))
+    steps = 0.9 ** np.arange(1, AHEAD + 1)
+
+    def raw(now):
+        change = now.loss[:, None] * (steps - 1.0)
+        return Bands(change, change, change)
+
+    mean = raw(seen).mean
+    rolled = rolled_out(raw, seen, mean, 3)
+    assert rolled_out(raw, seen, mean, 0) is None
+    assert np.allclose(rolled, seen.loss[:, None] * 0.9 ** np.arange(AHEAD + 1, 4 * AHEAD + 1))
+    found = paths(seen, raw(seen), 0.5, rolled).mean
+    near = [h for h in HORIZONS if h <= 4 * AHEAD]
+    assert np.allclose(found[:, : len(near)], seen.loss[:, None] * 0.9 ** np.array(near))
+    assert (found[:, len(near)] < rolled[:, -1]).all() and (np.diff(found, axis=1) < 0).all()
+
+
+def test_bands_widen_as_forecasts_of_runs_left_out_miss():
+    """Misses that grow with the square root of the horizon, in logarithms, give the power one half."""
+    rng, curves = np.random.default_rng(3), []
+    for seed in range(400):
+        walk = np.cumsum(0.05 * rng.standard_normal(40))
+        curves.append(Curve(seed, 0, 0, "gold", 7, 100, 0.0, np.exp(walk)))
+    still = growth_power(lambda seen: np.repeat(seen.loss[:, None], len(HORIZONS), axis=1), curves)
+    assert still == pytest.approx(0.5, abs=0.05)
+    assert growth_power(lambda seen: np.zeros((0, 0)), curves[:0]) == PLAIN_POWER
+    assert (rounds_of(curves), rounds_of([])) == (3, 0)
 
 
 @pytest.mark.train

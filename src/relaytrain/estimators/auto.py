@@ -19,7 +19,7 @@ from .curves import Bundle
 from .features import AHEAD, NAMES, Seen, Windows, per_epoch, sqrt_ahead, sqrt_rate, tree_features, windows
 from .lstm import Recurrent
 from .metrics import Bands, ordered
-from .tail import PLAIN_POWER, growth_power, paths
+from .tail import PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
 from .trees import Forest, quantile_forests
 
 FOREST = {"max_iter": 120, "learning_rate": 0.06, "max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
@@ -39,7 +39,8 @@ class RunModel:
     """lambda_run of any make: forests (middle, low, high) and networks, averaged; then the conformal step.
 
     `factor`: widths added on each side; `calibrated`: whether enough runs stood behind it; `warm`: scores one epoch
-    ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs.
+    ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how often the
+    model is applied to its own forecast before the tail.
     """
 
     forests: tuple[Forest, ...] = ()
@@ -49,6 +50,7 @@ class RunModel:
     calibrated: bool = False
     warm: Array = field(default_factory=lambda: np.zeros(0))
     tail_power: float = PLAIN_POWER
+    rounds: int = 0
     cumulative: bool = True
     with_start: bool = False
     bound_offset: float | None = None
@@ -73,7 +75,12 @@ class RunModel:
 
     def paths(self, seen: Seen) -> Bands:
         """Losses at `tail.HORIZONS` epochs ahead, (N, len(HORIZONS)) each."""
-        return paths(seen, self.bands(seen), self.tail_power)
+        return self.ahead(seen, self.bands(seen))
+
+    def ahead(self, seen: Seen, changes: Bands) -> Bands:
+        """The same with bands of the next five epochs' changes that somebody has corrected."""
+        rolled = rolled_out(self.raw, seen, changes.mean, self.rounds if self.cumulative else 0)
+        return paths(seen, changes, self.tail_power, rolled)
 
 
 def tree_base(seen: Seen, *, cumulative: bool = True) -> tuple[Array, Array]:
@@ -134,11 +141,19 @@ def fit_auto(
     model = RunModel(
         fit_trees(rows, target, seed=seed, cumulative=cumulative),
         tuple(fit_run(rows, rest, recipe) for recipe in recipes),
-        tail_power=growth_power(train.curves),
+        rounds=rounds_of(train.curves),
         cumulative=cumulative,
         with_start=with_start,
     )
-    return calibrated(model, rest, rest_target)
+    return calibrated(_widening(model, held_out), rest, rest_target)
+
+
+def _widening(model: RunModel, held_out: Bundle) -> RunModel:
+    """The model with the growth of its bands beyond five epochs as its own forecasts of runs left out have it."""
+    if not model.cumulative:
+        return model
+    power = growth_power(lambda seen: model.paths(seen).mean, held_out.curves, with_start=model.with_start)
+    return replace(model, tail_power=power)
 
 
 def fit_paper(
@@ -150,4 +165,4 @@ def fit_paper(
 
     parts = [windows(b.curves, least=LEAST_HISTORY) for b in (train, held_out)]
     net = fit_run(parts[0], parts[1], Recipe(cumulative=cumulative, seed=seed, epochs=epochs))
-    return RunModel(nets=(net,), tail_power=growth_power(train.curves), cumulative=cumulative)
+    return _widening(RunModel(nets=(net,), rounds=rounds_of(train.curves), cumulative=cumulative), held_out)

@@ -31,7 +31,9 @@ SCHEMA = "relaytrain.fitted/1"
 MOST_BYTES = 64 << 20
 Name = Literal["auto", "paper", "zero-trace"]
 Arrays = dict[str, NDArray[Any]]
-_RUN_FIELDS = ("tree_share", "factor", "calibrated", "tail_power", "cumulative", "with_start", "bound_offset")
+_RUN_FIELDS = ("tree_share", "factor", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset")
+_SINCE = {"bound_offset": None, "rounds": 0}
+"""What older files do not say."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def _unpacked(body: Mapping[str, Any], arrays: Arrays, digest: str) -> Fitted:
     nets = tuple(_net(_under(arrays, f"net{i}."), entry) for i, entry in enumerate(run["nets"]))
     if not forests and not nets:
         raise ValueError("nothing that predicts")
-    model = RunModel(forests, nets, **{name: run.get(name) if name == "bound_offset" else run[name] for name in _RUN_FIELDS}, warm=arrays["warm"].astype(np.float64))
+    model = RunModel(forests, nets, **{name: run.get(name, _SINCE[name]) if name in _SINCE else run[name] for name in _RUN_FIELDS}, warm=arrays["warm"].astype(np.float64))
     changes = {key: _change(body[key], arrays, key) for key in ("change", "change_now") if key in body}
     if body["metric"] not in ("train", "test") or body["name"] not in ("auto", "paper", "zero-trace"):
         raise ValueError("metric or name")

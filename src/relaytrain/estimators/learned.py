@@ -29,7 +29,7 @@ from .features import Seen, rows_of
 from .fitted import Fitted
 from .legs import Leg, legs_of
 from .metrics import Bands
-from .tail import HORIZONS, paths
+from .tail import HORIZONS
 from .through import curve_through, on_curve, one_epoch_before, robust_twin
 
 ALONG = (0, 4, 7, 8)
@@ -80,13 +80,20 @@ class Learned:
         facts = [self.facts[pair] for pair in pairs]
         now = legs[-1] if legs else Leg(pairs.index(self.start), 0, self.initial_loss)
         present = self._history(now)
-        landed = np.maximum(present[-1] + self._changes([present], [now.pair], facts)[0].mean, TINY)
+        landed = np.maximum(present[-1] + self._landings([present], [now.pair], facts)[0].mean, TINY)
         histories = [present if i == now.pair else np.array([landed[i]]) for i in range(len(pairs))]
-        first = int(self._whole_epoch)  # what was learned may already hold the first epoch
+        first = int(self.fitted.change is not None)  # paths of pairs not entered yet begin after their first epoch
+        if first:
+            entered = np.maximum(present[-1] + self._changes([present], [now.pair], facts)[0].mean, TINY)
+            lead = self.fitted.run.with_start and self._jump_learned
+            others = [np.array([landed[i], entered[i]] if lead else [entered[i]]) for i in range(len(pairs))]
+            histories = [present if i == now.pair else others[i] for i in range(len(pairs))]
         seen = self._seen(histories, [len(now.losses) if i == now.pair else first for i in range(len(pairs))], facts)
         ahead, notes = self._paths(seen, legs, now.pair, facts)
         room = ROOM if first else math.inf
-        curves = np.stack([curve_through(float(seen.loss[i]), ahead.mean[i], room=room) for i in range(len(pairs))])
+        curves = np.stack(
+            [curve_through(float(seen.loss[i]), ahead.mean[i], room=room, exact=i == now.pair) for i in range(len(pairs))]
+        )
         twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
         jump0, jump1, robust0 = self._jump_lines(histories, curves, facts)
         slow = np.array([twin[1] for twin in twins])[None, :]
@@ -125,7 +132,7 @@ class Learned:
             if factor > model.factor:  # this run is less predictable than the traces: so it is further ahead
                 plain = Bands(plain.mean, *(np.where(np.arange(len(seen))[:, None] == now, getattr(wide, f), getattr(plain, f)) for f in ("low", "high")))  # fmt: skip
         plain, notes = (self.bound or Bound()).correct(seen, plain)
-        return paths(seen, plain, model.tail_power), notes
+        return model.ahead(seen, plain), notes
 
     def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
         """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
@@ -149,11 +156,28 @@ class Learned:
         return adaptive.factor()
 
     @property
-    def _whole_epoch(self) -> bool:
-        """The change model learned the whole first epoch, not the jump alone."""
-        return self.fitted.change is not None and self.fitted.change.target == "first-epoch"
+    def _jump_learned(self) -> bool:
+        """The change model learned the jump alone, to which the first epoch's own change is added (PACT (3))."""
+        return self.fitted.change is not None and self.fitted.change.target == "jump"
 
     def _changes(self, histories: Sequence[Array], before: Sequence[int], facts: Sequence[Facts]) -> list[Bands]:
+        """The change to the end of the first epoch of every pair, from every history: for each `Bands` of (P,); none to itself."""
+        landings = self._landings(histories, before, facts)
+        if not self._jump_learned:
+            return landings
+        count = len(facts)
+        landed = np.concatenate([np.maximum(h[-1] + part.mean, TINY) for h, part in zip(histories, landings, strict=True)])
+        first = self.fitted.run.bands(self._seen([np.array([v]) for v in landed], [0] * len(landed), list(facts) * len(histories)))
+        found = []
+        for i, (b, part) in enumerate(zip(before, landings, strict=True)):
+            mean, low, high = (getattr(first, name)[i * count : (i + 1) * count, 0] for name in ("mean", "low", "high"))
+            whole = part.mean + mean
+            spread = [np.hypot(part.mean - part.low, mean - low), np.hypot(part.high - part.mean, high - mean)]
+            still = np.arange(count) == b
+            found.append(Bands(*(np.where(still, 0.0, v) for v in (whole, whole - spread[0], whole + spread[1]))))
+        return found
+
+    def _landings(self, histories: Sequence[Array], before: Sequence[int], facts: Sequence[Facts]) -> list[Bands]:
         """The change on the way to every pair from every history, as learned: for each `Bands` of (P,); none to itself."""
         model, count = self.fitted.change, len(facts)
         found = []
@@ -168,8 +192,11 @@ class Learned:
         return found
 
     def _jumps(self, changes: Bands, last: float, curves: Array) -> Bands:
-        """Changes as a forward pass would see them: where the first epoch is in them, it is taken back on each curve."""
-        if not self._whole_epoch:
+        """Where a curve must be entered to be there after the first epoch: that epoch is taken back on each curve.
+
+        Jumps that the scenario states lead to where the curve is entered already.
+        """
+        if self.fitted.change is None:
             return changes
         first = np.maximum(last + changes.mean, TINY)
         began = np.array([float(one_epoch_before(c, np.array(v), ROOM)) for c, v in zip(curves, first, strict=True)])
@@ -193,11 +220,13 @@ class Learned:
         """c0, c1 and the robust c0 (P, P) of handovers: lines through the jumps along each pair's expected path."""
         count = len(facts)
         c0, c1, robust = np.zeros((count, count)), np.zeros((count, count)), np.zeros((count, count))
-        for b in range(count):
-            path = on_curve(curves[b], np.array(HORIZONS, dtype=np.float64))
-            rolled = [np.concatenate([histories[b], path[:at]]) for at in ALONG]
+        onward = [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves]
+        every = [[np.concatenate([history, path[:at]]) for at in ALONG] for history, path in zip(histories, onward, strict=True)]
+        before = [b for b in range(count) for _ in ALONG]
+        found = self._changes([h for rolled in every for h in rolled], before, facts)
+        for b, rolled in enumerate(every):
             losses = np.array([h[-1] for h in rolled])
-            each = zip(self._changes(rolled, [b] * len(ALONG), facts), losses, strict=True)
+            each = zip(found[b * len(ALONG) : (b + 1) * len(ALONG)], losses, strict=True)
             jumps = [self._jumps(changes, float(last), curves) for changes, last in each]
             mean = np.stack([j.mean for j in jumps])
             above = np.stack([j.high - j.mean for j in jumps]).max(axis=0)

@@ -89,20 +89,18 @@ def forward(weights: Mapping[str, Array], values: Array, length: NDArray[np.int6
     order = np.argsort(-length, kind="stable")  # longest first, so that those under way are the first rows
     ordered_length, ranked = length[order], values[order]
     hidden, cell = np.zeros((len(values), size)), np.zeros((len(values), size))
-    bias = weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"]
+    known = ranked @ weights["lstm.weight_ih_l0"].T + (weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"])
+    back = weights["lstm.weight_hh_l0"].T
+    halves = np.repeat([0.5, 0.5, 1.0, 0.5], size)  # sigmoid(x) is (1 + tanh(x / 2)) / 2: one call serves all gates
     steps = values.shape[1]
     for step in range(steps - int(length.max(initial=0)), steps):
         n = int((ordered_length >= steps - step).sum())
-        gates = ranked[:n, step] @ weights["lstm.weight_ih_l0"].T + hidden[:n] @ weights["lstm.weight_hh_l0"].T + bias
-        into, forget, candidate, out = np.split(gates, 4, axis=1)
-        cell[:n] = _sigmoid(forget) * cell[:n] + _sigmoid(into) * np.tanh(candidate)
-        hidden[:n] = _sigmoid(out) * np.tanh(cell[:n])
+        gates = np.tanh((known[:n, step] + hidden[:n] @ back) * halves)
+        into, forget, candidate, out = (gates[:, i * size : (i + 1) * size] for i in range(4))
+        cell[:n] = 0.5 * ((1.0 + forget) * cell[:n] + (1.0 + into) * candidate)
+        hidden[:n] = 0.5 * (1.0 + out) * np.tanh(cell[:n])
     hidden[order] = hidden.copy()
     branch = np.maximum(fixed @ weights["fixed.weight"].T + weights["fixed.bias"], 0.0)
     joined = np.concatenate([branch, hidden], axis=1)
     head = np.maximum(joined @ weights["head.weight"].T + weights["head.bias"], 0.0)
     return np.asarray(head @ weights["out.weight"].T + weights["out.bias"])
-
-
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.law import ROBUST_LEVEL, Array
 from .tail import HORIZONS
 
-POWERS = (0.5, 1.0, 2.0)
+POWERS = (0.5, 1.0, 2.0, 4.0)
 FLOORS = 15
 STEADY = 1e-4
 """The least progress of an epoch, as a share of what is above the floor: a curve must move to be one."""
@@ -27,12 +27,13 @@ _AT = np.array(HORIZONS, dtype=np.float64)
 _WEIGHT = 1.0 / np.sqrt(_AT)
 
 
-def curve_through(start: float, path: Array, *, room: float = math.inf) -> Array:
+def curve_through(start: float, path: Array, *, room: float = math.inf, exact: bool = True) -> Array:
     """The row a, b, s, alpha of the curve from `start` that meets path[0] and comes nearest to the rest of `path`.
 
     `start` has position 0: b = start - a. Where the path does not fall at first, it meets the first epoch at which it
     has; a path that never falls gives a curve that hardly moves. One epoch before `start` the curve stood at most `room`
-    times as high above its floor.
+    times as high above its floor. Not `exact`: it may meet any epoch of the path, whichever brings it nearest to all. So for
+    a version just entered: its first epoch brings little and says nothing about how fast it falls afterwards.
     """
     start = max(start, TINY)
     path = np.maximum(path, TINY)
@@ -40,20 +41,16 @@ def curve_through(start: float, path: Array, *, room: float = math.inf) -> Array
     if not len(below):
         return np.array([start * 0.5, start * 0.5, 1e9, 1.0])
     first = int(below[0])
-    least = float(path.min())
-    best, found = np.inf, np.zeros(4)
-    for alpha in POWERS:
-        for a in np.linspace(0.0, 0.98, FLOORS) * min(least, start):
-            left = max((path[first] - a) / (start - a), 1e-9)
-            step = max(left ** (-1.0 / alpha) - 1.0, STEADY)
-            scale = _AT[first] / step
-            if math.isfinite(room):
-                scale = max(scale, 1.0 / (1.0 - room ** (-1.0 / alpha)))
-            reached = a + (start - a) * (1.0 + _AT / scale) ** -alpha
-            error = float((((np.log(reached) - np.log(path)) * _WEIGHT) ** 2)[first:].sum())
-            if error < best:
-                best, found = error, np.array([a, start - a, scale, alpha])
-    return found
+    met = below[:1] if exact else below
+    alpha, a, at = (part.ravel() for part in np.meshgrid(POWERS, np.linspace(0.0, 0.98, FLOORS) * min(path.min(), start), met, indexing="ij"))
+    left = np.maximum((path[at] - a) / (start - a), 1e-9)
+    scale = _AT[at] / np.maximum(left ** (-1.0 / alpha) - 1.0, STEADY)
+    if math.isfinite(room):
+        scale = np.maximum(scale, 1.0 / (1.0 - room ** (-1.0 / alpha)))
+    reached = a[:, None] + (start - a)[:, None] * (1.0 + _AT / scale[:, None]) ** -alpha[:, None]
+    error = (((np.log(reached) - np.log(path)) * _WEIGHT) ** 2)[:, first:].sum(axis=1)
+    best = int(error.argmin())
+    return np.array([a[best], start - a[best], scale[best], alpha[best]])
 
 
 def one_epoch_before(curve: Array, loss: Array, room: float) -> Array:
