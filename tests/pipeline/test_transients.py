@@ -33,6 +33,7 @@ RULES = {"sgd": SGD(0.1), "momentum": SGD(0.1, 0.9), "decay": SGD(0.1, 0.9, 0.01
 LAYERS = {
     "linear": (nn.Linear(24, 100, bias=False), (3, 24)),
     "conv": (nn.Conv2d(6, 80, 3, padding=1, bias=False), (2, 6, 5, 5)),
+    "conv with few positions": (nn.Conv2d(6, 80, 3, padding=1, bias=False), (2, 6, 2, 2)),
 }
 
 
@@ -69,6 +70,7 @@ class _Peak(TorchDispatchMode):
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(factors, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(factors, "LARGE_BYTES", 0)
 
 
 def _random(layer, shape, seed):
@@ -121,6 +123,26 @@ def test_block_by_block_is_the_whole(small_blocks, kind):
     torch.testing.assert_close(torch.cat(parts), layer.weight.grad, rtol=1e-6, atol=1e-5)
     assert torch.equal(input_errors(layer, sample, weights), inputs.grad)
     layer.weight.grad = None
+
+
+@pytest.mark.parametrize(
+    ("layer", "side"),
+    [
+        (nn.Conv2d(4, 6, 3, padding=1), 1),
+        (nn.Conv2d(4, 6, (3, 2), padding=(1, 0), bias=False), 2),
+        (nn.Conv2d(4, 6, 3, stride=2, padding=1), 4),
+        (nn.Conv2d(4, 6, 3, padding=1, dilation=2), 4),
+        (nn.Conv2d(4, 6, 1), 2),
+    ],
+)
+def test_few_positions_give_the_gradients_of_autograd(small_blocks, layer, side):
+    sample = _random(layer, (3, 4, side, side), 1)
+    assert sample.errors[0, 0].numel() <= factors.FEW_POSITIONS
+    layer(sample.inputs).backward(sample.errors)
+    weights = {name: parameter.detach() for name, parameter in layer.named_parameters()}
+    found = factors.gradients(layer, sample, weights, slice(2, 5))
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad[2:5], rtol=1e-5, atol=1e-5)
 
 
 def _network(dropout=0.0):

@@ -18,8 +18,8 @@ class Chain:
     """A version as a chain of units, between which a pipeline may cut it; figures of one minibatch of `batch`, by unit.
 
     `weight_bytes` are of layers whose gradients follow from their inputs and errors (`factor_bytes` of both),
-    `plain_bytes` of the others; `block_bytes` of the largest block of rows in which they are updated, `slice_bytes` of
-    its output; `saved_bytes` what the unit keeps for its backward beside its input and output.
+    `plain_bytes` of the others; `block_bytes` of the largest block of rows in which they are updated, `slice_bytes`
+    what its gradient needs beyond that; `saved_bytes` what the unit keeps for its backward beside its input and output.
     """
 
     batch: int

@@ -30,7 +30,7 @@ Saved = frozenset[tuple[int, int]]
 class Layer:
     """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule.
 
-    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` of that block's output.
+    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` what its gradient needs beyond that.
     """
 
     name: str

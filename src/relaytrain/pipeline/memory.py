@@ -7,14 +7,14 @@ of weights and f_l = bytes of its input and error for one minibatch:
     optimizer  state tensors * sum W_l                 sum pending f_l          where on demand
     in flight  in_flight * saved bytes      transient  what an action needs beyond that while it runs, below
 
-Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l its share of the layer's output. An
-update writes weights and state in place and holds a block's gradient alone; a replay, with s state tensors, holds
-weights and state of a block of its own, and beside them the gradient of each update after the first; gradients of layers
-without a factor rule come all at once:
+Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l what its gradient needs beyond that: its
+share of the output, or the input as columns. An update writes weights and state in place and holds a block's gradient
+alone; a replay, with s state tensors, holds weights and state of a block of its own, and beside them the gradient of each
+update after the first; gradients of layers without a factor rule come all at once:
 
     update     sum W_l (no factor rule) + max of b_l + c_l
     replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), (2 + s) b_l + c_l when pending > 1
-    fused      pending f_l + b_l + max(b_l, c_l)
+    fused      pending (f_l + c_l) + 2 b_l
 
 With activation checkpointing a minibatch in flight keeps the stage's input only, and the saved bytes of the one that
 is computed again are transient.
@@ -106,7 +106,7 @@ def replay_bytes(layer: Layer, policy: Policy, alive: Alive, state_tensors: int)
     if not on_demand(layer, policy) or not alive.pending:
         return 0
     if policy is Policy.fused:
-        return alive.pending * (layer.factor_bytes or 0) + layer.block_bytes + max(layer.block_bytes, layer.slice_bytes)
+        return alive.pending * ((layer.factor_bytes or 0) + layer.slice_bytes) + 2 * layer.block_bytes
     own, gradient = (1 + state_tensors) * layer.block_bytes, layer.block_bytes + layer.slice_bytes
     return own + gradient if alive.pending > 1 else max(own, gradient)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..core.errors import UsageError
-from .factors import has_rule
+from .factors import column_bytes, has_rule
 from .facts import Layer, Policy, Saved, Unit
 from .stage import Loss, Stage, narrow
 from .updates import SGD
@@ -121,5 +121,6 @@ def _layer(name: str, stage: Stage, inputs: Tensor, outputs: Tensor) -> Layer:
     positions = outputs.numel() // weight.shape[0]
     rows = store.blocks[0].stop
     part = 0 if len(store.blocks) == 1 else outputs.nbytes * rows // weight.shape[0]
+    part = max(part, column_bytes(store.layer, inputs, outputs))
     block = size * rows // weight.shape[0]
     return Layer(name, size, inputs.nbytes + outputs.nbytes, 2 * positions * weight.numel(), block, part)
