@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .instance import Cluster, Objective
-from .waterfill import Slots, sides, slots_for, waterfill
+from .waterfill import Slots, filled, sides, slots_for, waterfill
 
 Real = NDArray[np.float64]
 
@@ -64,6 +64,9 @@ class Allocator:
         """
         if not self.subsets:
             return math.inf, np.zeros(self.slots.shape), 0.0
+        if self.slots.shape[1] == 1:
+            cost, root_mu = filled(np.asarray(counts, np.float64), self.slots.flat, self.deadline_s)
+            return cost + float(self.charge[0]), np.asarray(counts, np.float64)[:, None], root_mu
         total = math.prod(math.comb(n + self.slots.shape[1] - 1, n) for n in counts)
         if within <= 0.0 and total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))

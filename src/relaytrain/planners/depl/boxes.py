@@ -19,7 +19,7 @@ from .enumeration import SLACK, Counts, glimpse, meets, moments
 
 Real = NDArray[np.float64]
 
-TRY = 2
+TRY = 2.0
 """Deviations between mean and target up to which a box may turn out hopeless at a glimpse; others are cut in two at once."""
 
 

@@ -165,7 +165,7 @@ class DataLosses:
             table = None
         self.table = LossTable(instance, [self.gain], switches) if table is None else table
         self.mean, self.variance = self.gain * self.table.mean, self.gain**2 * self.table.variance
-        self._jumps: dict[StudentT, Complex] = {}
+        self._switches: dict[bool, tuple[Real, Real, Complex]] = {}
 
     def losses(self, structures: Sequence[Sequence[int]], epochs: int, *, by_mean: bool = False) -> Losses:
         """The arrays for schedules of these structures up to so many epochs, switches (from `before` too) added up."""
@@ -173,13 +173,15 @@ class DataLosses:
         before = self.instance.before
         mean, variance = np.full(len(structures), float(self.instance.initial_loss)), np.zeros(len(structures))
         added = np.zeros((len(structures), points), np.complex128)
-        for i, structure in enumerate(structures):
-            for a, b in itertools.pairwise(structure if before in (None, structure[0]) else (before, *structure)):
-                of = self.instance.jump(a, b)
-                mean[i] += of.mean
-                variance[i] += of.variance
-                if not by_mean:
-                    added[i] += self.jump(a, b)[2]
+        rows = np.array(structures)
+        taken = rows if before is None else np.column_stack([np.full(len(rows), before), rows])
+        for a, b in zip(taken.T[:-1], taken.T[1:], strict=True):
+            changes = a != b
+            pair = (a[changes], b[changes])
+            means, variances, logs = self._jumps(by_mean)
+            mean[changes] += means[pair]
+            variance[changes] += variances[pair]
+            added[changes] += logs[pair]
         jump_re, jump_im = added.real.copy(), added.imag.copy()
         if by_mean:
             re = im = np.zeros((len(self.instance.models), 1, 1))
@@ -189,7 +191,7 @@ class DataLosses:
             step, stride = self.step, self._stride(epochs)
         few = slice(stride // 2, stride * FEW, stride)
         glance, jumps = np.stack([re[..., few], im[..., few]], axis=-1), np.stack([jump_re[:, few], jump_im[:, few]], axis=-1)
-        either = self.table.either(0 if by_mean else epochs, few)
+        either = self.table.either(0 if by_mean or len(structures[0]) == 1 else epochs, few)
         return Losses(
             self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step, glance, jumps, stride,
             self.gain * either[0], self.gain**2 * either[1], either[2],
@@ -209,10 +211,25 @@ class DataLosses:
 
     def jump(self, before: int, now: int) -> tuple[float, float, Complex]:
         """Mean, variance and log characteristic function of a switch."""
-        of = self.instance.jump(before, now)
-        if of not in self._jumps:
-            self._jumps[of] = of.log_cf(self.table.frequencies.at / self.gain)
-        return of.mean, of.variance, self._jumps[of]
+        means, variances, logs = self._jumps(False)
+        return float(means[before, now]), float(variances[before, now]), logs[before, now]
+
+    def _jumps(self, by_mean: bool) -> tuple[Real, Real, Complex]:
+        """The same of all switches, (models, models) and (models, models, points)."""
+        if by_mean not in self._switches:
+            count, t = len(self.instance.models), np.zeros(1) if by_mean else self.table.frequencies.at / self.gain
+            mean, variance = np.zeros((2, count, count))
+            logs = np.zeros((count, count, len(t)), np.complex128)
+            known: dict[StudentT, Complex] = {}
+            for a, b in itertools.product(range(count), repeat=2):
+                jump = self.instance.switches[a][b]
+                if jump is not None:
+                    mean[a, b], variance[a, b] = jump.mean, jump.variance
+                    if jump not in known:
+                        known[jump] = jump.log_cf(t)
+                    logs[a, b] = known[jump]
+            self._switches[by_mean] = mean, variance, logs
+        return self._switches[by_mean]
 
     def goal(self, *, expected: float | None = None) -> Goal:
         """The instance's target, or an expected loss of at most `expected` in its place."""

@@ -85,15 +85,16 @@ class VersionSearch:
         self._bound_by(self._wide)
         most, found = self.instance.target.max_epochs, None
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
-        while True:
-            for segments in range(1, self.switches + 2):
+        for segments in range(1, self.switches + 2):
+            while True:
                 better = self._search(segments, epochs, below, expected)
                 if better is not None:
                     found, below = better, better.cost
-            needed = most if math.isinf(below) else min(most, self.affordable(below))
-            if needed <= epochs:
-                return found
-            epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
+                needed = most if math.isinf(below) else min(most, self.affordable(below))
+                if needed <= epochs:
+                    break
+                epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
+        return found
 
     def affordable(self, below: float) -> int:
         """So many epochs of any versions at most may cost less than `below`."""

@@ -119,6 +119,40 @@ def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) 
 
 
 @jit
+def filled(counts: Real, slots: Any, deadline_s: float) -> tuple[float, float]:
+    """`waterfill` for one assignment to one cluster: least cost (infinite: too slow) and sqrt(mu)."""
+    left, cost, full_s, top = deadline_s, 0.0, 0.0, 0.0
+    for kind in range(counts.shape[0]):
+        top = max(top, slots.limit[kind, 0] if np.isfinite(slots.fixed[kind, 0]) else 0.0)
+        if counts[kind] > 0.0:
+            left -= counts[kind] * slots.link_s[kind, 0]
+            cost += counts[kind] * slots.fixed[kind, 0]
+            full_s += counts[kind] * slots.full_s[kind, 0]
+    if not (np.isfinite(cost) and left - full_s >= -TOLERANCE * max(1.0, deadline_s)):
+        return np.inf, top
+    # clip the kinds whose limit is lowest, one after the other, until the rest fit what time is left
+    clipped = counts <= 0.0
+    while True:
+        free, lowest = 0.0, -1
+        for kind in range(counts.shape[0]):
+            if not clipped[kind]:
+                free += counts[kind] * slots.root[kind, 0]
+                if lowest < 0 or slots.limit[kind, 0] < slots.limit[lowest, 0]:
+                    lowest = kind
+        if free <= 0.0:
+            for kind in range(counts.shape[0]):
+                if not clipped[kind]:
+                    cost += counts[kind] * slots.spend[kind, 0]
+            return cost, top
+        limit = slots.limit[lowest, 0]
+        if limit > 0.0 and free / limit <= left * (1.0 + 1e-15):
+            return cost + free * free / left, free / left
+        left -= counts[lowest] * slots.full_s[lowest, 0]
+        cost += counts[lowest] * slots.spend[lowest, 0]
+        clipped[lowest] = True
+
+
+@jit
 def sides(counts: Real, used: NDArray[np.int64], slots: Any, deadline_s: float) -> tuple[float, float]:
     """sqrt(mu) just below and just above where the clusters that the Lagrangian picks meet the deadline."""
     low, high = 0.0, 1.0
