@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from relaytrain.core.errors import InfeasibleError
-from relaytrain.pipeline.choice import Keeping, choose, within_stage
+from relaytrain.pipeline.choice import Keeping, saving, within_stage
 from relaytrain.pipeline.facts import Policy
 from relaytrain.pipeline.lifetimes import steady_peaks
 from relaytrain.pipeline.memory import all_by, replay_flops, smallest, stage_bytes
@@ -90,14 +90,11 @@ def show_cpu():
     data = [(torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))) for _ in range(count)]
     ways = {"stash": [Policy.stash] * 2, "on-demand": [Policy.on_demand] * 2}
     layers = [layer for unit in parts[0] for layer in unit.layers]
-    full = stage_bytes(parts[0], all_by(Policy.stash, layers), alive[0], state_tensors=1, last=False)
-    least = stage_bytes(parts[0], smallest(layers, alive[0]), alive[0], state_tensors=1, last=False)
     total = sum(unit.train_flops for unit in counted)
     planned = {"on-demand": sum(replay_flops(layer, Policy.on_demand, alive[0]) for layer in layers) / total}
     for share in (0.5, 0.8, 1.0):
-        cap = full.total - share * (full.versions - least.versions) + max(0, least.transient - full.transient)
-        chosen = choose(parts[0], alive[0], cap, Keeping.best_of, state_tensors=1, last=False)
-        if chosen is None or chosen.extra_flops == 0:
+        chosen = saving(parts[0], alive[0], share, state_tensors=1, last=False)
+        if chosen.extra_flops == 0:
             continue
         planned[f"best-of {share:.0%}"] = chosen.extra_flops / total
         policies = within_stage(chosen.policies, 0)
@@ -126,12 +123,7 @@ def planned_flops(stages, share):
     units = facts(chain(network("vgg16-4096")), 8)
     extra = 0
     for at, part in enumerate(split(units, equal_size([unit.weight_bytes for unit in units], stages))):
-        alive, layers = steady_peaks(stages, stages)[at], [layer for unit in part for layer in unit.layers]
-        ask = {"state_tensors": 1, "last": at == stages - 1}
-        full, least = (stage_bytes(part, c, alive, **ask) for c in (all_by(Policy.stash, layers), smallest(layers, alive)))
-        cap = full.total - share * (full.versions - least.versions) + max(0, least.transient - full.transient)
-        chosen = choose(part, alive, cap, Keeping.best_of, **ask)
-        extra += 0 if chosen is None else chosen.extra_flops
+        extra += saving(part, steady_peaks(stages, stages)[at], share, state_tensors=1, last=at == stages - 1).extra_flops
     return 1 + extra / sum(unit.train_flops for unit in units)
 
 

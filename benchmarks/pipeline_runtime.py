@@ -32,11 +32,9 @@ from machine import calibrated
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
-from relaytrain.pipeline.choice import Keeping, choose, within_stage
-from relaytrain.pipeline.facts import Policy
+from relaytrain.pipeline.choice import Keeping, saving, within_stage
 from relaytrain.pipeline.lifetimes import steady_peaks
 from relaytrain.pipeline.links import GlooSender, Wire
-from relaytrain.pipeline.memory import all_by, smallest, stage_bytes
 from relaytrain.pipeline.networks import chain, published_vgg
 from relaytrain.pipeline.partition import Device, partition, split
 from relaytrain.pipeline.ring import Ring, exchange, share_of
@@ -180,19 +178,14 @@ def facts(width=0.5):
     return measure(chain(network(width)), inputs, F.cross_entropy, labels)
 
 
-def half_saving(units, cuts, m):
-    """Best-of at half of what it could save at most, and at all of it, for the given cuts: (splits, share of bytes)."""
-    made = {}
-    peaks = steady_peaks(len(cuts) + 1, m)
+def savings(units, cuts, m):
+    """Best-of at half of what it could save at most, and at all of it, for the given cuts: splits by share."""
+    made, peaks = {}, steady_peaks(len(cuts) + 1, m)
     for share in (0.5, 1.0):
         policies = []
         for at, part in enumerate(split(units, cuts)):
-            layers, last = [layer for unit in part for layer in unit.layers], at == len(cuts)
-            full = stage_bytes(part, all_by(Policy.stash, layers), peaks[at], state_tensors=1, last=last)
-            least = stage_bytes(part, smallest(layers, peaks[at]), peaks[at], state_tensors=1, last=last)
-            cap = full.total - share * (full.versions - least.versions) + max(0, least.transient - full.transient)
-            found = choose(part, peaks[at], cap, Keeping.best_of, state_tensors=1, last=last)
-            policies.append(within_stage(found.policies, (0, *cuts)[at]) if found else {})
+            found = saving(part, peaks[at], share, state_tensors=1, last=at == len(cuts))
+            policies.append(within_stage(found.policies, (0, *cuts)[at]))
         made[share] = Split(cuts, tuple(policies), tuple(f"d{i}" for i in range(len(cuts) + 1)))
     return made
 
@@ -205,7 +198,7 @@ def links():
         devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
         emulation = Emulation(links=True)
         plan = partition(facts(), devices, m=4, keeping=Keeping.stash, state_tensors=1)
-        best = half_saving(facts(), plan.cuts, 4)[1.0]
+        best = savings(facts(), plan.cuts, 4)[1.0]
         parallel = crew(stages, data_parallel, 2 if QUICK else 4, wire)[0]
         for name, chosen in (("stash", split_of(plan)), ("best-of", best)):
             found = pipeline(devices, 4, 16 if QUICK else 48, chosen=chosen, emulation=emulation)
@@ -218,7 +211,7 @@ def emulated():
     devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
     forward_s, backward_s = PACE
-    chosen = half_saving(units, plan.cuts, m)[1.0]
+    chosen = savings(units, plan.cuts, m)[1.0]
     emulation = Emulation(links=True, seconds={device.name: PACE for device in devices})
     print(f"emulated: N = {stages}, m = {m}, forward {1e3 * forward_s:g} ms, backward {1e3 * backward_s:g} ms, 100 Mbit/s")
     theirs = crew(stages, torch_1f1b, small, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
@@ -237,13 +230,12 @@ def real():
     units = facts()
     devices = [Device(f"d{i}", 1e10) for i in range(stages)]
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
-    ways = half_saving(units, plan.cuts, m)
+    ways = savings(units, plan.cuts, m)
     found = {"Schedule1F1B": [], "stash": [], "best-of 50%": [], "best-of 100%": []}
-    with calibrated():
-        for _ in range(repeats):
-            found["Schedule1F1B"].append(crew(stages, torch_1f1b, 0.5, plan.cuts, m, steps, Wire(), None)[0])
-            for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
-                found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
+    for _ in range(repeats):
+        found["Schedule1F1B"].append(crew(stages, torch_1f1b, 0.5, plan.cuts, m, steps, Wire(), None)[0])
+        for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
+            found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
     print(f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} minibatches")
     for name, values in found.items():
@@ -261,7 +253,7 @@ def memory():
     units = facts()
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
     print(f"memory: import torch {base / 2**20:.0f} MiB; VGG11 x0.5, N = {stages}, m = {m}, B = {BATCH}, momentum; MiB")
-    for name, chosen in (("stash", split_of(plan)), ("best-of", half_saving(units, plan.cuts, m)[1.0])):
+    for name, chosen in (("stash", split_of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
         with tempfile.TemporaryDirectory() as folder:
             runtime = Runtime(count_bytes=True, group_s=120.0)
             work = Work(model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None)
@@ -302,5 +294,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     asked = [word for word in sys.argv[1:] if not word.startswith("--")] or ["links", "emulated", "real", "memory"]
     launcher()
-    for word in asked:
-        {"links": links, "emulated": emulated, "real": real, "memory": memory}[word]()
+    with calibrated():
+        for word in asked:
+            {"links": links, "emulated": emulated, "real": real, "memory": memory}[word]()

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
-from relaytrain.pipeline.choice import Keeping  # noqa: E402
+from relaytrain.pipeline.choice import Keeping, saving  # noqa: E402
 from relaytrain.pipeline.facts import Layer, Policy, Unit  # noqa: E402
 from relaytrain.pipeline.lifetimes import steady_peaks  # noqa: E402
 from relaytrain.pipeline.memory import all_by, corrected_bound, replay_flops, smallest, stage_bytes, theorem_1  # noqa: E402
@@ -87,6 +87,22 @@ def test_the_split_is_the_best_of_all(seed):
         assert plan.step_s == pytest.approx(expected, rel=1e-12)
         assert [s.first for s in plan.stages] == [0, *plan.cuts] and plan.stages[-1].end == len(units)
         assert all(s.choice.size.total <= d.memory_bytes for s, d in zip(plan.stages, devices, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_share_of_the_saving_is_saved(seed):
+    dice = random.Random(seed)
+    units, alive = _random_units(dice, 5), steady_peaks(2, dice.randint(1, 4))[0]
+    ask = {"state_tensors": dice.randint(0, 2), "last": False}
+    layers = [layer for unit in units for layer in unit.layers]
+    most, least = (stage_bytes(units, p, alive, **ask) for p in (all_by(Policy.stash, layers), smallest(layers, alive)))
+    room = max(0, least.transient - most.transient)
+    flops = []
+    for share in (0.0, 0.5, 1.0):
+        choice = saving(units, alive, share, **ask)
+        flops.append(choice.extra_flops)
+        assert choice.size.total <= most.total - share * (most.versions - least.versions) + room
+    assert flops[0] == 0 and flops == sorted(flops)
 
 
 @pytest.mark.parametrize("seed", range(20))

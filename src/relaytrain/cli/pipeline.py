@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +10,12 @@ from ..core.errors import UsageError
 from . import pipeline_run
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, emit_view
+from .pipeline_options import Batch, InFlight, Keep, devices_of, named
 from .reading import need_torch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.partition import Device
     from ..pipeline.planning import Planned
 
 SHORT = "Split a network over devices that cannot hold it."
@@ -43,10 +42,7 @@ Devices = Annotated[
 Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (1).", show_default=False)]
 Image = Annotated[str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)]
 Classes = Annotated[int, typer.Option("--classes", metavar="N", help="Number of classes (10).", show_default=False)]
-Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
-InFlight = Annotated[int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")]
 WindowName = Annotated[str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)]
-Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)]
 Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)]
 Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")]
 
@@ -93,8 +89,8 @@ def plan(
     from ..pipeline.schedules import Window
 
     planned = plan_network(
-        network, _devices(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
-        window=_named(Window, "--window", window), keeping=_named(Keeping, "--keep", keep), optimizer=optimizer, checkpoint=checkpoint,
+        network, devices_of(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
+        window=named(Window, "--window", window), keeping=named(Keeping, "--keep", keep), optimizer=optimizer, checkpoint=checkpoint,
     )  # fmt: skip
     if output is Format.json:
         emit_json(planned.to_dict())
@@ -132,37 +128,12 @@ def count(
     return 0
 
 
-def _named(kind: Any, option: str, name: str) -> Any:
-    if name not in {member.value for member in kind}:
-        raise UsageError(f"{option}: got {name[:40]!r}, expected one of {', '.join(member.value for member in kind)}")
-    return kind(name)
-
-
 def _shape(text: str) -> tuple[int, int, int]:
     parts = text.split("x")
     if len(parts) != 3 or not all(part.isdecimal() and len(part) < 6 for part in parts):
         raise UsageError(f"--input: got {text[:40]!r}, expected channels x height x width, such as 3x32x32")
     channels, height, side = map(int, parts)
     return channels, height, side
-
-
-def _devices(texts: list[str] | tuple[str, ...]) -> list[Device]:
-    from ..pipeline.partition import Device
-    from ..scenario.units import BYTES, RATE, SPEED
-
-    made: list[Device] = []
-    for text in texts:
-        name, *words = (part.strip() for part in text.split(","))
-        if not name or not 1 <= len(words) <= 3 or name in {other.name for other in made}:
-            raise UsageError(f"--device: got {text[:80]!r}, expected a name of its own, a speed and, if you like, memory and link")
-        figures = [math.inf] * 3
-        for index, (word, kind) in enumerate(zip(words, (SPEED, BYTES, RATE), strict=False)):
-            value = kind.read(word)
-            if value is None:
-                raise UsageError(f"--device {name}: got {word[:40]!r}, expected {kind.name} such as {kind.example.split(' or ')[0]}")
-            figures[index] = value
-        made.append(Device(name, figures[0], figures[1], figures[2] / 8))
-    return made
 
 
 def _view(planned: Planned) -> RenderableType:

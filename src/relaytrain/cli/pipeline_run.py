@@ -11,6 +11,7 @@ import typer
 from ..core.errors import UsageError
 from .options import Format, Output, Quiet, Verbose
 from .output import emit_json, emit_view, note
+from .pipeline_options import Batch, InFlight, Keep, devices_of, named
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ Devices = Annotated[
 ]
 Data = Annotated[str, typer.Option("--data", metavar="NAME", help="digits, fashion-mnist, cifar10 ... (digits).", show_default=False)]
 Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (0.125).", show_default=False)]
-Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
 Minibatches = Annotated[int, typer.Option("--minibatches", metavar="N", help="How many to train (40).", show_default=False)]
-InFlight = Annotated[int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")]
-Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)]
 Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum, adam (momentum).", show_default=False)]
 Rate = Annotated[float, typer.Option("--lr", metavar="X", help="Learning rate (0.01).", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and order (0).", show_default=False)]
@@ -90,15 +88,14 @@ def run(
     from ..pipeline.commanded import Order, run_order, said
     from ..pipeline.commanded import prepare as write_job
     from ..pipeline.running import Emulation, Runtime, Training
-    from .pipeline import _devices, _named
 
     if owner not in ("first", "master"):
         raise UsageError(f"--owner: got {owner[:40]!r}, expected first or master")
     if not (math.isfinite(lr) and lr > 0):
         raise UsageError(f"--lr: got {lr:g}, expected a positive number")
-    devices = _devices(device or THREE)
+    devices = devices_of(device or THREE)
     order = Order(network, data, width, batch, minibatches, optimizer, lr, seed)
-    training = Training(order.rule(), m=in_flight, keeping=_named(Keeping, "--keep", keep))
+    training = Training(order.rule(), m=in_flight, keeping=named(Keeping, "--keep", keep))
     runtime = Runtime(
         where="simulator" if simulate else "processes", owner="master" if owner == "master" else "first", folder=folder,
         snapshot_every=snapshot_every, bind=bind, trusted_network=trusted_network, rebalance=rebalance, count_bytes=True,
