@@ -36,6 +36,7 @@ def changed(tmp_path, old, new):
         ("capability = 100", "capability = 0", "depl.clusters[0].capability: got 0"),
         ('dataset = "cifar10"', 'dataset = "mnist"', "depl.datasets[0].dataset: got 'mnist', expected a declared data set"),
         ("deadline = 2.0", "deadline = inf", "depl.objective: got 'rate' without a deadline"),
+        ("max_epochs = 80", "max_epochs = 80_000", "target.max_epochs: got 80000, expected at most 2000 beside [depl]"),
         ("max_switches = 3", "max_switchs = 3", "did you mean 'max_switches'?"),
         ('[law]\nkind = "depl"', '[law]\nkind = "level"', "law.curves: got no floor"),
         ("max_switches = 3", "data_gain = -1", "depl.data_gain: got -1 beside data_gain_log 0"),

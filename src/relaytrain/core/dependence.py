@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from statistics import NormalDist
 from typing import Any
 
@@ -129,9 +130,14 @@ def _root(dependence: Dependence, epochs: tuple[int, ...], versions: tuple[int, 
 
 def spread_by_epoch(deviations: Real, dependence: Dependence) -> Real:
     """Standard deviation of the sum up to each epoch, for one version with these deviations by epoch."""
-    k = np.arange(len(deviations))
-    covariance = dependence.matrix(k, np.zeros(len(k), np.int64)) * np.outer(deviations, deviations)
-    return np.asarray(np.sqrt(np.maximum(np.diag(covariance.cumsum(axis=0).cumsum(axis=1)), 0.0)), np.float64)
+    d, rho = np.asarray(deviations, np.float64), dependence.correlation
+    earlier = np.zeros(len(d))  # the covariance of each epoch's part with all before it, but for its own deviation
+    if rho > 0.0:
+        onward = accumulate(d.tolist(), lambda before, here: rho * before + here)
+        earlier[1:] = rho * np.fromiter(onward, np.float64, len(d))[:-1]
+    decaying = np.cumsum(d * d + 2.0 * d * earlier)
+    variance = dependence.common * np.cumsum(d) ** 2 + (1.0 - dependence.common) * decaying
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)), np.float64)
 
 
 # --- between x and z

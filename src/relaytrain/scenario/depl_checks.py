@@ -10,6 +10,8 @@ from .depl import DeplVersionTable
 from .faults import Fault, Path
 from .schema import ScenarioFile
 
+MAX_DEPL_EPOCHS = 2000
+
 
 def check_depl(file: ScenarioFile) -> list[Fault]:
     """Everything wrong with `[depl]`, and with a law that rests on it."""
@@ -35,6 +37,9 @@ def check_depl(file: ScenarioFile) -> list[Fault]:
     if depl.objective == "rate" and not math.isfinite(file.target.deadline):
         wanted = "target.deadline to be finite: the slower, the cheaper; or objective = 'usage'"
         faults.append(Fault(("depl", "objective"), "'rate' without a deadline", wanted))
+    if (file.target.max_epochs or 0) > MAX_DEPL_EPOCHS:
+        wanted = f"at most {MAX_DEPL_EPOCHS} beside [depl]: distributions are kept for every epoch"
+        faults.append(Fault(("target", "max_epochs"), str(file.target.max_epochs), wanted))
     least = min((d.volume for d in depl.datasets), default=1.0)
     if depl.data_gain + depl.data_gain_log * math.log1p(least) <= 0.0:
         got = f"{depl.data_gain:g} beside data_gain_log {depl.data_gain_log:g}"
