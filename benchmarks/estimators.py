@@ -46,7 +46,8 @@ def one_ahead(fitted: Fitted, curve: Curve) -> tuple[np.ndarray, int]:
     first = 1 - len(lead)
     rows = [whole[: k + len(lead)] for k in range(first, len(curve.losses))]
     facts = np.tile([curve.classes, curve.samples, curve.pruned], (len(rows), 1)).astype(float)
-    bands = fitted.run.raw(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts))
+    stage = np.full(len(rows), curve.stage)
+    bands = fitted.run.raw(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts, stage))
     truth = np.array([curve.losses[k] - whole[k + len(lead) - 1] for k in range(first, len(curve.losses))])
     return scores(truth, Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0])), first
 

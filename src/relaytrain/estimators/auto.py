@@ -1,9 +1,12 @@
 """`auto`: gradient-boosted quantiles averaged with recurrent networks, calibrated; the default when there are traces.
 
 Three makes that err differently: trees on what an inverse-square-root law misses, the paper's network, and the same
-network on losses relative to the newest one; the average of their quantiles is better than each (measured, `reproduce
-pact-table1`). Networks here take larger batches and steps than the paper's, so that four cost as much as one. Trained here, predicted with
-numpy and compiled code alone: neither scikit-learn nor torch is needed to plan.
+network on the logarithms of losses; the average of their quantiles is better than each (measured, `reproduce
+pact-table1`). Trained here, predicted with numpy and compiled code alone: neither scikit-learn nor torch is needed to plan.
+
+Cross-fitting: the traces are cut into `PARTS` parts of whole configurations, and each member (a network, three forests)
+learns without one of them. What a member says about the part it has not seen gives honest scores of *every* run, and no
+run is lost to calibration; the average of all members, which is what predicts, is a little better than each.
 """
 
 from __future__ import annotations
@@ -11,25 +14,43 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.law import Array
 from .bounds import calibrated_offset
-from .calibration import conformal_factor, grown, scores
-from .curves import Bundle
-from .features import AHEAD, NAMES, Seen, Windows, per_epoch, sqrt_ahead, sqrt_rate, tree_features, windows
+from .calibration import BUFFER, category_factors, grown, scores
+from .curves import Bundle, Curve
+from .features import (
+    AHEAD,
+    LEAST_HISTORY,
+    NAMES,
+    Seen,
+    Windows,
+    per_epoch,
+    sqrt_ahead,
+    sqrt_rate,
+    together,
+    tree_features,
+    windows,
+)
 from .lstm import Recurrent
 from .metrics import Bands, ordered
+from .splits import parts_of
 from .tail import PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from .trees import Forest, quantile_forests
+from .trees import Forest, joined, quantile_forests
 
-FOREST = {"max_iter": 120, "learning_rate": 0.06, "max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
-TREE_SHARE = 0.3
+FOREST = {"max_iter": 60, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
+TREE_SHARE = 0.5
 """Weight of the trees in the average; the networks share the rest."""
-NETS = (False, False, True, True)
-"""The networks: whether each reads losses relative to the newest one."""
+
+PARTS = 4
+"""Members; every second network reads logarithms."""
+
+LR, BATCH, STEPS = 2e-2, 48, 400
+"""Greatest rate, curves a batch and number of batches of `auto`'s networks."""
 
 EPOCHS = 60
-"""Passes over the windows at most; training stops earlier when held-out runs get no better."""
+"""Passes over the windows at most for networks that stop early. Fewer make `auto`'s shorter in proportion."""
 
 _TREE_LEVELS = (None, 0.05, 0.95)
 
@@ -38,7 +59,8 @@ _TREE_LEVELS = (None, 0.05, 0.95)
 class RunModel:
     """lambda_run of any make: forests (middle, low, high) and networks, averaged; then the conformal step.
 
-    `factor`: widths added on each side; `calibrated`: whether enough runs stood behind it; `warm`: scores one epoch
+    `factors` (stages, 2): widths added on each side in each stage, the last row in later ones too, to legs of fewer than
+    `LEAST_HISTORY` epochs and to others; `calibrated`: whether enough runs stood behind it; `warm`: scores one epoch
     ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how often the
     model is applied to its own forecast before the tail.
     """
@@ -46,7 +68,7 @@ class RunModel:
     forests: tuple[Forest, ...] = ()
     nets: tuple[Recurrent, ...] = ()
     tree_share: float = TREE_SHARE
-    factor: float = 0.0
+    factors: Array = field(default_factory=lambda: np.zeros((1, 2)))
     calibrated: bool = False
     warm: Array = field(default_factory=lambda: np.zeros(0))
     tail_power: float = PLAIN_POWER
@@ -71,7 +93,8 @@ class RunModel:
 
     def bands(self, seen: Seen) -> Bands:
         """The same with the conformal step."""
-        return grown(self.raw(seen), self.factor)
+        late = (seen.position >= LEAST_HISTORY).astype(np.int64)
+        return grown(self.raw(seen), self.factors[np.minimum(seen.stage, len(self.factors) - 1), late][:, None])
 
     def paths(self, seen: Seen) -> Bands:
         """Losses at `tail.HORIZONS` epochs ahead, (N, len(HORIZONS)) each."""
@@ -102,67 +125,83 @@ def fit_trees(train: Windows, target: Array, *, seed: int = 0, cumulative: bool 
     return tuple(quantile_forests(rows, unit, _TREE_LEVELS, seed=seed, **FOREST))
 
 
-def calibrated(model: RunModel, held_out: Windows, target: Array, *, only_wider: bool = True) -> RunModel:
-    """`model` with the conformal step from held-out windows, when they are of enough runs, and the warm scores.
-
-    The networks stopped training by these same runs, which makes their scores a little too good; so by default the step
-    only ever widens.
-    """
+def calibrated(model: RunModel, held_out: Windows, target: Array, bands: Bands) -> RunModel:
+    """`model` with the conformal step, the warm scores and the bound's offset from `bands` of windows never learned from."""
     if not len(held_out):
         return model
     if model.cumulative:
-        model = replace(model, bound_offset=calibrated_offset(held_out.seen, model.raw(held_out.seen)))
-    found = scores(target, model.raw(held_out.seen))
-    runs = np.repeat(held_out.seed * 1_000_000 + held_out.run, AHEAD)
-    factor = conformal_factor(found.reshape(-1), runs)
-    made = replace(model, warm=found[:, 0])
-    if factor is None:
-        return made
-    return replace(made, factor=max(factor, 0.0) if only_wider else factor, calibrated=True)
+        model = replace(model, bound_offset=calibrated_offset(held_out.seen, bands))
+    found = scores(target, bands)
+    made = replace(model, warm=np.quantile(found[:, 0], np.linspace(0.0, 1.0, min(BUFFER, len(target)))))
+    runs = held_out.seed * 1_000_000 + held_out.run
+    origin = np.char.add(np.char.add(held_out.seed.astype(np.str_), " "), held_out.group)
+    late = (held_out.seen.position >= LEAST_HISTORY).astype(np.int64)
+    whole = category_factors(found, late, runs, origin)
+    each = category_factors(found, 2 * held_out.stage + late, runs, origin)
+    stages = range(int(held_out.stage.max()) + 1)
+    factors = [[each.get(2 * stage + side, whole.get(side, 0.0)) for side in (0, 1)] for stage in stages]
+    return replace(made, factors=np.array(factors), calibrated=len(whole) == 2)
 
 
 def fit_auto(
-    train: Bundle,
-    held_out: Bundle,
-    *,
-    seed: int = 0,
-    cumulative: bool = True,
-    with_start: bool = False,
-    epochs: int = EPOCHS,
+    train: Bundle, *, seed: int = 0, cumulative: bool = True, with_start: bool = False, epochs: int = EPOCHS
 ) -> RunModel:
-    """`auto`'s lambda_run: trees and networks on `train`, stopping and calibration on `held_out` (other runs)."""
-    from .paper import Recipe, fit_run
-
-    rows, rest = (windows(b.curves, least=0, with_start=with_start) for b in (train, held_out))
-    target, rest_target = ((w.target if cumulative else per_epoch(w.target)) for w in (rows, rest))
-    recipes = [
-        Recipe(3e-3, 64, epochs, relative=relative, cumulative=cumulative, seed=seed + i) for i, relative in enumerate(NETS)
+    """`auto`'s lambda_run: one member for every part of the traces, learned without it and judged on it."""
+    part, _ = parts_of(train, PARTS)
+    made = [
+        _member(_but(train, part, i), i, seed=seed, cumulative=cumulative, with_start=with_start, epochs=epochs)
+        for i in range(PARTS)
     ]
-    model = RunModel(
-        fit_trees(rows, target, seed=seed, cumulative=cumulative),
-        tuple(fit_run(rows, rest, recipe) for recipe in recipes),
+    rows = [windows(_only(train, part, i), least=0, with_start=with_start) for i in range(PARTS)]
+    used = [i for i in range(PARTS) if len(rows[i])]
+    each = [made[i].raw(rows[i].seen) for i in used]
+    bands = Bands(*(np.concatenate([getattr(b, name) for b in each]) for name in ("mean", "low", "high")))
+    target = np.concatenate([rows[i].target for i in used])
+    model = replace(
+        made[0],
+        forests=tuple(joined([one.forests[level] for one in made]) for level in range(len(_TREE_LEVELS))),
+        nets=tuple(net for one in made for net in one.nets),
         rounds=rounds_of(train.curves),
-        cumulative=cumulative,
-        with_start=with_start,
+        tail_power=float(np.mean([_widening(made[i], _only(train, part, i)).tail_power for i in used])),
     )
-    return calibrated(_widening(model, held_out), rest, rest_target)
+    return calibrated(model, together([rows[i] for i in used]), target if cumulative else per_epoch(target), bands)
 
 
-def _widening(model: RunModel, held_out: Bundle) -> RunModel:
+def _member(
+    curves: tuple[Curve, ...], number: int, *, seed: int, cumulative: bool, with_start: bool, epochs: int
+) -> RunModel:
+    from .paper import Recipe, fit_on_curves
+
+    rows = windows(curves, least=0, with_start=with_start)
+    target = rows.target if cumulative else per_epoch(rows.target)
+    recipe = Recipe(LR, BATCH, relative=number % 2 == 1, cumulative=cumulative, seed=seed + number)
+    net = fit_on_curves(curves, recipe, steps=max(STEPS * epochs // EPOCHS, 1), with_start=with_start)
+    forests = fit_trees(rows, target, seed=seed + number, cumulative=cumulative)
+    return RunModel(forests, (net,), rounds=rounds_of(curves), cumulative=cumulative, with_start=with_start)
+
+
+def _widening(model: RunModel, held_out: tuple[Curve, ...]) -> RunModel:
     """The model with the growth of its bands beyond five epochs as its own forecasts of runs left out have it."""
     if not model.cumulative:
         return model
-    power = growth_power(lambda seen: model.paths(seen).mean, held_out.curves, with_start=model.with_start)
+    power = growth_power(lambda seen: model.paths(seen).mean, held_out, with_start=model.with_start)
     return replace(model, tail_power=power)
+
+
+def _only(bundle: Bundle, part: NDArray[np.int64], number: int) -> tuple[Curve, ...]:
+    return tuple(c for c, p in zip(bundle.curves, part, strict=True) if p == number)
+
+
+def _but(bundle: Bundle, part: NDArray[np.int64], number: int) -> tuple[Curve, ...]:
+    return tuple(c for c, p in zip(bundle.curves, part, strict=True) if p != number)
 
 
 def fit_paper(
     train: Bundle, held_out: Bundle, *, seed: int = 0, cumulative: bool = True, epochs: int = EPOCHS
 ) -> RunModel:
     """The paper's lambda_run alone, with no conformal step."""
-    from .features import LEAST_HISTORY
     from .paper import Recipe, fit_run
 
     parts = [windows(b.curves, least=LEAST_HISTORY) for b in (train, held_out)]
     net = fit_run(parts[0], parts[1], Recipe(cumulative=cumulative, seed=seed, epochs=epochs))
-    return _widening(RunModel(nets=(net,), rounds=rounds_of(train.curves), cumulative=cumulative), held_out)
+    return _widening(RunModel(nets=(net,), rounds=rounds_of(train.curves), cumulative=cumulative), held_out.curves)

@@ -8,6 +8,11 @@ A value's score is how far it lies outside its band, in units of the band's widt
 exchangeable. Windows of a run are not, so every run has weight one, however long it is, and one more run of infinite
 score stands for the new one. Fewer than `LEAST_RUNS` runs: no step, and the bands are called empirical.
 
+`category_factors`: the same for each category of windows (stage of the relay; legs just begun and others). The coverage
+that a step reaches scatters the more, the fewer the runs it is taken from; the level is raised by `DOUBT` standard
+deviations of that scatter, so that three of four calibrations reach what they promise. Runs of one seed behind the same
+first switch are counted as one there.
+
 `Adaptive`: Gibbs and Candes' update alpha <- alpha + gamma (0.1 - missed) after every epoch, one epoch ahead, with a
 buffer of scores that starts with those of the calibration.
 """
@@ -24,6 +29,9 @@ from .metrics import ALPHA, Bands
 
 LEAST_RUNS = 20
 GAMMA = 0.05
+DOUBT = 0.674
+"""Standard deviations: the 0.75 quantile of a normal distribution."""
+
 BUFFER = 200
 """Scores kept for `Adaptive`; each of the run's own counts like several of the calibration's."""
 
@@ -45,17 +53,44 @@ def weighted_quantile(values: Array, weights: Array, level: float) -> float:
     return float(values[order[min(at, len(order) - 1)]])
 
 
-def conformal_factor(values: Array, runs: NDArray[np.generic], *, alpha: float = ALPHA) -> float | None:
-    """By how many widths bands must grow on each side to cover 1 - alpha of a new run's windows; None: too few runs."""
+def conformal_factor(
+    values: Array, runs: NDArray[np.generic], *, alpha: float = ALPHA, independent: int | None = None
+) -> float | None:
+    """By how many widths bands must grow on each side to cover 1 - alpha of a new run's windows; None: too few runs.
+
+    `independent`: how many of the runs are; the fewer, the higher the level.
+    """
     names, counts = np.unique(runs, return_counts=True)
     if len(names) < LEAST_RUNS:
         return None
     weight = 1.0 / counts[np.searchsorted(names, runs)]
-    found = weighted_quantile(np.append(values, np.inf), np.append(weight, 1.0), 1.0 - alpha)
+    level = 1.0 - alpha + (0.0 if independent is None else DOUBT * np.sqrt(alpha * (1.0 - alpha) / independent))
+    found = weighted_quantile(np.append(values, np.inf), np.append(weight, 1.0), min(level, 1.0))
     return found if np.isfinite(found) else float(values.max())
 
 
-def grown(bands: Bands, factor: float) -> Bands:
+def category_factors(
+    values: Array, category: NDArray[np.int64], runs: NDArray[np.generic], origin: NDArray[np.generic]
+) -> dict[int, float]:
+    """`conformal_factor` of every category that has enough runs.
+
+    Args:
+        values: (N, H) scores of bands that were made without their truth.
+        category: (N,) of each row.
+        runs: (N,) the run of each row.
+        origin: (N,) which runs stand or fall together: their doubt counts them as one.
+    """
+    found = {}
+    for one in np.unique(category):
+        at = category == one
+        each = np.repeat(runs[at], values.shape[1])
+        factor = conformal_factor(values[at].reshape(-1), each, independent=len(np.unique(origin[at])))
+        if factor is not None:
+            found[int(one)] = factor
+    return found
+
+
+def grown(bands: Bands, factor: Array | float) -> Bands:
     """Bands with `factor` widths more on each side (fewer where negative)."""
     return bands.widened(factor * (bands.high - bands.low))
 

@@ -24,8 +24,6 @@ from .metrics import Bands, ordered
 Target = Literal["jump", "first-epoch"]
 LAST = 5
 KINDS = ("version", "nodes", "both", "distill", "restore")
-FEW = 500
-"""Switches below which the linear model has as much weight as the network."""
 
 
 def paper_inputs(switches: Sequence[Switch]) -> Array:
@@ -83,7 +81,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class ChangeModel:
-    """An average of models of one set of inputs; `factor` is the conformal step in widths."""
+    """An average of models of one set of inputs; `factor` is the conformal step, in widths."""
 
     inputs: Literal["paper", "nodes", "probe"]
     target: Target

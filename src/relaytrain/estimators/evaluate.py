@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.law import Array
-from .auto import EPOCHS
+from .auto import EPOCHS, RunModel
 from .change import Target, targets
 from .curves import Bundle
 from .features import LEAST_HISTORY, Windows, per_epoch, windows
 from .fit import change_model, run_model
 from .fitted import Fitted, Name
+from .kept import kept
 from .metrics import Bands, Interval, Score, by_clusters, mean_and_spread, mean_by_clusters, score, winkler_of
 from .splits import Fold, by_configuration, by_seed
 
@@ -92,8 +95,12 @@ def evaluate_run(
     epochs: int = EPOCHS,
     given: Fitted | None = None,
     progress: Callable[[str], None] | None = None,
+    keep: Path | None = None,
 ) -> dict[str, Tested]:
-    """lambda_run: every name on every fold; `given` is judged as it stands, without fitting (zero-trace)."""
+    """lambda_run: every name on every fold; `given` is judged as it stands, without fitting (zero-trace).
+
+    `keep` is a folder for finished folds, which are not fitted again.
+    """
     found: dict[Name, list[tuple[Windows, Bands, float]]] = {name: [] for name in names}
     if given is not None:
         found[given.name] = []
@@ -102,14 +109,21 @@ def evaluate_run(
             progress(f"{bundle.source} {fold.name}")
         plain = windows(fold.test.curves, least=LEAST_HISTORY)
         led = windows(fold.test.curves, least=LEAST_HISTORY, with_start=True)
-        for name, rows in found.items():
-            started = time.process_time()
-            model = given.run if given is not None and name == given.name else run_model(name, fold, seed=seed, cumulative=cumulative, epochs=epochs)
-            cpu_s = time.process_time() - started
+
+        def forecast(model: RunModel, plain: Windows = plain, led: Windows = led) -> Bands:
             bands = model.bands((led if model.with_start else plain).seen)
-            if not cumulative and model.cumulative:
-                bands = steps_of(bands)
-            rows.append((plain, bands, cpu_s))
+            return steps_of(bands) if not cumulative and model.cumulative else bands
+
+        def learned(name: Name, fold: Fold = fold, forecast: Callable[[RunModel], Bands] = forecast) -> tuple[Bands, float]:
+            started = time.process_time()
+            model = run_model(name, fold, seed=seed, cumulative=cumulative, epochs=epochs)
+            return forecast(model), time.process_time() - started
+
+        for name, rows in found.items():
+            if given is not None and name == given.name:
+                rows.append((plain, forecast(given.run), 0.0))
+            else:
+                rows.append((plain, *kept(keep, fold, (name, "run", cumulative, seed, epochs), partial(learned, name))))
     return {name: _joined(name, parts, cumulative=cumulative) for name, parts in found.items()}
 
 
@@ -137,16 +151,22 @@ def evaluate_change(
     target: Target = "first-epoch",
     by: By = "configuration",
     seed: int = 0,
+    epochs: int = EPOCHS,
+    keep: Path | None = None,
 ) -> dict[str, Tested]:
-    """lambda_change: the paper's inputs, with the nodes', and with the probe, on every fold."""
+    """lambda_change: the paper's inputs, with the nodes', and with the probe, on every fold; `keep` as for `evaluate_run`."""
     parts: dict[str, list[tuple[Fold, Bands, float]]] = {name: [] for name in inputs}
     for fold in folds_of(bundle, by, seed=seed):
         if not fold.test.switches or not fold.train.switches:
             continue
-        for name in inputs:
+
+        def learned(name: str, fold: Fold = fold) -> tuple[Bands, float]:
             started = time.process_time()
-            model = change_model(name, target, fold, seed=seed)
-            parts[name].append((fold, model.bands(model.rows(fold.test.switches)), time.process_time() - started))
+            model = change_model(name, target, fold, seed=seed, epochs=epochs)
+            return model.bands(model.rows(fold.test.switches)), time.process_time() - started
+
+        for name in inputs:
+            parts[name].append((fold, *kept(keep, fold, (name, "change", target, seed, epochs), partial(learned, name))))
     return {name: _switched(name, rows, target) for name, rows in parts.items() if rows}
 
 

@@ -35,11 +35,16 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Seen:
-    """N histories with what stands fixed: `history` (N, LONGEST), `position` (N,) epochs of the leg, `fixed` (N, 3)."""
+    """N histories with what stands fixed.
+
+    `history` (N, LONGEST); `position` (N,): epochs of the leg; `fixed` (N, 3): classes, samples, pruned share; `stage`
+    (N,): handovers before the leg, which no model reads but widths are calibrated by.
+    """
 
     history: Array
     position: Array
     fixed: Array
+    stage: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.history)
@@ -56,7 +61,7 @@ class Seen:
 
     def take(self, at: NDArray[np.generic]) -> Seen:
         """Some of the rows."""
-        return Seen(self.history[at], self.position[at], self.fixed[at])
+        return Seen(self.history[at], self.position[at], self.fixed[at], self.stage[at])
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,14 @@ class Windows:
         return Windows(
             self.seen.take(at), self.target[at], self.seed[at], self.run[at], self.stage[at], self.group[at]
         )
+
+
+def together(parts: Sequence[Windows]) -> Windows:
+    """Windows of several parts, one after another."""
+    seen = [p.seen for p in parts]
+    every = [np.concatenate([getattr(s, name) for s in seen]) for name in ("history", "position", "fixed", "stage")]
+    rest = [np.concatenate([getattr(p, name) for p in parts]) for name in ("target", "seed", "run", "stage", "group")]
+    return Windows(Seen(every[0], every[1], every[2], every[3]), rest[0], rest[1], rest[2], rest[3], rest[4])
 
 
 def rows_of(histories: Sequence[Array]) -> Array:
@@ -112,13 +125,14 @@ def windows(curves: Sequence[Curve], *, least: int = LEAST_HISTORY, with_start: 
         rows_of(histories),
         np.array(positions, dtype=np.float64),
         np.array([[c.classes, c.samples, c.pruned] for c in origin], dtype=np.float64).reshape(-1, 3),
+        np.array([c.stage for c in origin], dtype=np.int64),
     )
     return Windows(
         seen,
         np.array(targets).reshape(-1, AHEAD),
         np.array([c.seed for c in origin], dtype=np.int64),
         np.array([c.run for c in origin], dtype=np.int64),
-        np.array([c.stage for c in origin], dtype=np.int64),
+        seen.stage,
         np.array([c.group for c in origin], dtype=np.str_),
     )
 

@@ -1,4 +1,6 @@
-"""`fit`: traces in, a fitted estimator out; a quarter of the configurations is held out for stopping and calibration.
+"""`fit`: traces in, a fitted estimator out.
+
+`paper` holds out a quarter of the configurations to know when to stop; `auto` cross-fits (see `auto`) and uses them all.
 
     fit(bundle_of(traces, "train")) -> Fitted                                  # auto
     fit(bundle_of(traces, "test"), name="paper") -> Fitted
@@ -7,23 +9,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from ..core.errors import ScenarioError
-from .auto import EPOCHS, RunModel, fit_auto, fit_paper
+from .auto import EPOCHS, PARTS, RunModel, fit_auto, fit_paper
 from .calibration import conformal_factor, scores
 from .change import ChangeModel, Target, fit_linear, node_inputs, paper_inputs, probe_inputs, targets
-from .curves import Bundle, Switch
+from .curves import Bundle
 from .features import windows
 from .fitted import Fitted, Name
 from .metrics import Bands
-from .splits import Fold, by_configuration, by_seed
+from .splits import Fold, by_configuration, by_seed, parts_of
 
 LEAST_WINDOWS = 30
 LEAST_SWITCHES = 12
+CHANGE_LR, CHANGE_BATCH, CHANGE_EPOCHS, CHANGE_WIDTHS = 5e-3, 32, 150, (32, 16)
+"""Of `auto`'s networks for handovers."""
 _INPUTS = {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}
 
 
@@ -51,14 +55,9 @@ def fit(
     started = time.process_time()
     fold = held_out_quarter(bundle, seed=seed)
     run = run_model(name, fold, seed=seed, change_target=change_target, epochs=epochs)
-    change = change_now = None
+    change = None
     if len(bundle.switches) >= LEAST_SWITCHES:
-        if name == "paper":
-            change = change_model("paper", change_target, fold, seed=seed, epochs=epochs)
-        else:
-            change = change_model("nodes", change_target, fold, seed=seed, epochs=epochs)
-            if change_target == "first-epoch":  # the probe *is* the jump
-                change_now = change_model("probe", change_target, fold, seed=seed, epochs=epochs)
+        change = change_model("paper" if name == "paper" else "nodes", change_target, fold, seed=seed, epochs=epochs)
     about = {
         "source": bundle.source,
         "seeds": len(bundle.seeds),
@@ -68,7 +67,7 @@ def fit(
         "seed": seed,
         "calibration": "conformal" if run.calibrated else "empirical",
     }
-    made = Fitted(name, bundle.metric, run, change, change_now, about)
+    made = Fitted(name, bundle.metric, run, change, about)
     return replace(made, about={**about, "cpu_s": round(time.process_time() - started, 1)})
 
 
@@ -99,34 +98,44 @@ def run_model(
     """lambda_run of a name, from the training and calibration parts of a fold."""
     if name == "paper":
         return fit_paper(fold.train, fold.calibration, seed=seed, cumulative=cumulative, epochs=epochs)
-    start = change_target == "jump"
-    return fit_auto(fold.train, fold.calibration, seed=seed, cumulative=cumulative, with_start=start, epochs=epochs)
+    start, whole = change_target == "jump", _union(fold.train, fold.calibration)
+    return fit_auto(whole, seed=seed, cumulative=cumulative, with_start=start, epochs=epochs)
 
 
 def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0, epochs: int = EPOCHS) -> ChangeModel:
-    """lambda_change: the paper's network with the paper's inputs; with more inputs averaged with a linear model."""
+    """lambda_change: the paper's network with the paper's inputs; with more inputs `auto`'s, see `_auto_change`."""
     from .paper import CHANGE_RECIPE, fit_change
 
-    read = _INPUTS[inputs]
-    train, rest = fold.train.switches, fold.calibration.switches
-    if not rest:
-        rest = train
-    rows, truth = read(train), targets(train, target)
-    held_out = read(rest), targets(rest, target)
-    recipe = replace(CHANGE_RECIPE, epochs=round(CHANGE_RECIPE.epochs * epochs / EPOCHS))
-    nets = [fit_change(rows, truth, held_out, replace(recipe, seed=seed + i)) for i in range(1 if inputs == "paper" else 2)]
-    if inputs == "paper":
-        return ChangeModel("paper", target, tuple(nets))
-    linear = fit_linear(rows, truth, np.array([s.group for s in train]))
-    model = ChangeModel("probe" if inputs == "probe" else "nodes", target, (*nets, linear), (0.25, 0.25, 0.5))
-    return _calibrated(model, rest)
+    if inputs != "paper":
+        return _auto_change("probe" if inputs == "probe" else "nodes", target, _union(fold.train, fold.calibration), seed, epochs)
+    train, rest = fold.train.switches, fold.calibration.switches or fold.train.switches
+    recipe = replace(CHANGE_RECIPE, epochs=round(CHANGE_RECIPE.epochs * epochs / EPOCHS), seed=seed)
+    held_out = paper_inputs(rest), targets(rest, target)
+    return ChangeModel("paper", target, (fit_change(paper_inputs(train), targets(train, target), held_out, recipe),))
 
 
-def _calibrated(model: ChangeModel, rest: Sequence[Switch]) -> ChangeModel:
-    bands = model.bands(model.rows(rest))
-    found = scores(targets(rest, model.target), Bands(bands.mean, bands.low, bands.high))
-    runs = np.array([s.seed * 1_000_000 + s.run for s in rest])
-    factor = conformal_factor(found, runs)
-    return model if factor is None else replace(model, factor=max(factor, 0.0))
+def _auto_change(
+    inputs: Literal["nodes", "probe"], target: Target, bundle: Bundle, seed: int, epochs: int
+) -> ChangeModel:
+    """Networks averaged with a linear model, cross-fitted as `auto` is: each network learns without one part."""
+    from .paper import Recipe, fit_change
 
-
+    switches, (_, part) = bundle.switches, parts_of(bundle, PARTS)
+    rows, truth = _INPUTS[inputs](switches), targets(switches, target)
+    groups = np.array([s.group for s in switches])
+    recipe = Recipe(CHANGE_LR, CHANGE_BATCH, max(CHANGE_EPOCHS * epochs // EPOCHS, 1), widths=CHANGE_WIDTHS)
+    nets, found = [], []
+    for i in range(PARTS):
+        kept, out = part != i, part == i
+        if not kept.any():
+            continue
+        nets.append(fit_change(rows[kept], truth[kept], None, replace(recipe, seed=seed + i)))
+        member = ChangeModel(inputs, target, (nets[-1], fit_linear(rows[kept], truth[kept], groups[kept])))
+        found.append((np.flatnonzero(out), member.bands(rows[out])))
+    order = np.argsort(np.concatenate([at for at, _ in found]))
+    bands = Bands(*(np.concatenate([getattr(b, name) for _, b in found])[order] for name in ("mean", "low", "high")))
+    weights = (*(0.5 / len(nets) for _ in nets), 0.5)
+    model = ChangeModel(inputs, target, (*nets, fit_linear(rows, truth, groups)), weights)
+    origin = np.array([f"{s.seed} {s.group}" for s in switches])
+    factor = conformal_factor(scores(truth, bands), np.arange(len(truth)), independent=len(np.unique(origin)))
+    return model if factor is None else replace(model, factor=factor)

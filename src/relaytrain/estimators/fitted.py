@@ -27,28 +27,25 @@ from .curves import Metric
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 
-SCHEMA = "relaytrain.fitted/1"
+SCHEMA = "relaytrain.fitted/2"
 MOST_BYTES = 64 << 20
 Name = Literal["auto", "paper", "zero-trace"]
 Arrays = dict[str, NDArray[Any]]
-_RUN_FIELDS = ("tree_share", "factor", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset")
-_SINCE = {"bound_offset": None, "rounds": 0}
-"""What older files do not say."""
+_RUN_FIELDS = ("tree_share", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset")
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `relaytrain fit` makes.
+    """What `relaytrain fit` makes. `about`: traces, counts, seeds, seconds; shown, never read.
 
-    `change_now` reads the probe of a network already pruned for a handover that could be made now; `change` does not.
-    `about`: traces, counts, seeds, seconds; shown, never read.
+    `change` predicts handovers that nobody has made. Of one that was made, the forward loss after it is known: where
+    the jump was learned, it stands before the new leg's losses and lambda_run goes on from it (`RunModel.with_start`).
     """
 
     name: Name
     metric: Metric
     run: RunModel
     change: ChangeModel | None = None
-    change_now: ChangeModel | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
 
@@ -113,7 +110,7 @@ def read_fitted(raw: bytes, where: str) -> Fitted:
 
 
 def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
-    arrays: Arrays = {"warm": fit.run.warm}
+    arrays: Arrays = {"warm": fit.run.warm, "factors": fit.run.factors}
     nets = []
     for i, forest in enumerate(fit.run.forests):
         arrays |= {f"forest{i}.{name}": value for name, value in forest.arrays().items()}
@@ -126,13 +123,10 @@ def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
         "about": dict(fit.about),
         "run": {name: getattr(fit.run, name) for name in _RUN_FIELDS} | {"forests": len(fit.run.forests), "nets": nets},
     }
-    for key in ("change", "change_now"):
-        model: ChangeModel | None = getattr(fit, key)
-        if model is None:
-            continue
-        body[key] = {
+    if (model := fit.change) is not None:
+        body["change"] = {
             "inputs": model.inputs, "target": model.target, "weights": list(model.weights), "factor": model.factor,
-            "parts": [_pack_part(part, f"{key}{i}", arrays) for i, part in enumerate(model.parts)],
+            "parts": [_pack_part(part, f"change{i}", arrays) for i, part in enumerate(model.parts)],
         }  # fmt: skip
     return arrays, body
 
@@ -156,11 +150,15 @@ def _unpacked(body: Mapping[str, Any], arrays: Arrays, digest: str) -> Fitted:
     nets = tuple(_net(_under(arrays, f"net{i}."), entry) for i, entry in enumerate(run["nets"]))
     if not forests and not nets:
         raise ValueError("nothing that predicts")
-    model = RunModel(forests, nets, **{name: run.get(name, _SINCE[name]) if name in _SINCE else run[name] for name in _RUN_FIELDS}, warm=arrays["warm"].astype(np.float64))
-    changes = {key: _change(body[key], arrays, key) for key in ("change", "change_now") if key in body}
+    factors = arrays["factors"].astype(np.float64).reshape(-1, 2)
+    if not len(factors):
+        raise ValueError("no widths")
+    rest = {name: run.get(name) if name == "bound_offset" else run[name] for name in _RUN_FIELDS}
+    model = RunModel(forests, nets, **rest, factors=factors, warm=arrays["warm"].astype(np.float64))
+    change = _change(body["change"], arrays) if "change" in body else None
     if body["metric"] not in ("train", "test") or body["name"] not in ("auto", "paper", "zero-trace"):
         raise ValueError("metric or name")
-    return Fitted(body["name"], body["metric"], model, about=body["about"], digest=digest, **changes)
+    return Fitted(body["name"], body["metric"], model, change, body["about"], digest)
 
 
 def _numbers(name: str, array: NDArray[Any]) -> bool:
@@ -177,10 +175,10 @@ def _net(arrays: Arrays, entry: Mapping[str, Any]) -> Recurrent:
     return Recurrent({name: arrays[name].astype(np.float64) for name in WEIGHTS}, Scales(**scales), bool(entry["cumulative"]))
 
 
-def _change(entry: Mapping[str, Any], arrays: Arrays, key: str) -> ChangeModel:
+def _change(entry: Mapping[str, Any], arrays: Arrays) -> ChangeModel:
     parts: list[ChangeNet | Linear] = []
     for i, one in enumerate(entry["parts"]):
-        own = _under(arrays, f"{key}{i}.")
+        own = _under(arrays, f"change{i}.")
         if one["kind"] == "linear":
             parts.append(
                 Linear(own["weights"], one["intercept"], own["input_mean"], own["input_sd"], one["low"], one["high"])

@@ -88,7 +88,13 @@ class Learned:
             lead = self.fitted.run.with_start and self._jump_learned
             others = [np.array([landed[i], entered[i]] if lead else [entered[i]]) for i in range(len(pairs))]
             histories = [present if i == now.pair else others[i] for i in range(len(pairs))]
-        seen = self._seen(histories, [len(now.losses) if i == now.pair else first for i in range(len(pairs))], facts)
+        stage = max(len(legs) - 1, 0)
+        seen = self._seen(
+            histories,
+            [len(now.losses) if i == now.pair else first for i in range(len(pairs))],
+            facts,
+            [stage if i == now.pair else stage + 1 for i in range(len(pairs))],
+        )
         ahead, notes = self._paths(seen, legs, now.pair, facts)
         room = ROOM if first else math.inf
         curves = np.stack(
@@ -117,8 +123,11 @@ class Learned:
         lead = [leg.start] if self.fitted.run.with_start or not leg.losses else []
         return np.array([*lead, *leg.losses])
 
-    def _seen(self, histories: Sequence[Array], done: Sequence[int], facts: Sequence[Facts]) -> Seen:
-        return Seen(rows_of(histories), np.array(done, dtype=np.float64), np.array(facts, dtype=np.float64))
+    def _seen(
+        self, histories: Sequence[Array], done: Sequence[int], facts: Sequence[Facts], stage: Sequence[int]
+    ) -> Seen:
+        fixed = np.array(facts, dtype=np.float64)
+        return Seen(rows_of(histories), np.array(done, dtype=np.float64), fixed, np.array(stage, dtype=np.int64))
 
     def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> tuple[Bands, tuple[str, ...]]:
         """Losses ahead of every pair; the first epoch of the present one has the width that this run has taught."""
@@ -127,28 +136,28 @@ class Learned:
         factor = self._adapted(legs, facts)
         if factor is not None:
             wide = grown(model.raw(seen), factor)
-            for field in ("low", "high"):
-                getattr(plain, field)[now, 0] = getattr(wide, field)[now, 0]
-            if factor > model.factor:  # this run is less predictable than the traces: so it is further ahead
-                plain = Bands(plain.mean, *(np.where(np.arange(len(seen))[:, None] == now, getattr(wide, f), getattr(plain, f)) for f in ("low", "high")))  # fmt: skip
+            plain.low[now, 0], plain.high[now, 0] = wide.low[now, 0], wide.high[now, 0]
+            # a run less predictable than the traces is so further ahead, too
+            plain.low[now], plain.high[now] = np.minimum(plain.low[now], wide.low[now]), np.maximum(plain.high[now], wide.high[now])
         plain, notes = (self.bound or Bound()).correct(seen, plain)
         return model.ahead(seen, plain), notes
 
     def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
         """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
         model = self.fitted.run
-        rows, done, fixed, truth = [], [], [], []
-        for leg in legs:
+        rows, done, fixed, stages, truth = [], [], [], [], []
+        for stage, leg in enumerate(legs):
             whole = self._history(leg)
             lead = len(whole) - len(leg.losses)
             for k in range(1 - lead, len(leg.losses)):
                 rows.append(whole[: k + lead])
                 done.append(k)
                 fixed.append(facts[leg.pair])
+                stages.append(stage)
                 truth.append(leg.losses[k] - whole[k + lead - 1])
         if not rows:
             return None
-        bands = model.raw(self._seen(rows, done, fixed))
+        bands = model.raw(self._seen(rows, done, fixed, stages))
         found = scores(np.array(truth), Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0]))
         adaptive = Adaptive(model.warm)
         for score in found:
@@ -167,7 +176,8 @@ class Learned:
             return landings
         count = len(facts)
         landed = np.concatenate([np.maximum(h[-1] + part.mean, TINY) for h, part in zip(histories, landings, strict=True)])
-        first = self.fitted.run.bands(self._seen([np.array([v]) for v in landed], [0] * len(landed), list(facts) * len(histories)))
+        none, once = [0] * len(landed), [1] * len(landed)  # epochs of a leg behind one handover at least
+        first = self.fitted.run.bands(self._seen([np.array([v]) for v in landed], none, list(facts) * len(histories), once))
         found = []
         for i, (b, part) in enumerate(zip(before, landings, strict=True)):
             mean, low, high = (getattr(first, name)[i * count : (i + 1) * count, 0] for name in ("mean", "low", "high"))

@@ -67,6 +67,28 @@ def _part(bundle: Bundle, groups: Set[object], seeds: Set[object]) -> Bundle:
     return bundle.only([keep(c) for c in bundle.curves], [keep(s) for s in bundle.switches])
 
 
+def parts_of(bundle: Bundle, count: int = FOLDS) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which of `count` parts every curve and every switch belongs to, for models that leave one part out each.
+
+    Whole groups of configurations, dealt so that every part has some of each kind; what never switched goes by its
+    seed. Of fewer groups than parts: whole seeds; of fewer seeds too: whole curves.
+    """
+    groups = sorted({curve.group for curve in bundle.curves} - {""}, key=lambda g: (g.split()[1:], g.split()[0].zfill(9)))
+    seeds = {seed: i % count for i, seed in enumerate(bundle.seeds)}
+    dealt = {group: (i + i // count) % count for i, group in enumerate(groups)}
+    by_seed_alone = len(groups) < count
+
+    def part(one: Curve | Switch) -> int:
+        if by_seed_alone and len(seeds) < count:
+            return one.run % count
+        return seeds[one.seed] if by_seed_alone or not one.group else dealt[one.group]
+
+    return (
+        np.array([part(c) for c in bundle.curves], dtype=np.int64),
+        np.array([part(s) for s in bundle.switches], dtype=np.int64),
+    )
+
+
 def by_seed(bundle: Bundle, *, folds: int = FOLDS, seed: int = 0) -> Iterator[Fold]:
     """Folds in which tested seeds were never seen; every configuration was."""
     seeds = bundle.seeds

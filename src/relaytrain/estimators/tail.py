@@ -71,7 +71,8 @@ def rolled_out(raw: Callable[[Seen], Bands], seen: Seen, mean: Array, rounds: in
         return None
     losses, parts = np.maximum(seen.loss[:, None] + mean, LEAST), []
     for _ in range(rounds):
-        seen = Seen(np.concatenate([seen.history[:, AHEAD:], losses], axis=1), seen.position + AHEAD, seen.fixed)
+        grown = np.concatenate([seen.history[:, AHEAD:], losses], axis=1)
+        seen = Seen(grown, seen.position + AHEAD, seen.fixed, seen.stage)
         losses = np.maximum(seen.loss[:, None] + raw(seen).mean, LEAST)
         parts.append(losses)
     return np.concatenate(parts, axis=1)
@@ -91,7 +92,7 @@ def growth_power(ahead: Callable[[Seen], Array], curves: Sequence[Curve], *, wit
         curves: runs left out.
         with_start: histories begin with the forward loss before the first epoch.
     """
-    histories, positions, fixed, rest = [], [], [], []
+    histories, positions, fixed, stages, rest = [], [], [], [], []
     for curve in curves:
         lead = [curve.start] if with_start and curve.start is not None else []
         losses = np.array([*lead, *curve.losses])
@@ -99,10 +100,12 @@ def growth_power(ahead: Callable[[Seen], Array], curves: Sequence[Curve], *, wit
             histories.append(losses[:end])
             positions.append(float(end - len(lead)))
             fixed.append((curve.classes, curve.samples, curve.pruned))
+            stages.append(curve.stage)
             rest.append(losses[end:])
     if len(histories) < LEAST_MISSES:
         return PLAIN_POWER
-    found = ahead(Seen(rows_of(histories), np.array(positions), np.array(fixed, dtype=np.float64)))
+    facts = np.array(fixed, dtype=np.float64)
+    found = ahead(Seen(rows_of(histories), np.array(positions), facts, np.array(stages, dtype=np.int64)))
     widths = {}
     for at, h in enumerate(HORIZONS):
         known = [i for i, after in enumerate(rest) if len(after) >= h] if h >= AHEAD else []

@@ -107,6 +107,26 @@ def exported(model: Any) -> Forest:
     return Forest.of_arrays(joined | {"baseline": np.asarray(model._baseline_prediction).reshape(-1)[0]})
 
 
+def joined(forests: Sequence[Forest]) -> Forest:
+    """The mean of forests as one forest."""
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ARRAYS}
+    start = 0
+    for forest in forests:
+        inner = forest.feature >= 0
+        for name, array in forest.arrays().items():
+            if name in ("left", "right"):
+                array = np.where(inner, array + start, 0)
+            if name == "roots":
+                array = array + start
+            if name == "value":
+                array = array / len(forests)
+            if name != "baseline":
+                parts[name].append(array)
+        start += len(forest.feature)
+    baseline = np.array(float(np.mean([forest.baseline for forest in forests])))
+    return Forest.of_arrays({name: np.concatenate(arrays) for name, arrays in parts.items()} | {"baseline": baseline})
+
+
 def _compiled(function: Callable[..., None]) -> Any:
     import numba
 
@@ -137,14 +157,17 @@ def _walk_all(
     roots: NDArray[np.int32],
     found: Array,
 ) -> None:
-    for i in range(len(rows)):
+    # blocks of rows, and all of a block through one tree after another: both stay in the cache
+    for first in range(0, len(rows), 64):
+        last = min(first + 64, len(rows))
         for root in roots:
-            node = root
-            while feature[node] >= 0:
-                x = rows[i, feature[node]]
-                go_left = missing_left[node] if np.isnan(x) else x <= threshold[node]
-                node = left[node] if go_left else right[node]
-            found[i] += value[node]
+            for i in range(first, last):
+                node = root
+                while feature[node] >= 0:
+                    x = rows[i, feature[node]]
+                    go_left = missing_left[node] if np.isnan(x) else x <= threshold[node]
+                    node = left[node] if go_left else right[node]
+                found[i] += value[node]
 
 
 def quantile_forests(rows: Array, target: Array, levels: Sequence[float | None], **options: Any) -> list[Forest]:
