@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError, UsageError
-from relaytrain.estimators.calibration import Adaptive, conformal_factor, grown, scores, weighted_quantile
+from relaytrain.estimators.calibration import (
+    Adaptive,
+    category_factors,
+    conformal_factor,
+    grown,
+    scores,
+    weighted_quantile,
+)
 from relaytrain.estimators.change import fit_linear, node_inputs, paper_inputs, targets
 from relaytrain.estimators.curves import Curve
 from relaytrain.estimators.features import (
@@ -21,10 +28,11 @@ from relaytrain.estimators.features import (
     tree_features,
     windows,
 )
+from relaytrain.estimators.kept import kept
 from relaytrain.estimators.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
-from relaytrain.estimators.splits import by_configuration, by_seed
+from relaytrain.estimators.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from relaytrain.estimators.trees import ARRAYS, Forest, exported, fit_forest
+from relaytrain.estimators.trees import ARRAYS, Forest, exported, fit_forest, joined
 
 
 def test_windows_hold_what_came_before_and_after(campaign):
@@ -155,7 +163,7 @@ def test_tail_goes_on_from_the_learned_part_and_widens(campaign):
 
 def test_a_law_rolled_out_by_itself_follows_its_own_curve():
     """A model that knows l' = 0.9 l gives 0.9^h l for as long as it is rolled out, and the tail goes on from there."""
-    seen = Seen(rows_of([np.array([2.0, 1.8]), np.array([0.5])]), np.array([2.0, 0.0]), np.zeros((2, 3)))
+    seen = Seen(rows_of([np.array([2.0, 1.8]), np.array([0.5])]), np.array([2.0, 0.0]), np.zeros((2, 3)), np.zeros(2, int))
     steps = 0.9 ** np.arange(1, AHEAD + 1)
 
     def raw(now):
@@ -226,3 +234,72 @@ def test_change_inputs_are_the_papers_and_targets_are_named(campaign):
     jump, first = targets([switch], "jump")[0], targets([switch], "first-epoch")[0]
     assert jump == pytest.approx(switch.probe_after - switch.history[-1])
     assert first == pytest.approx(switch.landed - switch.history[-1]) and first != jump
+
+
+def test_parts_never_share_a_configuration_and_each_has_something(campaign):
+    curves, switches = parts_of(campaign, 4)
+    for groups in ([(c.group or f"seed {c.seed}", p) for c, p in zip(campaign.curves, curves, strict=True)],
+                   [(s.group, p) for s, p in zip(campaign.switches, switches, strict=True)]):  # fmt: skip
+        assert len(set(groups)) == len({group for group, _ in groups}) and {p for _, p in groups} == {0, 1, 2, 3}
+    few = campaign.only([c.stage == 0 for c in campaign.curves], [False] * len(campaign.switches))
+    assert set(parts_of(few, 4)[0]) == {0, 1, 2, 3}  # seeds
+    assert len(parts_of(few.of_seeds((0,)), 4)[0]) == 1
+
+
+def test_widths_by_category_are_raised_where_few_runs_are_independent():
+    rng = np.random.default_rng(7)
+    values, category = rng.standard_normal((600, 2)), np.repeat([0, 1, 2], [290, 290, 20])
+    runs = np.repeat(np.arange(60), 10)
+    free, bound = category_factors(values, category, runs, runs), category_factors(values, category, runs, runs // 10)
+    assert set(free) == set(bound) == {0, 1}  # the third has two runs
+    for one in (0, 1):
+        assert bound[one] > free[one] > conformal_factor(values[category == one].reshape(-1), np.repeat(runs[category == one], 2))
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_joined_forests_are_the_mean_of_them(campaign):
+    found = windows(campaign.curves)
+    rows = tree_features(found.seen).reshape(-1, len(NAMES))
+    some = [fit_forest(rows[i::3], found.target.reshape(-1)[i::3], 0.5, max_iter=4 + i) for i in range(3)]
+    assert np.allclose(joined(some).predict(rows), np.mean([f.predict(rows) for f in some], axis=0), atol=1e-12)
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_whole_curves_teach_what_their_windows_say(campaign):
+    """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces included."""
+    from dataclasses import replace
+
+    from relaytrain.estimators.paper import _whole, run_scales
+
+    long = replace(campaign.curves[0], losses=np.concatenate([c.losses for c in campaign.curves[:4]]))
+    curves = (long, *campaign.curves[5:9])
+    rows = windows(curves, least=0, with_start=True)
+    scales = run_scales(rows, rows.target, relative=False)
+    _, length, _, target, known = _whole(curves, scales, cumulative=True, with_start=True)
+    whole = known.all(dim=2)
+    taught = (target[whole].numpy() * np.array(scales.target_sd)).sum(axis=1)
+    away = np.abs(taught[:, None] - rows.target.sum(axis=1)[None, :])
+    assert away.min(axis=1).max() < 1e-5  # nothing but windows' targets,
+    pieces = len(length) - len(curves)  # and all of them but the last of a piece that is not a curve's last
+    assert len(rows) - pieces <= len(taught) <= len(rows)
+    assert (known.any(dim=2).sum(dim=1) <= length).all()
+
+
+def test_a_kept_fold_is_not_fitted_again_unless_something_changed(tmp_path, campaign):
+    fold, other = list(by_configuration(campaign))[:2]
+    made = []
+
+    def make():
+        made.append(1)
+        return Bands(np.arange(3.0), np.arange(3.0) - 1, np.arange(3.0) + 1), 0.5
+
+    first, again = kept(tmp_path, fold, ("auto", 1), make), kept(tmp_path, fold, ("auto", 1), make)
+    assert len(made) == 1 and np.array_equal(first[0].low, again[0].low) and again[1] == 0.5
+    kept(tmp_path, fold, ("auto", 2), make), kept(tmp_path, other, ("auto", 1), make), kept(None, fold, ("auto", 1), make)
+    assert len(made) == 4
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"torn")
+    kept(tmp_path, fold, ("auto", 1), make)
+    assert len(made) == 5

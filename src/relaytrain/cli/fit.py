@@ -18,9 +18,9 @@ SHORT = "Learn an estimator of the loss from traces."
 HELP = """Learn an estimator of the loss from traces, and keep it as one file for `run --estimator auto --fitted FILE`.
 
 TRACES is a folder of trace files (`relaytrain collect`), or the name of a campaign that ships with RelayTrain. `auto`
-averages gradient-boosted quantiles with a recurrent network and calibrates them; `paper` is PACT's networks as printed.
-A quarter of the configurations is held out for stopping and calibration. Needs scikit-learn and torch; predicting, and so
-planning, needs neither.
+averages gradient-boosted quantiles with recurrent networks and calibrates them; `paper` is PACT's networks as printed.
+`auto` cross-fits: each of its members learns without a quarter of the configurations and is calibrated on it; `paper`
+holds a quarter out to know when to stop. Needs scikit-learn and torch; predicting, and so planning, needs neither.
 """
 EXAMPLES = """\b
 Examples:
