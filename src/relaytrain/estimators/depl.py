@@ -102,7 +102,7 @@ def fit_curves(
             values is refused with the share that it cannot.
         replicates: of the bootstrap behind `refitted_p`.
     """
-    rows = [_read(curve, reading) for curve in curves]
+    rows = [read(curve, reading) for curve in curves]
     rows = [(k, y) for k, y in rows if len(y)]
     if not rows:
         raise UsageError("depl: no losses to fit, expected at least one curve")
@@ -146,7 +146,8 @@ def least_squares(rows: Sequence[tuple[Array, Array]]) -> tuple[float, float, fl
     return best[1], best[2], 1.0 - best[0] / total if total > 0 else 1.0
 
 
-def _read(curve: Curve, reading: Reading) -> tuple[Array, Array]:
+def read(curve: Curve, reading: Reading) -> tuple[Array, Array]:
+    """k and what is fitted to A / sqrt(k + B): the losses of a leg, or by how much each epoch lowered them."""
     losses = np.asarray(curve.losses, dtype=np.float64)
     if reading == "level":
         return np.arange(len(losses), dtype=np.float64) + 1.0, losses

@@ -23,6 +23,7 @@ from .study import (
     Study,
     by_eta,
     listed,
+    off_target,
     over,
 )
 
@@ -37,17 +38,17 @@ TARGET = r"target of the 99th percentile $\ell_\omega^{max}$"
 Etas = dict[tuple[str, float, int], float]
 
 
-def etas_of(preset: str) -> Etas:
+def etas_of(preset: str, curves: str = "stand-in") -> Etas:
     """DepL's cost over the optimum's by reading, target and eta, where the reading was affordable to run."""
     from .study import study
 
-    best = {target: study(preset)[target][OPTIMUM].plan.cost for target in SHOWN}
+    best = {target: study(preset, curves)[target][OPTIMUM].plan.cost for target in SHOWN}
     found: Etas = {}
     for target in SHOWN:
         for eta in ETAS:
-            found["merged", target, eta] = by_eta(preset, target, eta, "merged") / best[target]
+            found["merged", target, eta] = by_eta(preset, target, eta, "merged", curves) / best[target]
     for eta in ETAS:
-        found["literal", LOOSE, eta] = by_eta(preset, LOOSE, eta, "literal") / best[LOOSE]
+        found["literal", LOOSE, eta] = by_eta(preset, LOOSE, eta, "literal", curves) / best[LOOSE]
     return found
 
 
@@ -109,7 +110,7 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
     ratio = {name: {t: over(study[t], name) for t in TARGETS} for name in STYLES}
     gap = max(*ratio[GREEDY].values(), *ratio[CHEAP].values())
     cost = [study[t][OPTIMUM].plan.cost for t in TARGETS]
-    short = max(abs(run.plan.quantile - t) for t in TARGETS for run in study[t].values())
+    short = max(off_target(run) for t in TARGETS for run in study[t].values())
     lower = {name: {t: study[t][OPTIMUM].plan.mean - study[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)}
     merged = {eta: max(etas["merged", t, eta] for t in SHOWN) for eta in ETAS}
     literal = {eta: etas["literal", LOOSE, eta] for eta in ETAS}
@@ -125,7 +126,7 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
         ),
         "by-27-percent": (gap >= 1.27, f"the largest gap of a best-exp is {gap - 1:.1%}"),
         "gap-when-loose": (
-            ratio[GREEDY][LOOSE] == max(ratio[GREEDY].values()) and sorted(ratio[GREEDY].values(), reverse=True) == list(ratio[GREEDY].values()),
+            ratio[GREEDY][LOOSE] == max(ratio[GREEDY].values()) > 1.001 and sorted(ratio[GREEDY].values(), reverse=True) == list(ratio[GREEDY].values()),
             f"best-exp over the optimum: {listed(ratio[GREEDY])}",
         ),
         "equality": (

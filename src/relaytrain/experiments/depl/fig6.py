@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Seen, judged
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from .costs import checks, etas_of, written
-from .study import ETA, LOOSE, OPTIMUM, TARGETS, TIGHT, listed, study
+from .study import ETA, LOOSE, OPTIMUM, TARGETS, TIGHT, findings_of, listed, measured_notes, named, study
 
 NAME = "depl-fig6"
 TITLE = "DepL Fig. 6: DepL and benchmark strategies, MobileNet"
 PRESET = "depl_mobilenet"
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in") -> Reproduction:
     """Plan with every strategy for every target, draw and judge."""
-    found, etas = study(PRESET), etas_of(PRESET)
-    files, rows = written(found, etas, out_dir, NAME, formats)
-    expected = expected_of(__file__)
-    seen: dict[str, Seen] = checks(found, etas, expected) | _against_alexnet(expected)
+    found, etas = study(PRESET, curves), etas_of(PRESET, curves)
+    files, rows = written(found, etas, out_dir, named(NAME, curves), formats)
+    expected = findings_of(__file__, curves)
+    seen: dict[str, Seen] = checks(found, etas, expected) | _against_alexnet(curves)
     findings = judged("DepL Fig. 6", expected, seen)
     notes = (
         f"DepL: the paper's procedure, merged reading, eta = {ETA}; the optimum: the exact search, at most three switches",
-        "stand-in curves (see the preset): orderings and shapes are compared, never numbers",
+        *(measured_notes(PRESET, curves) or ("stand-in curves (see the preset): orderings and shapes are compared, never numbers",)),
     )
     return Reproduction(NAME, TITLE, files, rows, findings, notes)
 
 
-def _against_alexnet(expected: Mapping[str, Expected]) -> dict[str, Seen]:
-    mine, other = study(PRESET), study("depl_alexnet")
+def _against_alexnet(curves: str) -> dict[str, Seen]:
+    mine, other = study(PRESET, curves), study("depl_alexnet", curves)
     share = {t: mine[t][OPTIMUM].plan.cost / other[t][OPTIMUM].plan.cost for t in TARGETS}
     steep = {name: found[TIGHT][OPTIMUM].plan.cost / found[LOOSE][OPTIMUM].plan.cost for name, found in (("MobileNet", mine), ("AlexNet", other))}
     return {

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..expected import Seen, expected_of, judged
+from ..expected import Seen, judged
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from .bars import written
-from .study import DEPL, GREEDY, LOOSE, OPTIMUM, TARGETS, TIGHT, Study, study
+from .study import DEPL, GREEDY, LOOSE, OPTIMUM, TARGETS, TIGHT, Study, findings_of, measured_notes, named, study
 
 NAME = "depl-fig7"
 TITLE = "DepL Fig. 7: epochs spent with each version, AlexNet"
 PRESET = "depl_alexnet"
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in") -> Reproduction:
     """Count, draw and judge."""
-    found = study(PRESET)
-    files, rows = written(found, "epochs", out_dir, NAME, formats)
-    expected = expected_of(__file__)
+    found = study(PRESET, curves)
+    files, rows = written(found, "epochs", out_dir, named(NAME, curves), formats)
+    expected = findings_of(__file__, curves)
     findings = judged("DepL Fig. 7", expected, _checks(found, expected["like-optimum"].limits["share"]))
-    return Reproduction(NAME, TITLE, files, rows, findings, ("stand-in curves: which version is used where depends on them",))
+    return Reproduction(NAME, TITLE, files, rows, findings, measured_notes(PRESET, curves) or ("stand-in curves: which version is used where depends on them",))
 
 
 def _checks(found: Study, share: float) -> dict[str, Seen]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from ...store.files import write_atomic
-from ..expected import Seen, expected_of, judged
+from ..expected import Seen, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
-from .study import DEPL, GREEDY, OPTIMUM, STYLES, Real, Study, study
+from .study import DEPL, GREEDY, OPTIMUM, SCALE, STYLES, Real, Study, findings_of, measured_notes, named, study
 
 NAME = "depl-fig9"
 TITLE = "DepL Fig. 9: evolution of expected and guaranteed loss, AlexNet"
@@ -20,9 +20,9 @@ LINES = (OPTIMUM, DEPL, GREEDY)
 Bands = dict[float, dict[str, tuple[Real, Real, Real]]]
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in") -> Reproduction:
     """Follow every strategy's distribution, draw and judge."""
-    found = study(PRESET)
+    found = study(PRESET, curves)
     bands: Bands = {t: {name: found[t][name].band(0.01, 0.99) for name in LINES} for t in SHOWN}
     with house_style():
         figure = new_figure(12.5, 4.3)
@@ -33,21 +33,21 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
                 style = {key: STYLES[name][key] for key in ("color", "linestyle", "linewidth")}
                 axes.plot(mean, label=name, **style)
                 axes.fill_between(range(len(mean)), low, high, color=style["color"], alpha=0.25, linewidth=0)
-            axes.axhline(target, color="#777777", linewidth=0.8, linestyle=":")
+            axes.axhline(found[target][OPTIMUM].instance.target.loss, color="#777777", linewidth=0.8, linestyle=":")
             axes.set(title=f"guaranteed loss {target:g}", xlabel="epoch", ylabel="loss")
         legend_below(figure, panels[0], columns=3)
-        files = save(figure, out_dir, NAME, formats)
+        files = save(figure, out_dir, named(NAME, curves), formats)
     rows: tuple[Row, ...] = tuple(
         {"target": t, "strategy": name, "epoch": k, "expected": float(mean[k]), "q01": float(low[k]), "q99": float(high[k])}
         for t in SHOWN
         for name, (mean, low, high) in bands[t].items()
         for k in range(len(mean))
     )
-    path = out_dir / f"{NAME}.csv"
+    path = out_dir / f"{named(NAME, curves)}.csv"
     write_atomic(path, table_csv(rows))
-    expected = expected_of(__file__)
+    expected = findings_of(__file__, curves)
     findings = judged("DepL Fig. 9", expected, _checks(found, bands, expected["matches"].limits["loss"]))
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, ("independent epochs, as in the paper",))
+    return Reproduction(NAME, TITLE, (*files, path), rows, findings, ("independent epochs, as in the paper", *measured_notes(PRESET, curves)))
 
 
 def _checks(found: Study, bands: Bands, near: float) -> dict[str, Seen]:
@@ -58,7 +58,8 @@ def _checks(found: Study, bands: Bands, near: float) -> dict[str, Seen]:
         run, (mean, _, _) = found[t][OPTIMUM], bands[t][OPTIMUM]
         steps = -np.diff(mean)
         rises += [steps[k - 1] < min(steps[k - 2], steps[min(k, len(steps) - 1)]) for k in run.switches]
-    apart = max(float(np.abs(bands[t][OPTIMUM][0][: n] - bands[t][DEPL][0][: n]).max()) for t in SHOWN for n in [min(lengths[t][OPTIMUM], lengths[t][DEPL]) + 1])
+    unit = SCALE / found[SHOWN[0]][OPTIMUM].instance.initial_loss
+    apart = unit * max(float(np.abs(bands[t][OPTIMUM][0][: n] - bands[t][DEPL][0][: n]).max()) for t in SHOWN for n in [min(lengths[t][OPTIMUM], lengths[t][DEPL]) + 1])
     told = "; ".join(f"{t:g}: " + ", ".join(f"{name} {n}" for name, n in row.items()) for t, row in lengths.items())
     return {
         "peaks": (all(rises) and bool(rises), f"progress is less in the switching epoch than around it in {sum(rises)} of {len(rises)} switches of the optimum"),

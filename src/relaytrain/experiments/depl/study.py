@@ -7,28 +7,32 @@ All four meet the quantile and share clusters and resources at best.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import frequencies_for, label
-from ...core.fourier import Label
 from ...planners.depl.baselines import best_expected, greedy_expected
 from ...planners.depl.instance import Instance
 from ...planners.depl.joint import DeplPlan, plan
+from ...planners.depl.losses import losses_by_epoch
 from ...planners.depl.paper import paper_plan
 from ...scenario import load_scenario
+from ..expected import Expected, expected_of
 
 Real = NDArray[np.float64]
 
 TARGETS = (13.0, 11.0, 9.0, 7.0, 5.0)
 LOOSE, TIGHT = TARGETS[0], TARGETS[-1]
 ETA = 200
+SCALE = 20.0
+"""The stand-ins' initial loss: targets and limits are stated for it."""
 VERSIONS = ("fast-unsteady", "intermediate", "slow-steady")
 OPTIMUM, DEPL, GREEDY, CHEAP = "Optimum", "DepL", "best-exp", "best-exp, min. cost"
 STYLES: dict[str, dict[str, Any]] = {
@@ -73,17 +77,9 @@ class Run:
 
     def band(self, low: float, high: float) -> tuple[Real, Real, Real]:
         """Expected loss and its quantiles at `low` and `high`, from the start to the last epoch."""
-        instance, chosen = self.instance, self.plan.datasets
-        terms = instance.terms(chosen, self.plan.models)
-        frequencies = frequencies_for(terms, least=terms[:1])
-        total = Label(instance.initial_loss, np.zeros(frequencies.points, np.complex128), frequencies)
-        rows = [(total.mean, total.mean, total.mean)]
-        rest = iter(terms)
-        for k in range(1, len(self.plan.models) + 1):
-            for _ in range(2 if k in self.switches else 1):
-                factor, of = next(rest)
-                total = total + label(factor, of, frequencies)
-            rows.append((total.mean, total.quantile(low), total.quantile(high)))
+        start = self.instance.initial_loss
+        after = losses_by_epoch(self.instance, self.plan.datasets, self.plan.models)
+        rows = [(start, start, start), *((loss.mean, loss.quantile(low), loss.quantile(high)) for loss in after)]
         mean, below, above = np.array(rows).T
         return mean, below, above
 
@@ -91,19 +87,23 @@ class Run:
 Study = dict[float, dict[str, Run]]
 
 
-def instance_of(preset: str, target: float) -> Instance:
-    """The preset's problem with another target."""
+def instance_of(preset: str, target: float, curves: str = "stand-in") -> Instance:
+    """The preset's problem with another target; with measured curves it is so many 20ths of the initial loss."""
     settings = load_scenario(preset).depl
     assert settings is not None, f"{preset} has a table [depl]"
+    if curves == "measured":
+        from .measured import with_measured
+
+        return with_measured(settings.instance, preset, target)
     return replace(settings.instance, target=replace(settings.instance.target, loss=target))
 
 
 @lru_cache(maxsize=4)
-def study(preset: str) -> Study:
+def study(preset: str, curves: str = "stand-in") -> Study:
     """Every strategy at every target; made once for all figures."""
     found: Study = {}
     for target in TARGETS:
-        instance = instance_of(preset, target)
+        instance = instance_of(preset, target, curves)
         found[target] = {
             OPTIMUM: Run(instance, plan(instance)),
             DEPL: Run(instance, paper_plan(instance, eta=ETA, reading="merged")),
@@ -113,11 +113,41 @@ def study(preset: str) -> Study:
     return found
 
 
-@lru_cache(maxsize=16)
-def by_eta(preset: str, target: float, eta: int, reading: str) -> float:
+@lru_cache(maxsize=32)
+def by_eta(preset: str, target: float, eta: int, reading: str, curves: str = "stand-in") -> float:
     """Cost of DepL(eta) in a reading; infinite where it finds nothing."""
-    made = paper_plan(instance_of(preset, target), eta=eta, reading="literal" if reading == "literal" else "merged")
+    made = paper_plan(instance_of(preset, target, curves), eta=eta, reading="literal" if reading == "literal" else "merged")
     return made.cost if made.feasible else float("inf")
+
+
+def named(name: str, curves: str) -> str:
+    """The name of a figure's files."""
+    return name if curves == "stand-in" else f"{name}-{curves}"
+
+
+def measured_notes(preset: str, curves: str) -> tuple[str, ...]:
+    """What a figure says about measured curves; nothing about stand-ins."""
+    if curves != "measured":
+        return ()
+    from .measured import CAMPAIGN, measured
+
+    return measured(CAMPAIGN[preset]).notes
+
+
+def findings_of(module_file: str, curves: str) -> dict[str, Expected]:
+    """The findings that ship with a figure, with the verdicts for these curves."""
+    expected = expected_of(module_file)
+    if curves != "measured":
+        return expected
+    from .measured import verdicts
+
+    known = tomllib.loads(Path(__file__).with_name("measured.toml").read_text("utf-8"))
+    return verdicts(expected, known[Path(module_file).stem])
+
+
+def off_target(run: Run) -> float:
+    """How far the quantile lies from the target, in the stand-ins' unit: 20ths of the initial loss."""
+    return abs(run.plan.quantile - run.instance.target.loss) * SCALE / run.instance.initial_loss
 
 
 def over(runs: Mapping[str, Run], name: str) -> float:
