@@ -113,7 +113,7 @@ def test_a_verdict_that_changes_is_seen() -> None:
     """A world in which PACT is the optimum contradicts a shipped finding; its shipped reason is then left out."""
     runs = {target: dict.fromkeys(fig6.STRATEGIES, loop.benchmark("Optimum", loop.factory(target))) for target in loop.TARGETS}
     expected = fig6.expected_of(fig6.__file__)
-    found = fig6.judged("Fig. 6", expected, fig6._checks(runs, expected))
+    found = fig6.judged("Fig. 6", expected, fig6.checks(runs, expected))
     by_text = {one.finding: one for one in found}
     dearer = by_text[expected["earlier-but-dearer"].finding]
     assert (dearer.holds, dearer.expected) == (False, True)

@@ -45,7 +45,10 @@ _EXPERIMENTS = {
 _TRAINED = {"pact-fig2": 5, "pact-fig4": 2, "pact-table1": 10, "mcpipe-fig2": 1, "mcpipe-fig3": 1, "mcpipe-fig4": 2}
 """Need PyTorch and so many minutes of one core; the others take a minute or two, all together."""
 
-_MEASURED: tuple[str, ...] = ("depl-fig5", "depl-fig6", "depl-fig7", "depl-fig8", "depl-fig9")
+_MEASURED: tuple[str, ...] = (
+    *(f"pact-fig{number}" for number in (6, 7, 8, 9)),
+    *(f"depl-fig{number}" for number in (5, 6, 7, 8, 9)),
+)
 """Can also be drawn with curves measured in traces (their `reproduce` takes `curves`), instead of the stand-in ones."""
 CURVES = ("stand-in", "measured")
 

@@ -8,13 +8,28 @@ from ..traces.trace import TraceSet
 
 
 def campaigns(only: str | None = None) -> dict[str, TraceSet]:
-    """Campaigns by name, all or one."""
-    found = bundled_traces()
+    """Campaigns like PACT's (gold, silver, bronze) by name, all or one."""
+    found = {name: traces for name, traces in bundled_traces().items() if not _of_depl(name)}
+    if not found:
+        raise UsageError("traces: got DepL's alone, expected a campaign with gold, silver and bronze nodes, e.g. preset v16s")
     if only is None:
         return found
     if only not in found:
         raise UsageError(f"campaign: got '{only}', expected one of {', '.join(sorted(found))}")
     return {only: found[only]}
+
+
+def depl_campaign() -> tuple[str, TraceSet]:
+    """The campaign like DepL's (two clusters, test loss), the largest where there are several."""
+    found = {name: traces for name, traces in bundled_traces().items() if _of_depl(name)}
+    if not found:
+        raise UsageError("traces: got none of DepL's campaign, expected some: relaytrain collect --preset depl-small DIR")
+    name = max(found, key=lambda name: found[name].images)
+    return name, found[name]
+
+
+def _of_depl(name: str) -> bool:
+    return name.startswith("depl")
 
 
 def need_learning() -> None:

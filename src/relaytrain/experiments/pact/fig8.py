@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,16 +24,26 @@ LOSS_STEPS = (1e-5, 5e-5, 1e-4, 2e-4, 3e-4)
 LAYOUT = Layout(7.6, 4, {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)})
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+def reproduce(
+    out_dir: Path,
+    *,
+    formats: tuple[str, ...] = DEFAULT_FORMATS,
+    curves: str = "stand-in",
+    progress: Callable[[str], None] | None = None,
+) -> Reproduction:
     """Run PACT with every resolution and target, draw and judge."""
+    if curves == "measured":
+        from .measured_figures import fig8
+
+        return fig8(out_dir, formats, progress)
     made = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
     with house_style():
-        files = save(_draw(made), out_dir, NAME, formats)
+        files = save(draw(made), out_dir, NAME, formats)
     rows = made.rows("gamma_l", reached=True)
     path = out_dir / f"{NAME}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    findings = judged("Fig. 8", expected, _checks(made, expected))
+    findings = judged("Fig. 8", expected, checks(made, expected))
     lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not made.runs[s][t].reached]
     notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
@@ -45,28 +55,32 @@ def label(loss_step: float) -> str:
     return rf"PACT, $\gamma_\ell$ = {digits}·$10^{{{int(power)}}}$"
 
 
-def _draw(made: Sweep) -> Figure:
-    marks = zip(LOSS_STEPS, sequence(len(LOSS_STEPS)), SEQUENCE_MARKS, strict=False)
+def draw(made: Sweep, layout: Layout = LAYOUT) -> Figure:
+    """Four panels; resolutions that leave no path are named instead of drawn."""
+    tried = list(made.runs)
+    marks = zip(tried, sequence(len(tried)), SEQUENCE_MARKS, strict=False)
     styles = {label(s): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5} for s, c, m in marks}
-    hard = {step: made.runs[step][HARD] for step in LOSS_STEPS}
+    hard = {step: made.runs[step][HARD] for step in tried}
     at_hard = [made.others["Optimum"][HARD], *(trace for trace in hard.values() if trace.reached)]
-    figure, extra = four_panels(made, label, styles, at_hard, LAYOUT)
+    figure, extra = four_panels(made, label, styles, at_hard, layout)
     lost = [label(step).removeprefix("PACT, ") for step, trace in hard.items() if not trace.reached]
     for row, name in enumerate(lost):
         extra.text(0.17, 0.95 - 0.07 * row, rf"{name}: no path at {HARD:g}", transform=extra.transAxes, fontsize=8.5)
     return figure
 
 
-def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    """The verdict on every finding."""
     runs, others = made.runs, made.others
+    tried = list(runs)
     static, optimum = others["StaticLearn"], others["Optimum"]
-    span = [step for step in LOSS_STEPS if all(trace.reached for trace in runs[step].values())]
+    span = [step for step in tried if all(trace.reached for trace in runs[step].values())] or tried[:1]
     hard = [runs[step][HARD] for step in span]
     worst = max(runs[step][t].cost / optimum[t].cost for step in span for t in TARGETS)
     nearest = max(runs[step][t].cost / static[t].cost for step in span for t in TARGETS)
     leaves = {v: [found.left(v) for found in hard] for v in "LM"}
     later = all(
-        a is not None and b is not None and b.epoch >= a.epoch for moves in leaves.values() for a, b in pairwise(moves)
+        a is not None and b is not None and b.epoch >= a.epoch for moves in leaves.values() if any(moves) for a, b in pairwise(moves)
     )
     moved = "; ".join(
         f"{name}: " + ", ".join("-" if move is None else str(move.epoch) for move in leaves[v])
@@ -75,7 +89,7 @@ def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     cost = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard)
     time = ", ".join(f"{found.elapsed:.1f}" for found in hard)
     steps = f"gamma_l from {span[0]:g} to {span[-1]:g}"
-    cliff = [step for step in LOSS_STEPS if not runs[step][HARD].reached]
+    cliff = [step for step in tried if not runs[step][HARD].reached]
     return {
         "limited": (
             span[-1] / span[0] >= 10 and worst <= expected["limited"].limits["ratio"],

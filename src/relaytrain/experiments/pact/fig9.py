@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +24,27 @@ BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
 LAYOUT = Layout(7.8, 3, {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)})
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
+def reproduce(
+    out_dir: Path,
+    *,
+    formats: tuple[str, ...] = DEFAULT_FORMATS,
+    curves: str = "stand-in",
+    progress: Callable[[str], None] | None = None,
+) -> Reproduction:
     """Run PACT with every bias and target, draw and judge."""
+    if curves == "measured":
+        from .measured_figures import fig9
+
+        return fig9(out_dir, formats, progress)
     grid = paper_grid()
     made = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
     with house_style():
-        files = save(_draw(made), out_dir, NAME, formats)
+        files = save(draw(made), out_dir, NAME, formats)
     rows = made.rows("bias")
     path = out_dir / f"{NAME}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    findings = judged("Fig. 9", expected, _checks(made, expected))
+    findings = judged("Fig. 9", expected, checks(made, expected))
     notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
@@ -44,20 +54,24 @@ def label(bias: float) -> str:
     return "PACT, no bias" if bias == 0 else f"PACT, L's gains {bias:+.0%}".replace("-", "−")
 
 
-def _draw(made: Sweep) -> Figure:
-    marks = zip(BIASES, diverging(BIASES), SEQUENCE_MARKS, strict=True)
+def draw(made: Sweep, layout: Layout = LAYOUT) -> Figure:
+    """Four panels."""
+    biases = list(made.runs)
+    marks = zip(biases, diverging(biases), SEQUENCE_MARKS, strict=False)
     styles = {
         label(b): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5, "linestyle": "--" if b < 0 else "-"}
         for b, c, m in marks
     }
-    figure, _ = four_panels(made, label, styles, [made.runs[bias][HARD] for bias in BIASES], LAYOUT)
+    figure, _ = four_panels(made, label, styles, [made.runs[bias][HARD] for bias in biases], layout)
     return figure
 
 
-def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    """The verdict on every finding."""
     runs, others = made.runs, made.others
     optimum, static = others["Optimum"], others["StaticLearn"]
-    low, high = BIASES[0], BIASES[-1]
+    biases = list(runs)
+    low, high = biases[0], biases[-1]
 
     def extra(bias: float, target: float) -> float:
         return runs[bias][target].cost / runs[0.0][target].cost - 1
@@ -66,18 +80,18 @@ def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
         return f"{extra(low, target):+.1%} / {extra(high, target):+.1%} at {target:g}"
 
     apart = expected["similar"].limits["difference"]
-    hard = {bias: runs[bias][HARD] for bias in BIASES}
+    hard = {bias: runs[bias][HARD] for bias in biases}
     costs = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard.values())
     on_l = [found.epochs("L") for found in hard.values()]
     second = [found.left("M") for found in hard.values()]
-    losses = [move.loss for move in second if move is not None]
+    losses = [move.loss for move in second if move is not None] or [float("nan")]
     spread = max(losses) - min(losses)
-    early = [(b, t) for t in TARGETS for b in BIASES if _sooner_same_cost(runs[b][t], runs[0.0][t])]
+    early = [(b, t) for t in TARGETS for b in biases if _sooner_same_cost(runs[b][t], runs[0.0][t])]
     listed = ", ".join(f"{b:+.0%} at {t:g}" for b, t in early) or "none"
-    beaten = max(runs[b][t].cost / static[t].cost for b in BIASES for t in TARGETS)
+    beaten = max(runs[b][t].cost / static[t].cost for b in biases for t in TARGETS)
     return {
         "small-harm": (
-            all(hard[b].cost / optimum[HARD].cost <= expected["small-harm"].limits["ratio"] for b in BIASES),
+            all(hard[b].cost / optimum[HARD].cost <= expected["small-harm"].limits["ratio"] for b in biases),
             f"at {HARD:g}, cost over the optimum: {costs}",
         ),
         "similar": (
@@ -98,7 +112,7 @@ def _checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
             f"epochs on L at {HARD:g} for biases {low:+.0%} to {high:+.0%}: " + ", ".join(map(str, on_l)),
         ),
         "second-switch": (
-            len(losses) == len(BIASES) and spread <= expected["second-switch"].limits["loss"],
+            len(losses) == len(biases) and spread <= expected["second-switch"].limits["loss"],
             f"at {HARD:g} M is left at a loss of {min(losses):.3f} to {max(losses):.3f}, whatever the bias",
         ),
         "earlier-longer": (

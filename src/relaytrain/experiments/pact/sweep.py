@@ -45,12 +45,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Layout:
-    """How tall the figure is, how wide its legend, and what its two lower panels magnify."""
+    """How tall the figure is, how wide its legend, and what its two lower panels magnify, if anything."""
 
     height: float
     columns: int
-    second_switch: Mapping[str, Any]
-    end: Mapping[str, Any]
+    second_switch: Mapping[str, Any] | None = None
+    end: Mapping[str, Any] | None = None
 
 
 def sweep(values: Sequence[float], pact: Callable[[float, Scenario], Trace]) -> Sweep:
@@ -76,9 +76,11 @@ def four_panels(
     extra.set_title("The same for PACT, above the optimum")
     over_time(loss, at_hard, styles, what="loss", target=HARD)
     loss.set_title(rf"Loss at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **layout.second_switch)
+    if layout.second_switch is not None:
+        zoom(loss, at_hard, styles, what="loss", box=(0.42, 0.45, 0.56, 0.5), **layout.second_switch)
     over_time(spent, at_hard, styles, what="cost", target=HARD)
     spent.set_title(rf"Cost at $\ell^{{max}}$ = {HARD:g}; marks: switches and end")
-    zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **layout.end)
+    if layout.end is not None:
+        zoom(spent, at_hard, styles, what="cost", box=(0.5, 0.08, 0.45, 0.42), **layout.end)
     legend_below(figure, cost, columns=layout.columns)
     return figure, extra
