@@ -50,7 +50,21 @@ def plan(
 
         law = first_law(loaded)
     found = made.plan(loaded.problem, loaded.costs, law, state or first_state(loaded), warm)
-    return replace(found, warnings=(*found.warnings, *loaded.warnings)) if loaded.warnings else found
+    return _warned(replace(found, warnings=(*found.warnings, *loaded.warnings)) if loaded.warnings else found, loaded)
+
+
+def _warned(found: Plan, loaded: Scenario) -> Plan:
+    """With what a planner that chooses no data leaves out of its energy, where a scenario charges for bringing data."""
+    if loaded.depl is None or not found.decisions:
+        return found
+    from .planners.depl.planner import METHODS
+    from .planners.depl.settings import left_out
+
+    charge = 0.0 if found.planner in METHODS else left_out(loaded.depl, found.decisions)
+    if charge <= 0.0:
+        return found
+    words = f"bringing the data to the nodes costs {charge:g} {found.energy_unit} more, which {found.planner} does not count; depl does"
+    return replace(found, warnings=(*found.warnings, words))
 
 
 def _planner(loaded: Scenario, planner: str | Planner | None, rule: str | None) -> Planner:
@@ -105,7 +119,9 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {"one-switch": OneSwitch(), "static-learn": StaticLearn()}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start = first_state(loaded)
-    plans = {name: made.plan(loaded.problem, loaded.costs, loaded.law, start) for name, made in planners.items()}
+    plans = {
+        name: _warned(made.plan(loaded.problem, loaded.costs, loaded.law, start), loaded) for name, made in planners.items()
+    }
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 

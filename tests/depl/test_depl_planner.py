@@ -27,6 +27,19 @@ def case(name):
     return json.loads((CASES / f"{name}.json").read_text())
 
 
+def test_resources_within_a_share_of_their_bound():
+    """The paper's 1 + epsilon, from the scenario: never dearer than that over the bound, never cheaper than the best."""
+    best = rt.plan("depl_alexnet", overrides=["target.loss=13"])
+    loose = rt.plan("depl_alexnet", overrides=["target.loss=13", "depl.within=0.05"])
+    assert best.energy_j * (1 - 1e-9) <= loose.energy_j <= 1.05 * loose.bound_j
+
+
+def test_who_chooses_no_data_says_what_bringing_it_costs():
+    charged = rt.plan("depl_digits", planner="pact")
+    assert any("6 J more, which pact" in words for words in charged.warnings)
+    assert not any("bringing the data" in words for words in rt.plan("depl_digits").warnings)
+
+
 def test_the_preset_is_the_stored_case_and_its_plan_the_stored_optimum():
     loaded, stored = load_scenario("depl_alexnet", overrides=LOOSE), case("alexnet_q13")
     want = instance_from(stored)

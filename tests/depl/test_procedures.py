@@ -15,6 +15,7 @@ from relaytrain.planners.depl.dominance import certify
 from relaytrain.planners.depl.grid import GridSearch
 from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
 from relaytrain.planners.depl.joint import complete
+from relaytrain.planners.depl.paper import select
 from relaytrain.planners.depl.placement import plan_per_cluster
 from relaytrain.planners.depl.proxy import NotSubmodular
 from relaytrain.planners.depl.sweep import more_switches, third_cumulant
@@ -102,6 +103,23 @@ def test_a_choice_that_fails_is_blacklisted_and_the_next_one_taken():
     coarse = Options(eta=30)
     found = plan_by("literal", replace(instance, target=replace(instance.target, loss=3.1)), coarse)
     assert found.feasible
+
+
+@pytest.mark.parametrize(("seed", "eta"), [(2, 40), (10, 40), (3, 20)])
+def test_blacklisting_loses_a_choice_that_works_and_the_joint_search_keeps_it(seed, eta):
+    """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule with it."""
+    instance = random_instance(seed, epochs=4, most=3)
+    favourite = select(instance, set())
+    assert not list(GridSearch(instance, favourite, eta=eta, reading="literal").schedules())
+    kept = plan(instance)
+    assert kept.datasets == favourite
+    assert kept.cost == pytest.approx(cheapest(instance), rel=SAME)
+    alone = replace(instance, datasets=tuple(instance.datasets[d] for d in favourite), charges=instance.charges[list(favourite)])
+    assert plan_by("brute-force", alone).feasible
+    paper = plan_by("literal", instance, Options(eta=eta))
+    assert paper.feasible
+    assert paper.datasets != favourite
+    assert paper.cost > 1.2 * kept.cost
 
 
 def test_choosing_data_by_the_proxy_warns_and_costs_no_less():

@@ -19,7 +19,7 @@ from .nearest import nearest_targets
 from .rules import Choice
 from .search import Solution, solve
 from .tables import Tables
-from .value import ahead_of_schedule, state_value
+from .value import standing
 
 SAMPLES = 2000
 EXPLAINED = 6
@@ -147,7 +147,7 @@ def compose(
         else ()
     )
     return Plan(
-        problem=problem.name,
+        **standing(problem, state),
         planner=planner,
         feasible=feasible,
         decisions=decisions,
@@ -159,18 +159,10 @@ def compose(
         times_s=tuple(elapsed.tolist()),
         energy_j=total_j,
         elapsed_s=total_s,
-        asked=target.probability,
         rung=rung,
         probability=probability(tables, state, actions),
         bound_j=bound,
         gap=max(gap, 0.0),
-        target_loss=target.loss,
-        deadline_s=target.deadline_s,
-        start_loss=state.loss,
-        ahead=ahead_of_schedule(problem, state),
-        value=state_value(problem, state),
-        energy_unit=problem.units.energy,
-        time_unit=problem.units.time,
         exact=found.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
         nearest=nearest,

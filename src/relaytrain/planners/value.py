@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
@@ -23,6 +24,21 @@ def ideal_loss(problem: Problem, elapsed_s: float, *, power: float = IDEAL_POWER
 def ahead_of_schedule(problem: Problem, state: State) -> float:
     """l_ideal(T) - l: positive when the run is ahead."""
     return ideal_loss(problem, state.elapsed_s) - state.loss
+
+
+def standing(problem: Problem, state: State) -> dict[str, Any]:
+    """What every plan says of its problem and of the state it starts from, by the names of `Plan`."""
+    return {
+        "problem": problem.name,
+        "asked": problem.target.probability,
+        "target_loss": problem.target.loss,
+        "deadline_s": problem.target.deadline_s,
+        "start_loss": state.loss,
+        "ahead": ahead_of_schedule(problem, state),
+        "value": state_value(problem, state),
+        "energy_unit": problem.units.energy,
+        "time_unit": problem.units.time,
+    }
 
 
 def state_value(problem: Problem, state: State) -> float:

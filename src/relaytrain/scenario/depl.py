@@ -96,13 +96,15 @@ class DeplTable(Table):
 
     An epoch achieves data_gain + data_gain_log * ln(1 + volume) times as much. `max_switches`: S, up to which all
     schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or is
-    where a version's own expected curve passes the present loss. `free_start`: the first version costs no switch, whatever holds the network.
+    where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their proven bound, for
+    quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever holds the network.
     """
 
     objective: Literal["rate", "usage"] = "rate"
     eta: Annotated[int, Number(2, 100_000, whole=True)] = 200
     reading: Literal["epoch", "level"] = "epoch"
     max_switches: Annotated[int, Number(0, 8, whole=True)] = 3
+    within: Annotated[float, Number(0.0, 10.0)] = 0.0
     free_start: bool = True
     data_gain: Annotated[float, Number(-1e6, 1e6)] = 1.0
     data_gain_log: Annotated[float, Number(0.0, 1e6)] = 0.0

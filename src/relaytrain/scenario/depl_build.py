@@ -52,7 +52,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
         runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
     )
     dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
-    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence), depl.eta, depl.reading)
+    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence), depl.eta, depl.reading, depl.within)
 
 
 def _model(table: DeplVersionTable) -> Model:

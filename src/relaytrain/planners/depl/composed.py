@@ -13,7 +13,7 @@ from ...core.dependence import Past
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
-from ..value import ahead_of_schedule, state_value
+from ..value import standing
 from .dependent import Paths
 from .instance import Instance
 from .joint import DeplPlan
@@ -67,7 +67,7 @@ def composed(
     total = float(spent[-1]) if pairs else 0.0
     bound = found.dual_bound if feasible else math.inf
     return Plan(
-        problem=problem.name,
+        **standing(problem, state),
         planner=planner,
         feasible=feasible,
         decisions=decisions,
@@ -79,18 +79,10 @@ def composed(
         times_s=tuple(elapsed.tolist()),
         energy_j=total,
         elapsed_s=float(elapsed[-1]) if pairs else state.elapsed_s,
-        asked=target.probability,
         rung=made.level,
         probability=found.probability,
         bound_j=bound,
         gap=max(total / bound - 1.0, 0.0) if feasible and 0 < bound < math.inf else 0.0,
-        target_loss=target.loss,
-        deadline_s=target.deadline_s,
-        start_loss=state.loss,
-        ahead=ahead_of_schedule(problem, state),
-        value=state_value(problem, state),
-        energy_unit=problem.units.energy,
-        time_unit=problem.units.time,
         exact=found.exact,
         alternatives=tuple(_alternative(made, name, other, state) for name, other in alternatives),
         nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),

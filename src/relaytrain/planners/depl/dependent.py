@@ -92,7 +92,7 @@ class Paths:
 
 
 def plan_dependent(
-    instance: Instance, belief: Belief, past: Past = NOTHING, *, switches: int = SWITCHES, seed: int = 0
+    instance: Instance, belief: Belief, past: Past = NOTHING, *, switches: int = SWITCHES, seed: int = 0, within: float = 0.0
 ) -> DeplPlan:
     """The cheapest plan found whose probability, dependence counted in, is what was asked; or an infeasible one."""
     if instance.initial_loss <= instance.target.loss + SLACK:
@@ -106,7 +106,7 @@ def plan_dependent(
             break
         reached = fresh.probability(*found)
         if reached >= asked - SLACK:
-            made = complete(instance, *found)
+            made = complete(instance, *found, within=within)
             quantile = float(np.quantile(fresh.losses(*found)[-1], asked))
             return replace(made, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
         passed = paths.probability(*found) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again

@@ -91,12 +91,12 @@ class Depl:
         belief = self.settings.belief
         if self.method == "depl" and not belief.independent:
             extra = {} if past is None else {"past": past}
-            return plan_dependent(instance, belief, switches=self.settings.switches, seed=self.seed, **extra)
+            return plan_dependent(instance, belief, switches=self.settings.switches, seed=self.seed, within=self.settings.within, **extra)
         return self._by(self.method, instance)
 
     def _by(self, method: str, instance: Instance, switches: int | None = None) -> DeplPlan:
         most = self.settings.switches if switches is None else switches
-        return plan_by(METHODS[method], instance, Options(most, self.settings.eta))
+        return plan_by(METHODS[method], instance, Options(most, self.settings.eta, within=self.settings.within))
 
     def _others(self, instance: Instance, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
         """What else could have been done: each version alone, planning by the mean, other data."""

@@ -25,6 +25,8 @@ MOST_EPOCHS = 200
 class DeplSettings:
     """The instance before epoch 1, S, whether the first version is free, the belief about dependence, and the grid's eta.
 
+    `within`: resources may cost 1 + within times their bound, the paper's 1 + epsilon.
+
     `reading`: k of (8) counts epochs ("epoch", the paper's), or is where a version's own expected curve passes the
     present loss ("level"), taken anew with every plan.
     """
@@ -35,6 +37,7 @@ class DeplSettings:
     belief: Belief = field(default_factory=Belief)
     eta: int = 200
     reading: Reading = "epoch"
+    within: float = 0.0
 
     def version(self, name: str) -> int:
         """Index of a version."""
@@ -95,6 +98,12 @@ class DeplSettings:
         there = {d for o in history if o.decision.nodes == decision.nodes for d in self.chosen(o.decision.datasets)}
         n = self.cluster(decision.nodes)
         return seconds, joules + sum(float(self.instance.charges[d, n]) for d in chosen if d not in there)
+
+
+def left_out(settings: DeplSettings, decisions: Sequence[Decision]) -> float:
+    """What bringing the data costs, which planners without data sets do not count."""
+    places = {(settings.cluster(d.nodes), data) for d in decisions for data in settings.chosen(d.datasets)}
+    return float(sum(settings.instance.charges[data, n] for n, data in places))
 
 
 def _index(known: Sequence[str], name: str, what: str) -> int:
