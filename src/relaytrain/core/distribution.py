@@ -330,36 +330,37 @@ def frequencies_for(
     The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that lies
     further than a period from x).
     """
-    deviation = math.sqrt(sum(f * f * d.variance for f, d in terms))
-    largest: dict[Distribution, float] = {}
-    for factor, of in terms:
-        largest[of] = max(largest.get(of, 0.0), abs(factor))
-    furthest = max((f * d.reach(tail / len(terms)) for d, f in largest.items()), default=0.0)
-    period = reaches * (9.0 * deviation + furthest) or 1.0
-    least = terms if least is None else least
-    spread = math.sqrt(sum(f * f * d.variance for f, d in least))
+    groups = _grouped(terms)
+    fewest = groups if least is None else _grouped(least)
+    furthest = max((float(np.abs(f).max()) * d.reach(tail / len(terms)) for d, f in groups), default=0.0)
+    period = reaches * (9.0 * _deviation(groups) + furthest) or 1.0
+    spread = _deviation(fewest)
     if spread == 0:
         return Frequencies(period, 1)
     top = 8.0 / spread
-    while len(dead := np.flatnonzero(_decay(least, top * _GROWTH) <= DEAD + 2.0)) == 0:
+    while len(dead := np.flatnonzero(_decay(fewest, top * _GROWTH) <= DEAD + 2.0)) == 0:
         top *= 1.2 * _GROWTH[-1]
     top *= float(_GROWTH[dead[0]])
     period = min(period, 2.0 * math.pi * MOST_POINTS / top)
     return Frequencies(period, math.ceil(top * period / (2.0 * math.pi)))
 
 
-def _decay(terms: Sequence[Term], t: Real) -> Real:
+def _deviation(groups: Sequence[tuple[Distribution, Real]]) -> float:
+    return math.sqrt(sum(float(f @ f) * d.variance for d, f in groups))
+
+
+def _decay(groups: Sequence[tuple[Distribution, Real]], t: Real) -> Real:
     """The logarithm of the sum's characteristic function's size, at each t."""
-    parts = [d.log_cf(np.multiply.outer(f, t)).real.sum(axis=0) for d, f in _grouped(terms)]
+    parts = [d.log_cf(np.multiply.outer(f, t)).real.sum(axis=0) for d, f in groups]
     return np.asarray(np.sum(parts, axis=0), np.float64)
 
 
 def _grouped(terms: Sequence[Term]) -> list[tuple[Distribution, Real]]:
     """The factors of each distribution that occurs: sums of many epochs repeat few."""
-    found: dict[Distribution, list[float]] = {}
-    for factor, of in terms:
-        found.setdefault(of, []).append(factor)
-    return [(of, np.array(factors)) for of, factors in found.items()]
+    found: dict[int, tuple[Distribution, list[float]]] = {}
+    for factor, of in terms:  # by identity: to hash a distribution takes longer than to add it once more
+        found.setdefault(id(of), (of, []))[1].append(factor)
+    return [(of, np.array(factors)) for of, factors in found.values()]
 
 
 def weighted_sum(terms: Sequence[Term], constant: float = 0.0) -> Label:

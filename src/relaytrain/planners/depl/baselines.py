@@ -23,24 +23,27 @@ from .versions import Schedule, VersionSearch
 
 _LOWER = 1e-6
 """How far below a schedule's own expected loss the next target lies."""
-_DEARER = (1.002, 1.02, math.inf)
 
 
-def best_expected(instance: Instance, *, switches: int = 2) -> DeplPlan:
-    """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds."""
+def best_expected(instance: Instance, *, switches: int = 2, known: DeplPlan | None = None) -> DeplPlan:
+    """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds.
+
+    `known` is the cheapest plan of so many switches and all datasets that meets the quantile, where it is known already.
+    """
     chosen = tuple(range(len(instance.datasets)))
     search = VersionSearch(instance, chosen, switches=switches)
-    found = search.best()
+    found = search.best() if known is None else Schedule(known.models, known.cost)
+    rise = 0.005
     if found is not None:
         # down to the expected loss of the cheapest schedule that holds, those found are cheaper, so they do not hold
         limit, cost = min(instance.target.loss, _expected(search, found)), found.cost
     while found is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
-        tries = (search.best(below=cost * more, expected=limit) for more in _DEARER)
-        found = next((better for better in tries if better is not None), None)
+        found = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
         if found is not None and search.holds(found.models):
             return complete(instance, chosen, found.models)
         if found is not None:
+            rise = max(2.0 * (found.cost / cost - 1.0), 0.002)
             limit, cost = _expected(search, found) - _LOWER, found.cost
     return DeplPlan(False, reason="no expected-loss target leads to a schedule that meets the quantile")
 

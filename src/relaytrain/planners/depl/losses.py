@@ -99,6 +99,11 @@ class LossTable:
             self._re, self._im = re, im
         return self._re, self._im
 
+    @property
+    def epochs(self) -> int:
+        """As far as it is made."""
+        return max(self._re.shape[1] - 1, 0)
+
     def either(self, epochs: int, few: slice) -> tuple[Real, Real, Real]:
         """Of epochs that surpass both of two versions: prefix sums of mean, variance and log characteristic function.
 

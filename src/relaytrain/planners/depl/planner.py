@@ -22,6 +22,7 @@ from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import State
 from ..rules import LADDER
+from .baselines import best_expected
 from .composed import Composed, composed
 from .dependent import plan_dependent
 from .instance import Instance, Target
@@ -107,7 +108,10 @@ class Depl:
             if set(made.found.models) != {m}:
                 others.append((f"{model.name} alone", self._by("depl", _alone(instance, m), 0)))
         if self.method == "depl":
-            others += [(name, self._by(name, instance)) for name in ("best-exp", "best-exp-greedy")]
+            all_data = made.found.datasets == tuple(range(len(instance.datasets)))
+            known = made.found if all_data and self.settings.belief.independent and made.level == instance.target.probability else None
+            others.append(("best-exp", best_expected(instance, switches=self.settings.switches, known=known)))
+            others.append(("best-exp-greedy", self._by("best-exp-greedy", instance)))
         else:
             others.append(("depl", self._by("depl", instance)))
         for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):

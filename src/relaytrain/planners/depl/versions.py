@@ -35,6 +35,8 @@ ALL_SEQUENCES = 5_000
 _MULTIPLIERS = 120
 _FOCUS = 7
 """Multipliers kept between the neighbours of the best one once a schedule is known."""
+_FAR = 0.97
+"""Multipliers are looked for again when the cost is less than this share of the one they were found for."""
 _BATCH = 64
 """Schedules of a structure collected before their costs are looked at."""
 
@@ -72,6 +74,7 @@ class VersionSearch:
         self._wide = self.allocator.least(self._grid)
         self._bound_by(self._wide)
         self._costs: dict[tuple[int, ...], float] = {}
+        self._focused = math.inf
         self._tables: dict[tuple[int, int, bool], Losses] = {}
         self._known: dict[int, list[tuple[int, ...]]] = {}
 
@@ -83,6 +86,7 @@ class VersionSearch:
         if self.least_epochs is None or not self.allocator.bounding:
             return None
         self._bound_by(self._wide)
+        self._focused = math.inf
         most, found = self.instance.target.max_epochs, None
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for segments in range(1, self.switches + 2):
@@ -181,8 +185,10 @@ class VersionSearch:
             surely = partial(self._surely, which, rows[which], losses, goal)
             better = self._cheapest(rows[which], lengths[:count], bounds[:count], below, surely)
             if better is not None:
+                if better.cost < _FAR * self._focused:
+                    self.focus(better.models)
+                    self._focused = better.cost
                 found, below = better, better.cost
-                self.focus(better.models)
         return found
 
     def _surely(self, which: int, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
@@ -213,9 +219,15 @@ class VersionSearch:
         return found
 
     def holds(self, models: Sequence[int]) -> bool:
-        """The exact check: the target is met with the probability asked."""
-        asked = self.instance.target.probability
-        return exact_probability(self.instance, self.chosen, models) >= asked - SLACK
+        """The target is met with the probability asked: by the search's table, exactly where it is a close call."""
+        structure, ends = segments_of(models)
+        table = self.losses.losses([structure], max(len(models), self.losses.table.epochs))
+        goal = self.losses.goal()
+        if not meets(table, 0, np.array(structure), np.array(ends), goal):
+            return False
+        if meets(table, 0, np.array(structure), np.array(ends), goal._replace(asked=goal.asked + 2 * MARGIN)):
+            return True
+        return exact_probability(self.instance, self.chosen, models) >= self.instance.target.probability - SLACK
 
     def cost(self, models: Sequence[int]) -> float:
         """What the best allocation of the schedule costs; infinite if none meets the deadline."""
@@ -223,6 +235,12 @@ class VersionSearch:
         if counts not in self._costs:
             self._costs[counts] = self.allocator.solve(counts)[0]
         return self._costs[counts]
+
+
+def segments_of(models: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The versions of a schedule's segments and the epochs that they end with."""
+    ends = [i for i in range(1, len(models)) if models[i] != models[i - 1]] + [len(models)]
+    return [models[end - 1] for end in ends], ends
 
 
 def searched_switches(instance: Instance, switches: int) -> int:
