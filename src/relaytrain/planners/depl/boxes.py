@@ -123,8 +123,9 @@ def too_dear(
     final, mean = structure[last], losses.mean
     gained = mean[final, high[last] - 1] - mean[final, high[last]]
     for u in range(prices.offsets.shape[0]):
-        dear = False
-        for r in range(prices.offsets.shape[1]):
+        dear, count = False, prices.offsets.shape[1]
+        for nth in range(count):
+            r = (count // 2 + nth) % count  # the middle multiplier suits best
             slopes = prices.slopes[:, u, r]
             price = slopes[final] / gained if gained > 1e-12 else 0.0
             total = prices.offsets[u, r] + price * (losses.start_mean[which] - target)
