@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("torch")
 
 from relaytrain.experiments.mcpipe import accuracy, figures
-from relaytrain.experiments.mcpipe.accuracy import FLOPS_PER_S, LINK_BITS_PER_S, Curve, Scale, curves, steps
+from relaytrain.experiments.mcpipe.accuracy import FLOPS_PER_S, LINK_BITS_PER_S, Curve, Gap, Scale, curves, steps
 from relaytrain.pipeline import comparison
 from relaytrain.pipeline.comparison import Bench, Task, accuracies
 
@@ -42,6 +43,17 @@ def test_the_clock_by_hand(bench):
         assert len(clock.cuts) == workers - 1 and clock.fill_s > clock.seconds["PipeDream"]
 
 
+@pytest.mark.slow
+def test_processes_are_no_faster_than_the_clock(bench, monkeypatch):
+    from relaytrain.experiments.mcpipe import measured
+
+    monkeypatch.setattr(measured, "COUNT", 3)
+    monkeypatch.setattr(measured, "WARM", 1)
+    clock = steps(bench.units(), 2)
+    for method, found in (("data-distributed", measured._ring(bench, clock)), ("mcPipe", measured._pipelined(bench, clock, "mcPipe"))):
+        assert found >= 0.9 * clock.seconds[method]  # devices and wires wait for their time; a busy machine takes longer
+
+
 def test_finished_trainings_are_kept(tmp_path, monkeypatch):
     told: list[str] = []
     first, _ = curves(tmp_path, "digits", 2, TINY, told.append)
@@ -50,6 +62,8 @@ def test_finished_trainings_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "accuracies", None)
     again, _ = curves(tmp_path, "digits", 2, TINY, told.append)
     assert again == first and len(told) == 4
+    shorter, _ = curves(tmp_path, "digits", 2, replace(TINY, updates=2), told.append)  # a prefix of what is kept
+    assert shorter["PipeDream"].rows == (first["PipeDream"].rows[0][:2],) and len(told) == 4
     for path in (tmp_path / "mcpipe-trainings").iterdir():
         path.write_text("{}")  # what is not whole is trained again
     with pytest.raises(TypeError):
@@ -57,11 +71,21 @@ def test_finished_trainings_are_kept(tmp_path, monkeypatch):
 
 
 def test_curves_read_between_their_points():
-    curve = Curve("x", (0.0, 10.0, 20.0), (0.1, 0.5, 0.4), 1.0, (0.4,))
+    curve = Curve("x", (0.0, 10.0, 20.0), ((0.0, 0.4, 0.5), (0.2, 0.6, 0.3)), 1.0)
+    assert curve.accuracy == pytest.approx((0.1, 0.5, 0.4)) and curve.each((5.0,)) == pytest.approx((0.2, 0.4))
     assert curve.at(5.0) == pytest.approx(0.3) and curve.reaches(0.3) == pytest.approx(5.0) and math.isinf(curve.reaches(0.6))
-    slow = Curve("y", (0.0, 40.0), (0.1, 0.5), 1.0, (0.5,))
+    slow = Curve("y", (0.0, 40.0), ((0.1, 0.5), (0.1, 0.5)), 1.0)
     words, faster = figures.times_to(curve, slow)
     assert faster == [True, True] and words[0].startswith("40%: 7.5 s against 30.0 s")
+
+
+def test_a_gap_counts_beyond_its_scatter():
+    base = Curve("x", (0.0, 10.0), ((0.5, 0.5),) * 3, 1.0)
+    apart = Curve("y", (0.0, 10.0), ((0.51, 0.51), (0.53, 0.53), (0.52, 0.52)), 1.0)
+    gap = Gap.of(apart, base, (2.0, 8.0))
+    assert gap.points == pytest.approx((1.0, 3.0, 2.0)) and gap.mean == pytest.approx(2.0)
+    assert gap.error == pytest.approx(1.0 / math.sqrt(3)) and gap.above  # deviations -1, 1, 0: a sample deviation of 1
+    assert not Gap((4.0, -3.0, 0.0)).above and not Gap.of(base, base, (5.0,)).above and Gap((0.1,)).above
 
 
 def test_a_missing_data_set_says_how_to_get_it(monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.domain import shrink, standardised
 from ..data.source import read
 from ..models.rebuild import build
-from ..models.spec import family_spec
+from ..models.spec import Spec, family_spec
 from ..training.evaluate import evaluate
 from ..training.local import Site
 from ..training.threads import threads
@@ -41,7 +41,10 @@ Batches = list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained: a family at a width on images shrunk by a factor; `images` of them, drawn by `seed`."""
+    """What is trained: a family at a width on images shrunk by a factor; `images` of them, drawn by `seed`.
+
+    `in_flight` minibatches are under way in a pipeline; accuracy is read every `every` updates.
+    """
 
     source: str
     family: str = "vgg16"
@@ -52,6 +55,7 @@ class Task:
     batch: int = 32
     lr: float = 0.01
     momentum: float = 0.9
+    in_flight: int = 4
     every: int = 20
     seed: int = 0
 
@@ -82,12 +86,14 @@ class Bench:
         site = Site.of(standardised(small, small))
         return cls(task, site.images, site.labels, Site.of(standardised(held, small)))
 
+    def spec(self) -> Spec:
+        """How to build the network."""
+        shape = self.images.shape
+        return family_spec(self.task.family, input=(shape[1], shape[2], shape[3]), classes=10, width=self.task.width)
+
     def model(self) -> nn.Module:
         """The network as the seed draws it."""
-        shape = self.images.shape
-        task = self.task
-        spec = family_spec(task.family, input=(shape[1], shape[2], shape[3]), classes=10, width=task.width)
-        return build(spec, seed=task.seed)
+        return build(self.spec(), seed=self.task.seed)
 
     def minibatches(self, count: int) -> Batches:
         """The first `count`, in an order that the seed draws; the data are passed over as often as needed."""
@@ -156,7 +162,7 @@ def _staged(bench: Bench, way: Way, model: nn.Module, cuts: Sequence[int]) -> Ca
     def trains(batches: Batches) -> None:
         for part in parts:
             part.train()
-        schedule = async_1f1b(len(parts), len(batches), len(parts))
+        schedule = async_1f1b(len(parts), len(batches), bench.task.in_flight)
         done = simulate(
             parts, schedule, batches, F.cross_entropy, bench.task.rule, [policy] * len(parts),
             states=states or None, count_bytes=False,  # type: ignore[arg-type]

@@ -20,16 +20,17 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ...core.errors import ScenarioError
-from ...pipeline.choice import Keeping, choose
+from ...pipeline.choice import Choice, Keeping, saving
 from ...pipeline.facts import Policy, Unit
 from ...pipeline.lifetimes import Alive, steady_peaks
-from ...pipeline.memory import all_by, replay_flops, smallest, stage_bytes
+from ...pipeline.memory import all_by, replay_flops, stage_bytes
 from ...pipeline.partition import Device, partition, split
 from ...store.files import make_dir, write_atomic
 
@@ -45,19 +46,19 @@ RULES: dict[str, Way] = {
 FLOPS_PER_S = (1e9, 1e9, 0.6e9)
 """Two equal workers and a slower third, as the paper's two computers and a laptop."""
 LINK_BITS_PER_S = 20e6
-UPDATES = 160
-SEEDS = 3
+IN_FLIGHT = 4
+"""Minibatches under way: the window of the paper's Example 2; its experiments do not say theirs."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """How much is trained; `quick` is only to see that it runs."""
 
-    updates: int = UPDATES
-    seeds: int = SEEDS
+    updates: int = 2000
+    seeds: int = 3
     images: int = 6000
-    test_images: int = 400
-    every: int = 20
+    test_images: int = 600
+    every: int = 50
 
 
 FULL, QUICK = Scale(), Scale(6, 1, 120, 40, 3)
@@ -65,70 +66,111 @@ FULL, QUICK = Scale(), Scale(6, 1, 120, 40, 3)
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy over emulated seconds: mean over seeds, and each seed's last value."""
+    """Accuracy over emulated seconds, a row for each initialisation."""
 
     method: str
     seconds: tuple[float, ...]
-    accuracy: tuple[float, ...]
+    rows: tuple[tuple[float, ...], ...]
     step_s: float
-    last: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> tuple[float, ...]:
+        """The mean over initialisations."""
+        return tuple(float(a) for a in np.mean(self.rows, axis=0))
 
     def at(self, second: float) -> float:
-        """Accuracy at a moment, along straight lines."""
-        return float(np.interp(second, self.seconds, self.accuracy))
+        """Mean accuracy at a moment, along straight lines."""
+        return float(np.mean(self.each((second,))))
+
+    def each(self, seconds: Sequence[float]) -> tuple[float, ...]:
+        """For each initialisation the mean accuracy over some moments."""
+        return tuple(float(np.mean(np.interp(seconds, self.seconds, row))) for row in self.rows)
 
     def reaches(self, level: float) -> float:
-        """When the curve first gets to `level`; infinity if it does not."""
-        for (t0, a0), (t1, a1) in zip(self._points, self._points[1:], strict=False):
+        """When the mean first gets to `level`; infinity if it does not."""
+        points = list(zip(self.seconds, self.accuracy, strict=True))
+        for (t0, a0), (t1, a1) in pairwise(points):
             if a1 >= level > a0:
                 return t0 + (t1 - t0) * (level - a0) / (a1 - a0)
         return math.inf
 
+
+@dataclass(frozen=True)
+class Gap:
+    """How far one curve is above another, in points, and what that is worth: initialisations are compared in pairs."""
+
+    points: tuple[float, ...]
+
+    @classmethod
+    def of(cls, one: Curve, other: Curve, seconds: Sequence[float]) -> Gap:
+        """The mean difference over some moments."""
+        pairs = zip(one.each(seconds), other.each(seconds), strict=True)
+        return cls(tuple(100 * (a - b) for a, b in pairs))
+
     @property
-    def _points(self) -> list[tuple[float, float]]:
-        return list(zip(self.seconds, self.accuracy, strict=True))
+    def mean(self) -> float:
+        """Over initialisations."""
+        return float(np.mean(self.points))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 for a single initialisation."""
+        count = len(self.points)
+        return float(np.std(self.points, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+
+    @property
+    def above(self) -> bool:
+        """Whether the first is ahead by more than the scatter explains."""
+        return self.mean > self.error
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} points (standard error {self.error:.1f})"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of an update by method, of the first minibatch through the pipeline, and where the stages are cut."""
+    """Seconds of an update by method, of the first minibatch through the pipeline, where the stages are cut and how each
+    pipeline's stages keep versions.
+    """
 
     seconds: Mapping[str, float]
     fill_s: float
     cuts: tuple[int, ...]
+    devices: tuple[Device, ...]
+    choices: Mapping[str, tuple[Choice, ...]]
 
 
 def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> Steps:
     """What an update takes by each method with `workers` of the devices."""
-    devices = [Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers])]
-    plan = partition(units, devices, m=workers, keeping=Keeping.stash, state_tensors=state_tensors)
+    devices = tuple(Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers]))
+    plan = partition(units, devices, m=IN_FLIGHT, keeping=Keeping.stash, state_tensors=state_tensors)
     flops = sum(unit.train_flops for unit in units)
     weights = sum(unit.weight_bytes for unit in units)
-    link = max(stage.link_s for stage in plan.stages)
-    made = {"Local": flops / max(FLOPS_PER_S), "PipeDream": plan.step_s, "GreedyUpdates": plan.step_s}
     ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
-    made["data-distributed"] = flops / min(device.flops_per_s for device in devices) + ring
-    alive = steady_peaks(workers, workers)
-    made["mcPipe"] = made["best-of"] = link
-    for at, (part, device) in enumerate(zip(split(units, plan.cuts), devices, strict=True)):
-        layers, flops = [layer for unit in part for layer in unit.layers], sum(unit.train_flops for unit in part)
-        all_pairs = sum(replay_flops(layer, Policy.on_demand, alive[at]) for layer in layers)
-        made["mcPipe"] = max(made["mcPipe"], (flops + all_pairs) / device.flops_per_s)
-        half = _half(part, alive[at], state_tensors, last=at == workers - 1)
-        made["best-of"] = max(made["best-of"], (flops + half) / device.flops_per_s)
-    return Steps(made, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts)
+    made = {"Local": flops / max(FLOPS_PER_S), "data-distributed": flops / min(device.flops_per_s for device in devices) + ring}
+    parts, alive = split(units, plan.cuts), steady_peaks(workers, IN_FLIGHT)
+    asks: list[dict[str, Any]] = [{"state_tensors": state_tensors, "last": at == workers - 1} for at in range(workers)]
+    choices = {
+        "PipeDream": tuple(_all(part, Policy.stash, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+        "GreedyUpdates": tuple(_all(part, Policy.greedy, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+        "mcPipe": tuple(_all(part, Policy.on_demand, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+        "best-of": tuple(saving(part, a, 0.5, **ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+    }
+    link = max(stage.link_s for stage in plan.stages)
+    for method, chosen in choices.items():
+        times = [
+            (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s
+            for part, choice, device in zip(parts, chosen, devices, strict=True)
+        ]
+        made[method] = max(link, *times)
+    return Steps(made, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts, devices, choices)
 
 
-def _half(part: Sequence[Unit], alive: Alive, state_tensors: int, *, last: bool) -> int:
-    """FLOPs that best-of adds to a stage for half of the bytes that it can save there."""
+def _all(part: Sequence[Unit], policy: Policy, alive: Alive, ask: Mapping[str, Any]) -> Choice:
+    """The same policy for every layer of a stage."""
     layers = [layer for unit in part for layer in unit.layers]
-    kinds = (all_by(Policy.stash, layers), smallest(layers, alive))
-    most, least = (stage_bytes(part, kind, alive, state_tensors=state_tensors, last=last).total for kind in kinds)
-    if least >= most:
-        return 0
-    chosen = choose(part, alive, (most + least) / 2, Keeping.best_of, state_tensors=state_tensors, last=last)
-    assert chosen is not None
-    return chosen.extra_flops
+    policies = all_by(policy, layers)
+    return Choice(policies, stage_bytes(part, policies, alive, **ask), sum(replay_flops(x, policy, alive) for x in layers))
 
 
 def curves(
@@ -137,7 +179,7 @@ def curves(
     """All methods with `workers` workers on one data set, trained or taken from an earlier call."""
     from ...pipeline.comparison import Bench
 
-    tasks = [_task(source, scale, seed) for seed in range(scale.seeds)]
+    tasks = [task_of(source, scale, seed) for seed in range(scale.seeds)]
     units = Bench.of(replace(tasks[0], images=tasks[0].batch, test_images=2)).units()
     clock = steps(units, workers)
     horizon = clock.fill_s + scale.updates * clock.seconds["PipeDream"]
@@ -146,32 +188,35 @@ def curves(
         step, fill = clock.seconds[method], 0.0 if way in ("local", "data") else clock.fill_s
         fitting = scale.updates if way in ("delayed", "greedy") else math.ceil(horizon / step / scale.every) * scale.every
         rows = [_trained(out_dir, task, way, min(fitting, scale.updates), clock.cuts, workers, progress) for task in tasks]
-        mean = np.mean(rows, axis=0)
-        times = tuple(0.0 if i == 0 else fill + i * scale.every * step for i in range(len(mean)))
-        made[method] = Curve(method, times, tuple(float(a) for a in mean), step, tuple(float(row[-1]) for row in rows))
+        times = tuple(0.0 if i == 0 else fill + i * scale.every * step for i in range(len(rows[0])))
+        made[method] = Curve(method, times, tuple(rows), step)
     return made, clock
 
 
-def _task(source: str, scale: Scale, seed: int) -> Task:
+def task_of(source: str, scale: Scale, seed: int) -> Task:
+    """What one initialisation trains."""
     from ...pipeline.comparison import Task
 
     small = 1 if source == "digits" else 2
-    return Task(source, images=scale.images, test_images=scale.test_images, every=scale.every, seed=seed, shrink=small)
+    return Task(
+        source, images=scale.images, test_images=scale.test_images, every=scale.every, seed=seed, shrink=small, in_flight=IN_FLIGHT
+    )  # fmt: skip
 
 
 def _trained(
     out_dir: Path, task: Task, way: Way, updates: int, cuts: tuple[int, ...], workers: int, progress: Progress | None
 ) -> tuple[float, ...]:
-    """One training, or what is kept of it; its file is named after all that it depends on."""
-    used: dict[str, Any] = {**asdict(task), "way": way, "updates": updates}
+    """One training, or what is kept of it, or of a longer one; its file is named after all else that it depends on."""
+    used: dict[str, Any] = {**asdict(task), "way": way}
     used |= {"cuts": cuts} if way in ("delayed", "greedy") else {}
     used |= {"workers": workers} if way == "data" else {}
     digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:16]
     path = out_dir / "mcpipe-trainings" / f"{task.source}-{way}-{task.seed}-{digest}.json"
+    points = 1 + math.ceil(updates / task.every)
     try:
         kept = json.loads(path.read_text("utf-8"))
-        if kept["of"] == json.loads(json.dumps(used)):
-            return tuple(kept["accuracy"])
+        if kept["of"] == json.loads(json.dumps(used)) and len(kept["accuracy"]) >= points:
+            return tuple(kept["accuracy"][:points])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     from ...pipeline.comparison import Bench, accuracies

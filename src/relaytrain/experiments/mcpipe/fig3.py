@@ -31,5 +31,5 @@ def reproduce(
 
     return figures.reproduce(
         out_dir, __file__, name=NAME, title="mcPipe Fig. 3: accuracy over time, three workers", figure="mcPipe Fig. 3",
-        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra,
+        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra, measure=True,
     )  # fmt: skip

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ..expected import Expected, Seen
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from . import figures
-from .accuracy import Curve, Progress, Scale, curves, data_set
+from .accuracy import FULL, Curve, Progress, Scale, curves, data_set
 from .fig2 import SOURCES as EASIER
 
 NAME = "mcpipe-fig4"
 SOURCES = ("cifar10", "digits")
+SCALE = replace(FULL, updates=600)
+"""An update of the larger images takes twice as long."""
 
 
 def reproduce(
@@ -28,5 +31,5 @@ def reproduce(
 
     return figures.reproduce(
         out_dir, __file__, name=NAME, title="mcPipe Fig. 4: accuracy over time, three workers", figure="mcPipe Fig. 4",
-        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra,
+        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra, full=SCALE,
     )  # fmt: skip

@@ -15,7 +15,21 @@ from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import house_style, legend_below, new_figure, save
-from .accuracy import FLOPS_PER_S, FULL, LINK_BITS_PER_S, QUICK, Curve, Progress, Scale, Steps, curves, data_set
+from .accuracy import (
+    FLOPS_PER_S,
+    FULL,
+    IN_FLIGHT,
+    LINK_BITS_PER_S,
+    QUICK,
+    Curve,
+    Gap,
+    Progress,
+    Scale,
+    Steps,
+    curves,
+    data_set,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,28 +42,36 @@ STYLES: dict[str, dict[str, Any]] = {
     "best-of": {"color": "#009E73", "linestyle": "-", "marker": None},
     "GreedyUpdates": {"color": "#D55E00", "linestyle": "-", "marker": "^"},
 }
-LEVELS = (0.4, 0.5, 0.6)
+BANDS = ("PipeDream", "GreedyUpdates")
+"""Drawn from the lowest to the highest initialisation."""
+LEVELS = (0.4, 0.5, 0.6, 0.7, 0.8)
 Extra = Callable[[Mapping[str, Curve], Scale, Mapping[str, Expected]], dict[str, Seen]]
 
 
 def reproduce(
     out_dir: Path, module: str, *, name: str, title: str, figure: str, sources: tuple[str, ...], workers: int,
-    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, progress: Progress | None = None,
+    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, measure: bool = False, full: Scale = FULL, progress: Progress | None = None,
 ) -> Reproduction:  # fmt: skip
-    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings."""
+    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings.
+
+    `full` is how much is trained unless `quick`; with `measure` the emulated clock is then held against processes.
+    """
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"reproduce: {name} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
-    scale = QUICK if quick else FULL
+    scale = QUICK if quick else full
     source, missing = data_set(sources)
     found, clock = curves(out_dir, source, workers, scale, progress)
     with house_style():
         files = save(_draw(found, f"{title} ({source})"), out_dir, name, formats)
     rows: tuple[Row, ...] = tuple(_row(curve, found) for curve in found.values())
+    timed = _timed(source, scale, clock, progress) if measure and not quick else {}
+    if timed:
+        rows = tuple({**row, "measured_step_s": timed[str(row["method"])]} for row in rows)
     path = out_dir / f"{name}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(module)
     seen = _checks(found, expected) | (extra(found, scale, expected) if extra is not None else {})
-    notes = (*_notes(source, workers, scale, clock), *([missing] if missing else []))
+    notes = (*_notes(source, workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
     return Reproduction(name, title, (*files, path), rows, judged(figure, expected, seen), notes)
 
 
@@ -61,7 +83,7 @@ def end_s(found: Mapping[str, Curve]) -> float:
 def _row(curve: Curve, found: Mapping[str, Curve]) -> Row:
     end = end_s(found)
     row: Row = {"method": curve.method, "step_s": curve.step_s, "updates_by_end": end / curve.step_s}
-    row |= {"accuracy_third": curve.at(end / 3), "accuracy_end": curve.at(end)}
+    row |= {"accuracy_third": curve.at(end / 3), "accuracy_end": curve.at(end), "deviation_end": float(np.std(curve.each((end,))))}
     return {**row, **{f"s_to_{level:g}": curve.reaches(level) for level in LEVELS}}
 
 
@@ -69,7 +91,11 @@ def _draw(found: Mapping[str, Curve], title: str) -> Figure:
     figure = new_figure(7.5, 4.8)
     axes = figure.subplots()
     for method, curve in found.items():
-        axes.plot(curve.seconds, curve.accuracy, label=method, markevery=2, markersize=4, **{"linewidth": 1.6, **STYLES[method]})
+        style = {"linewidth": 1.6, **STYLES[method]}
+        axes.plot(curve.seconds, curve.accuracy, label=method, markevery=4, markersize=4, **style)
+        if method in BANDS:
+            rows = np.array(curve.rows)
+            axes.fill_between(curve.seconds, rows.min(axis=0), rows.max(axis=0), color=style["color"], alpha=0.2, linewidth=0)
     axes.set_xlim(0, end_s(found))
     axes.set_ylim(0, 1)
     axes.set_xlabel("training time [s, emulated]")
@@ -82,33 +108,50 @@ def _draw(found: Mapping[str, Curve], title: str) -> Figure:
 def _checks(found: Mapping[str, Curve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
     end, pipe, greedy = end_s(found), found["PipeDream"], found["GreedyUpdates"]
     times = np.linspace(end / 20, end, 60)
+    late, early = [t for t in times if t >= 0.8 * end], [t for t in times if t <= end / 3]
     apart = {m: max(abs(found[m].at(t) - pipe.at(t)) for t in times) for m in ("mcPipe", "best-of")}
-    last = {method: curve.at(end) for method, curve in found.items()}
-    tie = expected["best-late"].limits["tie"]
-    late = {m: float(np.mean([c.at(t) for t in times if t >= 0.8 * end])) for m, c in found.items()}
+    behind = {m: Gap.of(pipe, found[m], late) for m in ("Local", "data-distributed", "GreedyUpdates", "mcPipe")}
     rivals = ("Local", "data-distributed", "GreedyUpdates")
-    early = [greedy.at(t) - pipe.at(t) for t in times if t <= end / 3]
-    floor = expected["greedy-floor"].limits["points"] / 100
-    gap = late["PipeDream"] - late["GreedyUpdates"]
-    said = ", ".join(f"{method} {value:.1%}" for method, value in late.items())
+    own = [Gap.of(found["mcPipe"], found[m], late) for m in rivals]
+    ahead, floor = Gap.of(greedy, pipe, early), behind["GreedyUpdates"]
+    late_means = ", ".join(f"{m} {np.mean(curve.each(late)):.1%}" for m, curve in found.items())
+    gaps = ", ".join(f"{m} {behind[m]}" for m in rivals)
     return {
         "same": (
             apart["mcPipe"] <= expected["same"].limits["points"] / 100,
             f"same accuracy after every update by construction; over time up to {apart['mcPipe']:.1%} apart, an update takes "
             f"{found['mcPipe'].step_s / pipe.step_s:.2f}x as long (best-of {found['best-of'].step_s / pipe.step_s:.2f}x)",
         ),
-        "best-late": (all(late["PipeDream"] >= late[m] - tie for m in rivals), f"mean over the last fifth: {said}"),
-        "greedy-early": (
-            float(np.mean(early)) > 0,
-            f"GreedyUpdates minus PipeDream over the first third: {100 * float(np.mean(early)):+.1f} points",
+        "best-late": (
+            all(behind[m].above for m in rivals) and all(gap.above for gap in own),
+            f"mean over the last fifth: {late_means}; PipeDream above {gaps}",
         ),
-        "greedy-floor": (gap >= floor, f"PipeDream above GreedyUpdates over the last fifth: {100 * gap:+.1f} points"),
-        "local-behind": (last["Local"] < last["PipeDream"], f"at the end Local {last['Local']:.1%}, PipeDream {last['PipeDream']:.1%}"),
+        "greedy-early": (ahead.above, f"GreedyUpdates above PipeDream over the first third: {ahead}"),
+        "greedy-floor": (
+            floor.mean >= expected["greedy-floor"].limits["points"],
+            f"PipeDream above GreedyUpdates over the last fifth: {floor}",
+        ),
+        "local-behind": (behind["Local"].above, f"PipeDream above Local over the last fifth: {behind['Local']}"),
         "data-behind": (
-            last["data-distributed"] < last["PipeDream"],
-            f"at the end data-distributed {last['data-distributed']:.1%}, PipeDream {last['PipeDream']:.1%}",
+            behind["data-distributed"].above,
+            f"PipeDream above data-distributed over the last fifth: {behind['data-distributed']}",
         ),
     }
+
+
+def _timed(source: str, scale: Scale, clock: Steps, progress: Progress | None) -> Mapping[str, float]:
+    from .measured import measured
+
+    if progress is not None:
+        progress(f"timing {len(clock.devices)} processes at the emulated pace, each method once")
+    return measured(task_of(source, scale, 0), clock)
+
+
+def _compared(clock: Steps, timed: Mapping[str, float]) -> tuple[str, ...]:
+    if not timed:
+        return ()
+    said = (f"{m} {clock.seconds[m]:.3f} and {found:.3f} s ({found / clock.seconds[m] - 1:+.0%})" for m, found in timed.items())
+    return (f"an update as predicted and as measured with a process a worker (Local: one): {', '.join(said)}",)
 
 
 def times_to(one: Curve, other: Curve) -> tuple[list[str], list[bool]]:
@@ -131,8 +174,8 @@ def _notes(source: str, workers: int, scale: Scale, clock: Steps) -> tuple[str, 
     speeds = ", ".join(f"{speed / 1e9:g}" for speed in FLOPS_PER_S[:workers])
     return (
         f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an eighth of its "
-        f"width, minibatches of 32, SGD 0.01 with momentum 0.9, {scale.updates} updates; mean of {scale.seeds} initialisations "
-        "(the paper: full width, 10 initialisations, hours)",
+        f"width, minibatches of 32, SGD 0.01 with momentum 0.9, {scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {scale.seeds} "
+        "initialisations, bands from the lowest to the highest (the paper: full width, 10 initialisations, hours)",
         f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at {clock.cuts}; an update "
         "takes " + ", ".join(f"{method} {seconds:.3f} s" for method, seconds in clock.seconds.items()),
         "the pipeline is drained where accuracy is read; PipeDream, mcPipe and best-of are one training, since their updates are "

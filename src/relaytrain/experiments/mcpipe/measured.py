@@ -1,0 +1,85 @@
+"""The emulated clock of mcPipe's figures held against processes: each method once, for some updates, at the devices' pace.
+
+Devices and links are slowed down to their figures, replays included, and then all of them by `SLOWER`, so that a busy machine
+still computes faster than they do; what is measured is whether stages, messages and waiting add up to the time that was
+predicted. Everything is trained for real.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ...pipeline.choice import within_stage
+from ...pipeline.comparison import Bench, Task
+from ...pipeline.networks import chain
+from ...pipeline.partition import Device, split
+from ...pipeline.ring import measured_s
+from ...pipeline.running import Emulation, Runtime, Split, Training, Work, run_pipeline
+from ...pipeline.supervisor import make_job, write_start
+from .accuracy import IN_FLIGHT, Steps
+
+WARM, COUNT, RING_COUNT = 6, 12, 3
+"""Updates before the clock starts, and those that are timed; an update of the ring takes longest."""
+SLOWER = 4.0
+
+
+def measured(task: Task, clock: Steps) -> Mapping[str, float]:
+    """Seconds of an update by each method, with a process for each of the clock's devices (one for Local)."""
+    bench = Bench.of(replace(task, images=task.batch * 4, test_images=2))
+    slow = tuple(Device(d.name, d.flops_per_s / SLOWER, d.memory_bytes, d.link_bytes_per_s / SLOWER) for d in clock.devices)
+    clock = replace(clock, devices=slow)
+    made = {"Local": _pipelined(bench, clock, "Local"), "data-distributed": _ring(bench, clock)}
+    made |= {method: _pipelined(bench, clock, method) for method in clock.choices}
+    return {method: seconds / SLOWER for method, seconds in made.items()}
+
+
+def _paces(bench: Bench, clock: Steps, method: str) -> dict[str, tuple[float, float]]:
+    """Forward and backward seconds by device; a forward includes the replays of its layers."""
+    units = bench.units()
+    if method in ("Local", "data-distributed"):
+        whole = sum(unit.forward_flops for unit in units), sum(unit.backward_flops for unit in units)
+        return {device.name: (whole[0] / device.flops_per_s, whole[1] / device.flops_per_s) for device in clock.devices}
+    paces = {}
+    for part, choice, device in zip(split(units, clock.cuts), clock.choices[method], clock.devices, strict=True):
+        forward = sum(unit.forward_flops for unit in part) + choice.extra_flops
+        paces[device.name] = forward / device.flops_per_s, sum(unit.backward_flops for unit in part) / device.flops_per_s
+    return paces
+
+
+def _pipelined(bench: Bench, clock: Steps, method: str) -> float:
+    moments: dict[int, float] = {}
+
+    def note(event: Mapping[str, object]) -> None:
+        if event["kind"] == "loss":
+            moments[int(str(event["index"]))] = time.monotonic()
+
+    devices = clock.devices[:1] if method == "Local" else clock.devices
+    cuts = () if method == "Local" else clock.cuts
+    choices = clock.choices[method] if cuts else ()
+    policies = tuple(within_stage(choice.policies, (0, *cuts)[at]) for at, choice in enumerate(choices)) or ({},)
+    emulation = Emulation(links=True, seconds=_paces(bench, clock, method))
+    run_pipeline(
+        bench.model(), bench.minibatches(WARM + COUNT), devices, Training(bench.task.rule, m=IN_FLIGHT if cuts else 1),
+        Runtime(emulation=emulation, group_s=60.0), spec=bench.spec(), split=Split(cuts, policies, tuple(d.name for d in devices)),
+        progress=note,
+    )  # fmt: skip
+    return (moments[WARM + COUNT - 1] - moments[WARM - 1]) / COUNT
+
+
+def _ring(bench: Bench, clock: Steps) -> float:
+    workers = len(clock.devices)
+    model, runtime = bench.model(), Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed")))
+    work = Work(
+        model, chain(model), bench.units(), bench.minibatches(workers * (1 + RING_COUNT)), Training(bench.task.rule, m=IN_FLIGHT),
+        runtime, bench.spec(), {}, lambda _: None,
+    )  # fmt: skip
+    chosen = Split(clock.cuts, ({},) * workers, tuple(device.name for device in clock.devices))
+    with tempfile.TemporaryDirectory() as folder:
+        write_start(work, Path(folder))
+        path = Path(folder) / "job.json"
+        make_job(work, chosen, clock.devices, Path(folder)).write(path)
+        return measured_s(path, workers, Path(folder) / "meeting")
