@@ -36,7 +36,7 @@ def best_expected(instance: Instance, *, switches: int = 2, known: DeplPlan | No
     rise = 0.005
     if found is not None:
         # down to the expected loss of the cheapest schedule that holds, those found are cheaper, so they do not hold
-        limit, cost = min(instance.target.loss, _expected(search, found)), found.cost
+        limit, cost = min(instance.target.loss, _expected(search, found) + SLACK), found.cost
     while found is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
         found = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
