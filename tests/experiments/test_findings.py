@@ -17,10 +17,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
 FAST = ("pact-fig5", "pact-fig6", "pact-fig7", "mcpipe-fig1")
 PAPER = {"mcpipe": "mcPipe ", "depl": "DepL "}  # what stands before "Fig." where it is not PACT
 TRAINED = ("pact-fig2", "pact-fig4", "pact-table1", "mcpipe-fig2", "mcpipe-fig3", "mcpipe-fig4")  # minutes of training; what it showed is in the page
+FITTED = ("depl-fig2", "depl-fig4", "depl-table1")  # named otherwise; below
 RATIO = 0.0006  # the reference figures below are given to three decimals
 
 
-@pytest.mark.parametrize("name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in available() if name not in TRAINED])
+@pytest.mark.parametrize("name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in available() if name not in TRAINED + FITTED])
 def test_verdicts_are_the_shipped_ones(reproduced: Reproduced, name: str) -> None:
     made = reproduced(name)
     changed = [found.finding for found in made.findings if found.holds != found.expected]
@@ -47,6 +48,16 @@ def test_depl_fig5_matches_an_independent_prototype(
     assert tuple(best[f"epochs_{version}"] for version in ("fast-unsteady", "intermediate", "slow-steady")) == epochs
     assert _row(made, target=target, strategy="best-exp")["over_optimum"] == pytest.approx(greedy, abs=RATIO)
     assert _row(made, target=target, strategy="best-exp, min. cost")["over_optimum"] == pytest.approx(cheap, abs=RATIO)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "figure"), [("depl-fig2", "DepL Fig. 2"), ("depl-fig4", "DepL Fig. 4"), ("depl-table1", "DepL Table I")])
+def test_verdicts_on_fits_to_the_bundled_traces(reproduced: Reproduced, name: str, figure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELAYTRAIN_TRACES", raising=False)
+    made = reproduced(name)
+    assert [found.finding for found in made.findings if found.holds != found.expected] == []
+    page = [line.rsplit("|", 2)[0] for line in PAGE.read_text().splitlines() if line.startswith(f"| {figure} ")]
+    assert page == [line.rsplit("|", 2)[0] for line in findings_markdown(made.findings).splitlines()[2:]]
 
 
 def test_the_page_shows_the_shipped_verdicts_of_what_takes_minutes() -> None:

@@ -117,7 +117,7 @@ def fit_curves(
         parts = [np.concatenate([r for r, h in zip(ratios, half, strict=True) if h == side]) for side in (True, False)] if split else [x, x]
         family, scored = best_family(parts[0], parts[1], EPOCH_FAMILIES)
     noise = fit_family(x, family)
-    held_out_p, coverage = _held_out(rows, half, family) if split else (None, None)
+    held_out_p, coverage = _held_out(rows, half, family, reading) if split else (None, None)
     found = Diagnostics(
         r2, naive_p(x, noise), refitted_p(x, noise, replicates=replicates) if replicates else float("nan"), held_out_p,
         autocorrelation(ratios), coverage, scored, len(x),
@@ -157,8 +157,10 @@ def read(curve: Curve, reading: Reading) -> tuple[Array, Array]:
     return np.arange(len(changes), dtype=np.float64) + first, changes
 
 
-def _held_out(rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], family: Family) -> tuple[float | None, float | None]:
-    """p-value and coverage of the OMEGA quantile on the other half of the seeds."""
+def _held_out(
+    rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], family: Family, reading: Reading
+) -> tuple[float | None, float | None]:
+    """p-value and coverage of the loss's OMEGA quantile on the other half of the seeds: the lower side of x where x is progress."""
     mine = [r for r, h in zip(rows, half, strict=True) if h]
     others = [r for r, h in zip(rows, half, strict=True) if not h]
     if not mine or not others:
@@ -169,7 +171,8 @@ def _held_out(rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], fami
     except UsageError:
         return None, None
     x = np.concatenate([y * np.sqrt(k + offset) / gain for k, y in others])
-    return naive_p(x, fit), float((x <= float(fit.quantile(OMEGA))).mean())
+    safe = x <= float(fit.quantile(OMEGA)) if reading == "level" else x >= float(fit.quantile(1.0 - OMEGA))
+    return naive_p(x, fit), float(safe.mean())
 
 
 def autocorrelation(parts: Sequence[Array]) -> float:

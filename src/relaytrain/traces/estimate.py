@@ -76,6 +76,12 @@ def samples_of(campaign: Campaign) -> dict[str, list[int]]:
     return {group["name"]: [int(declared[node] or 0) for node in group["nodes"]] for group in campaign.scenario["node_sets"]}
 
 
+def flops_of(campaign: Campaign) -> dict[str, float]:
+    """FLOPs of a forward and backward pass over one image, by version; counted, nothing is trained."""
+    facts = _made_up(campaign).version_facts()
+    return {name: float(found.flops_per_sample) for name, found in facts.items()}
+
+
 def _made_up(campaign: Campaign) -> Any:
     """A setup of the same versions over a few noise images; a user's own scenario is set up with its own data."""
     if campaign.images is None:

@@ -1,0 +1,135 @@
+"""What figures 2 and 4 and Table I of DepL are made of: equation (8) and the switches, fitted to a campaign's test losses.
+
+A version trained from its first epoch on the edge is a root of the campaign; (K1, F1, F2) names the legs on the far edge that
+began after K1 epochs with F1 removed and go on with F2 removed; each has one curve a seed. The paper's K2 are beginnings
+of these legs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...core.errors import ScenarioError, UsageError
+from ...core.law import Array
+from ...estimators.curves import Bundle, Curve, Switch, bundle_of
+from ...estimators.depl import CurveFit, Reading, fit_curves, least_squares
+from ...estimators.families import fit_family, naive_p
+from ..campaigns import depl_campaign
+
+K2S = (5, 15, 25, 40, 60)
+"""Epochs after the switch; of the paper's also 1, which leaves nothing to fit a curve to."""
+Config = tuple[int, float, float]
+NEAR = 0.005
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Test losses of a campaign: versions alone, legs and switches by configuration."""
+
+    name: str
+    seeds: tuple[int, ...]
+    roots: dict[float, tuple[Curve, ...]]
+    legs: dict[Config, tuple[Curve, ...]]
+    switches: dict[tuple[float, float], tuple[Switch, ...]]
+
+    def root(self, pruned: float) -> tuple[Curve, ...]:
+        """The curves of a version that was trained alone."""
+        found = next((c for p, c in self.roots.items() if abs(p - pruned) < NEAR), None)
+        if found is None:
+            raise ScenarioError(f"traces {self.name}: no version with {pruned:g} removed was trained alone, expected one")
+        return found
+
+    @property
+    def note(self) -> str:
+        """Where the curves come from, and what is smaller than in the paper."""
+        k1s = sorted({k1 for k1, _, _ in self.legs})
+        pairs = sorted({(a, b) for _, a, b in self.legs})
+        return (
+            f"traces: {self.name}, {len(self.seeds)} seeds; K1 in {', '.join(map(str, k1s))} (the paper's: 1 to 20), "
+            f"(F1, F2) in {', '.join(f'({a:g}, {b:g})' for a, b in pairs)} (all pairs of 0.25, 0.36, 0.5, 0.75), "
+            f"K2 in {', '.join(map(str, K2S))} (also 1); F2 is a share of the full network, above F1"
+        )
+
+
+def campaign_of(bundle: Bundle, name: str) -> Campaign:
+    """The curves by version and configuration."""
+    roots: dict[float, list[Curve]] = {}
+    legs: dict[Config, list[Curve]] = {}
+    into = {(s.seed, s.run): s for s in bundle.switches}
+    switches: dict[tuple[float, float], list[Switch]] = {}
+    for curve in bundle.curves:
+        if curve.stage == 0:
+            roots.setdefault(round(curve.pruned, 4), []).append(curve)
+        elif curve.stage == 1:
+            switch = into[curve.seed, curve.run]
+            first, second = round(switch.before[2], 4), round(switch.after[2], 4)
+            legs.setdefault((switch.epoch, first, second), []).append(curve)
+            switches.setdefault((first, second), []).append(switch)
+    if not legs or not roots:
+        raise ScenarioError(f"traces {name}: got no switch from one cluster to another, expected DepL's campaign")
+    return Campaign(
+        name, bundle.seeds, {k: tuple(v) for k, v in sorted(roots.items())},
+        {k: tuple(v) for k, v in sorted(legs.items())}, {k: tuple(v) for k, v in sorted(switches.items())},
+    )  # fmt: skip
+
+
+def campaign() -> Campaign:
+    """The one that ships, or that of $RELAYTRAIN_TRACES."""
+    name, traces = depl_campaign()
+    return campaign_of(bundle_of(traces, "test"), name)
+
+
+def cut(curves: Sequence[Curve], epochs: int) -> tuple[Curve, ...]:
+    """The first epochs of curves."""
+    return tuple(replace(curve, losses=curve.losses[:epochs]) for curve in curves)
+
+
+def ratios(curves: Sequence[Curve]) -> list[Array]:
+    """x of every curve: its losses over the curve fitted to all of them (reading `level`)."""
+    k = [np.arange(1, len(c.losses) + 1, dtype=np.float64) for c in curves]
+    gain, offset, _ = least_squares([(at, c.losses) for at, c in zip(k, curves, strict=True)])
+    return [c.losses * np.sqrt(at + offset) / gain for at, c in zip(k, curves, strict=True)]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """p-values of one configuration and K2: of each seed's curve as the paper does, and of all seeds together."""
+
+    config: Config
+    k2: int
+    each: tuple[float, ...]
+    pooled: float
+    refitted: float
+    r2: float
+    autocorrelation: float
+    coverage: float | None
+
+
+def p_values(found: Campaign, *, replicates: int) -> list[Tested]:
+    """Every configuration and K2."""
+    made = []
+    for config, curves in found.legs.items():
+        for k2 in K2S:
+            part = cut(curves, k2)
+            if min(len(c.losses) for c in part) < k2:
+                continue
+            each = tuple(_own_p(curve) for curve in part)
+            fit = fit_curves(part, "level", replicates=replicates).diagnostics
+            made.append(Tested(config, k2, each, fit.naive_p, fit.refitted_p, fit.r2, fit.autocorrelation, fit.coverage))
+    return made
+
+
+def _own_p(curve: Curve) -> float:
+    x = ratios([curve])[0]
+    return naive_p(x, fit_family(x, "inverse-gamma"))
+
+
+def fitted(curves: Sequence[Curve], reading: Reading, *, replicates: int) -> CurveFit:
+    """(8) with the inverse-gamma where it can hold the values, else with the family that scores best on seeds left out."""
+    try:
+        return fit_curves(curves, reading, replicates=replicates)
+    except UsageError:
+        return fit_curves(curves, reading, family=None, replicates=0)
