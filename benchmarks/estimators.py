@@ -40,14 +40,14 @@ def shifted(bundle: Bundle) -> tuple[Bundle, Bundle]:
 
 
 def one_ahead(fitted: Fitted, curve: Curve) -> tuple[np.ndarray, int]:
-    """Scores of every epoch of a leg against the raw bands made before it, and the first epoch that has one."""
+    """Scores of every epoch of a leg against the bands made before it, and the first epoch that has one."""
     lead = [curve.start] if fitted.run.with_start and curve.start is not None else []
     whole = np.array([*lead, *curve.losses])
     first = 1 - len(lead)
     rows = [whole[: k + len(lead)] for k in range(first, len(curve.losses))]
     facts = np.tile([curve.classes, curve.samples, curve.pruned], (len(rows), 1)).astype(float)
     stage = np.full(len(rows), curve.stage)
-    bands = fitted.run.raw(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts, stage))
+    bands = fitted.run.bands(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts, stage))
     truth = np.array([curve.losses[k] - whole[k + len(lead) - 1] for k in range(first, len(curve.losses))])
     return scores(truth, Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0])), first
 

@@ -37,7 +37,7 @@ from .lstm import Recurrent
 from .metrics import Bands, ordered
 from .splits import parts_of
 from .tail import PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from .trees import Forest, joined, quantile_forests
+from .trees import Forest, doubled, joined, quantile_forests
 
 FOREST = {"max_iter": 60, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
 TREE_SHARE = 0.5
@@ -48,6 +48,9 @@ PARTS = 4
 
 LR, BATCH, STEPS = 2e-2, 48, 400
 """Greatest rate, curves a batch and number of batches of `auto`'s networks."""
+
+BLOCK = 4096
+"""States predicted together at most: what that takes stays small."""
 
 EPOCHS = 60
 """Passes over the windows at most for networks that stop early. Fewer make `auto`'s shorter in proportion."""
@@ -80,12 +83,16 @@ class RunModel:
 
     def raw(self, seen: Seen) -> Bands:
         """Change of the loss 1 to 5 epochs ahead, (N, AHEAD) each, before the conformal step."""
+        if len(seen) > BLOCK:
+            rows = np.arange(len(seen))
+            some = [self.raw(seen.take(rows[first : first + BLOCK])) for first in range(0, len(seen), BLOCK)]
+            return Bands(*(np.concatenate([getattr(b, name) for b in some]) for name in ("mean", "low", "high")))
         each: list[tuple[float, Bands]] = []
         share = (1.0 if not self.nets else self.tree_share) if self.forests else 0.0
         if self.forests:
-            rows = tree_features(seen).reshape(-1, len(NAMES))
+            table = doubled(tree_features(seen).reshape(-1, len(NAMES)))
             base, scale = tree_base(seen, cumulative=self.cumulative)
-            found = [base + forest.predict(rows).reshape(-1, AHEAD) * scale for forest in self.forests]
+            found = [base + forest.walked(table).reshape(-1, AHEAD) * scale for forest in self.forests]
             each.append((share, ordered(Bands(found[0], found[1], found[2]))))
         each += [((1.0 - share) / len(self.nets), net.bands(seen)) for net in self.nets]
         parts = [sum(weight * getattr(bands, name) for weight, bands in each) for name in ("mean", "low", "high")]
@@ -93,8 +100,12 @@ class RunModel:
 
     def bands(self, seen: Seen) -> Bands:
         """The same with the conformal step."""
+        return self.widened(self.raw(seen), seen)
+
+    def widened(self, bands: Bands, seen: Seen) -> Bands:
+        """The conformal step alone, on bands (N, AHEAD)."""
         late = (seen.position >= LEAST_HISTORY).astype(np.int64)
-        return grown(self.raw(seen), self.factors[np.minimum(seen.stage, len(self.factors) - 1), late][:, None])
+        return grown(bands, self.factors[np.minimum(seen.stage, len(self.factors) - 1), late][:, None])
 
     def paths(self, seen: Seen) -> Bands:
         """Losses at `tail.HORIZONS` epochs ahead, (N, len(HORIZONS)) each."""
@@ -132,7 +143,6 @@ def calibrated(model: RunModel, held_out: Windows, target: Array, bands: Bands) 
     if model.cumulative:
         model = replace(model, bound_offset=calibrated_offset(held_out.seen, bands))
     found = scores(target, bands)
-    made = replace(model, warm=np.quantile(found[:, 0], np.linspace(0.0, 1.0, min(BUFFER, len(target)))))
     runs = held_out.seed * 1_000_000 + held_out.run
     origin = np.char.add(np.char.add(held_out.seed.astype(np.str_), " "), held_out.group)
     late = (held_out.seen.position >= LEAST_HISTORY).astype(np.int64)
@@ -140,7 +150,9 @@ def calibrated(model: RunModel, held_out: Windows, target: Array, bands: Bands) 
     each = category_factors(found, 2 * held_out.stage + late, runs, origin)
     stages = range(int(held_out.stage.max()) + 1)
     factors = [[each.get(2 * stage + side, whole.get(side, 0.0)) for side in (0, 1)] for stage in stages]
-    return replace(made, factors=np.array(factors), calibrated=len(whole) == 2)
+    made = replace(model, factors=np.array(factors), calibrated=len(whole) == 2)
+    left = scores(target, made.widened(bands, held_out.seen))[:, 0]
+    return replace(made, warm=np.quantile(left, np.linspace(0.0, 1.0, min(BUFFER, len(left)))))
 
 
 def fit_auto(

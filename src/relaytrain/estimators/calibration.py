@@ -99,16 +99,17 @@ def grown(bands: Bands, factor: Array | float) -> Bands:
 class Adaptive:
     """Adaptive conformal inference for one epoch ahead.
 
-    `warm` are scores of the calibration; `most_narrow`: alpha never exceeds it, so that a lucky stretch cannot talk the
-    bands into nothing.
+    `warm` are scores of the calibration; `level` is where alpha starts and `most_narrow` what it never exceeds. Legs are
+    short and their misses come before anything was learned of them, so it starts at half of `alpha` and only a run that
+    misses moves it (`benchmarks/estimators.py`, on whose closed loops this was chosen).
     """
 
     warm: Array
     alpha: float = ALPHA
     gamma: float = GAMMA
-    most_narrow: float = 0.15
+    most_narrow: float = ALPHA / 2.0
     own: list[float] = field(default_factory=list)
-    level: float = ALPHA
+    level: float = ALPHA / 2.0
 
     def factor(self) -> float:
         """Widths to add on each side for the next epoch."""

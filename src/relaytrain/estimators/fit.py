@@ -26,8 +26,8 @@ from .splits import Fold, by_configuration, by_seed, parts_of
 
 LEAST_WINDOWS = 30
 LEAST_SWITCHES = 12
-CHANGE_LR, CHANGE_BATCH, CHANGE_EPOCHS, CHANGE_WIDTHS = 5e-3, 32, 150, (32, 16)
-"""Of `auto`'s networks for handovers."""
+CHANGE_LR, CHANGE_BATCH, CHANGE_EPOCHS, CHANGE_WIDTHS = 3e-2, 4096, 300, (32, 16)
+"""Of `auto`'s networks for handovers: all switches of most campaigns are one batch."""
 _INPUTS = {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}
 
 

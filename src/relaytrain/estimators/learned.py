@@ -135,10 +135,10 @@ class Learned:
         plain = model.bands(seen)
         factor = self._adapted(legs, facts)
         if factor is not None:
-            wide = grown(model.raw(seen), factor)
+            wide = grown(plain, factor)
             plain.low[now, 0], plain.high[now, 0] = wide.low[now, 0], wide.high[now, 0]
-            # a run less predictable than the traces is so further ahead, too
-            plain.low[now], plain.high[now] = np.minimum(plain.low[now], wide.low[now]), np.maximum(plain.high[now], wide.high[now])
+            if factor > 0.0:  # a run less predictable than the traces is so further ahead, too
+                plain.low[now], plain.high[now] = wide.low[now], wide.high[now]
         plain, notes = (self.bound or Bound()).correct(seen, plain)
         return model.ahead(seen, plain), notes
 
@@ -157,7 +157,7 @@ class Learned:
                 truth.append(leg.losses[k] - whole[k + lead - 1])
         if not rows:
             return None
-        bands = model.raw(self._seen(rows, done, fixed, stages))
+        bands = model.bands(self._seen(rows, done, fixed, stages))
         found = scores(np.array(truth), Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0]))
         adaptive = Adaptive(model.warm)
         for score in found:

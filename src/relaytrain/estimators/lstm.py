@@ -28,9 +28,6 @@ WEIGHTS = (
 STEP_SD = 0.1
 """Steps of the logarithm of a loss are measured in these."""
 
-BLOCK = 512
-"""Histories walked through together: what one step needs of them stays in a core's own cache."""
-
 FAR = 3.0
 """Fixed inputs further than this from what was seen in training count as this far."""
 
@@ -94,12 +91,10 @@ def fixed_figures(seen: Seen) -> Array:
 
 def forward(weights: Mapping[str, Array], values: Array, length: NDArray[np.int64], fixed: Array) -> Array:
     """The outputs (N, 15): torch's gate order input, forget, cell, output; short histories start late."""
-    order = np.argsort(-length, kind="stable")  # alike lengths together
+    order = np.argsort(-length, kind="stable")
     hidden = np.zeros((len(values), weights["lstm.weight_hh_l0"].shape[1]))
     with np.errstate(over="ignore"):  # a gate that is shut is 1 / infinity
-        for first in range(0, len(values), BLOCK):
-            rows = order[first : first + BLOCK]
-            hidden[rows] = _last_state(weights, values[rows], length[rows])
+        hidden[order] = _last_state(weights, values[order], length[order])
     branch = np.maximum(fixed @ weights["fixed.weight"].T + weights["fixed.bias"], 0.0)
     joined = np.concatenate([branch, hidden], axis=1)
     head = np.maximum(joined @ weights["head.weight"].T + weights["head.bias"], 0.0)
