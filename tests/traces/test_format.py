@@ -97,3 +97,10 @@ def test_another_folder_takes_the_place_of_the_bundled_ones(tmp_path: Path, monk
     monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "none"))
     with pytest.raises(ScenarioError, match="no such folder"):
         bundled_traces()
+
+
+def test_a_root_pruned_before_its_first_epoch_is_named_in_the_configuration():
+    traces = bundled_traces()["depl-small"]
+    roots = {path.configuration for path in traces.paths() if len(path.segments) == 1}
+    versions = {round(s.pruned_fraction, 6) for s in traces.segments if s.parent is None}
+    assert len(roots) == len(versions) > 1

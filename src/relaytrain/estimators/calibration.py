@@ -65,7 +65,8 @@ def conformal_factor(
         return None
     weight = 1.0 / counts[np.searchsorted(names, runs)]
     level = 1.0 - alpha + (0.0 if independent is None else DOUBT * np.sqrt(alpha * (1.0 - alpha) / independent))
-    found = weighted_quantile(np.append(values, np.inf), np.append(weight, 1.0), min(level, 1.0))
+    level = min(level, 1.0 - alpha / 2.0)  # of a single seed nobody can be sure: the widest score would rule
+    found = weighted_quantile(np.append(values, np.inf), np.append(weight, 1.0), level)
     return found if np.isfinite(found) else float(values.max())
 
 

@@ -155,8 +155,10 @@ class Path:
 
     @property
     def configuration(self) -> Configuration:
-        """What was decided, whatever the seed: splits are made by this."""
-        return configuration(self.switches)
+        """What was decided, whatever the seed; begins with how a root that was pruned before epoch 1 started (DepL's)."""
+        root = self.segments[0]
+        start = ((0, "start", root.pruned_fraction, root.node_set),) if root.pruned_fraction > 0.0 else ()
+        return (*start, *configuration(self.switches))
 
     @property
     def images(self) -> int:
