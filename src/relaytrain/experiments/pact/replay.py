@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -146,8 +146,6 @@ def _mixed(one: Array, other: Array, share: float) -> Array:
 def place(world: Replay, target: float) -> Scenario:
     """The smart factory's costs and deadline with this world's l(0) and `target` times it as l_max, in nats."""
     made = factory(target * world.initial_loss)
-    from dataclasses import replace
-
     return replace(made, problem=replace(made.problem, initial_loss=world.initial_loss))
 
 
