@@ -172,6 +172,7 @@ def test_images_of_the_presets(name: str, samples: dict[str, int], shared: float
 def test_depl_has_its_grid():
     campaign = preset("depl")
     roots = [b for b in campaign.branches if b.parent is None]
-    assert [b.version for b in roots] == ["p25", "p36", "p50"] and all(b.epochs == 20 for b in roots)
+    # F1 of the pairs, and the versions of Table I by themselves
+    assert [b.version for b in roots] == ["p25", "p36", "p50", "p75", "p90"] and all(b.epochs == 20 for b in roots)
     pairs = {(campaign.by_run[b.parent].version, b.version, b.after) for b in campaign.branches if b.parent is not None}
     assert len(pairs) == 6 * 20 and all(b.epochs == 60 for b in campaign.branches if b.parent is not None)
