@@ -148,6 +148,7 @@ def _whole(curves: Sequence[Curve], scales: Scales, *, cumulative: bool, with_st
     """Curves in pieces of `LONGEST`: sequences, lengths, fixed inputs, targets at every epoch, and which of those are known.
 
     A curve that is longer comes in pieces that overlap by half; what the piece before it has taught is not taught twice.
+    Every loss but a curve's last is taught once; a piece with nothing left to teach is left out.
     """
     pieces, targets, fixed = [], [], []
     for curve in curves:
@@ -165,7 +166,10 @@ def _whole(curves: Sequence[Curve], scales: Scales, *, cumulative: bool, with_st
                 wanted[: LONGEST // 2] = np.nan
             if scales.relative:
                 wanted[: len(part)] /= np.maximum(part, 1e-3)[:, None]
-            pieces.append(part[:-1])  # nothing is known of what comes after the last one
+            here = len(part) - (first + len(part) == len(losses))  # nothing is known of what comes after a curve's last
+            if not np.isfinite(wanted[:here]).any():
+                continue
+            pieces.append(part[:here])
             targets.append(wanted / np.asarray(scales.target_sd))
             fixed.append([curve.classes, curve.samples, curve.pruned])
     none = np.zeros(len(pieces))
