@@ -11,6 +11,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	python3 -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt -e ".[train,data,figures,dev]"
+	$(PY) -m compileall -q src/relaytrain
 	touch $@
 
 demo: setup

@@ -16,8 +16,10 @@ import numpy as np
 from machine import calibrated, median_s
 
 from relaytrain.core.distribution import InverseGamma, StudentT, sampled_quantile, weighted_sum
-from relaytrain.planners.depl import Cluster, DataSource, Instance, Model, Options, Target, plan, plan_by
 from relaytrain.planners.depl.allocation import allocate
+from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
+from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.procedures import Options, plan_by
 from relaytrain.planners.depl.versions import VersionSearch
 from relaytrain.scenario import load_scenario
 

@@ -33,7 +33,9 @@ def _run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]
     [
         (["--help"], (*NEVER, "numba", "numpy", "pydantic")),
         (["validate"], (*NEVER, "numba", "scipy")),
+        (["validate", "depl_alexnet"], (*NEVER, "numba", "scipy")),
         (["plan", "quickstart"], NEVER),
+        (["plan", "depl_alexnet"], NEVER),
     ],
 )
 def test_heavy_packages_stay_out(arguments, barred):

@@ -10,13 +10,13 @@ from instances import cheapest, cheapest_placed, paper_like, random_instance
 
 from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
 from relaytrain.core.errors import UsageError
-from relaytrain.planners.depl import PROCEDURES, Options, plan, plan_by
 from relaytrain.planners.depl.dominance import certify
 from relaytrain.planners.depl.grid import GridSearch
 from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
-from relaytrain.planners.depl.joint import complete
+from relaytrain.planners.depl.joint import complete, plan
 from relaytrain.planners.depl.paper import select
 from relaytrain.planners.depl.placement import plan_per_cluster
+from relaytrain.planners.depl.procedures import PROCEDURES, Options, plan_by
 from relaytrain.planners.depl.proxy import NotSubmodular
 from relaytrain.planners.depl.sweep import more_switches, third_cumulant
 from relaytrain.planners.depl.versions import Schedule, VersionSearch

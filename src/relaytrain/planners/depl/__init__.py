@@ -1,22 +1,7 @@
-"""DepL: datasets, versions, clusters and resources such that a loss quantile is reached in time at least cost."""
+"""DepL: datasets, versions, clusters and resources such that a loss quantile is reached in time at least cost.
 
-from .baselines import best_expected, greedy_expected
-from .instance import Cluster, DataSource, Instance, Model, Objective, Target
-from .joint import DeplPlan, plan
-from .procedures import PROCEDURES, Options, plan_by
-
-__all__ = [
-    "PROCEDURES",
-    "Cluster",
-    "DataSource",
-    "DeplPlan",
-    "Instance",
-    "Model",
-    "Objective",
-    "Options",
-    "Target",
-    "best_expected",
-    "greedy_expected",
-    "plan",
-    "plan_by",
-]
+Read in this order: `instance` (what is chosen from), `losses` (distributions along a schedule), `versions` (which
+version for how many epochs), `allocation` (clusters and resources), `datasets` (which data), `joint` (all together),
+`baselines` and `paper` (what others do), `procedures` (all of them by name), `planner` (the product's planner).
+Nothing is imported here: a scenario needs `instance` alone, without the compiled searches.
+"""
