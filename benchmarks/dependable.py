@@ -2,17 +2,18 @@
 
 Each run trains the preset `depl_digits` for real, planned again after every epoch. "stated" is the probability of the
 first plan, "observed" the share of runs that met the target in time, with its 95 % interval. Sizes are those of the
-split-conformal prediction sets (level 0.9) of the network that each run ended with.
+split-conformal prediction sets (level 0.9) of the network that each run ended with. The runs stay in the store, where
+`relaytrain audit STORE` judges them too; runs that it has already are not repeated.
 
-    nice -n 10 python benchmarks/dependable.py [--seeds 10] [--processes 2] [--keep rows.jsonl]
+    nice -n 10 python benchmarks/dependable.py dependable-runs [--seeds 10] [--processes 2]
+    nice -n 10 python benchmarks/dependable.py tight-runs --sizes 0 --deadline 30s    # little time left to mend bad luck
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import tempfile
+import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -24,21 +25,34 @@ PLANNERS = ("pact", "depl")
 SIZES = ("depl", "best-exp", "pact")
 
 
-def one(planner: str, omega: float, seed: int) -> dict[str, Any]:
+def one(store: Path, planner: str, omega: float, seed: int, deadline: str | None) -> None:
+    """One real run, kept in the store."""
     import relaytrain as rt
     from relaytrain.store import RunStore
 
-    with tempfile.TemporaryDirectory() as folder:
-        store = RunStore.open(Path(folder) / "store")
-        changes = [f"target.probability={omega}"]
-        ended = rt.run("depl_digits", store=store, planner=planner, seed=seed, overrides=changes)
-        events = store.events(ended.run)
-    first = next(e.body for e in events if e.kind == "planned")["plan"]
-    sets = events[-1].body.get("prediction_sets") or {}
+    changes = [f"target.probability={omega}", *([f"target.deadline={deadline}"] if deadline else [])]
+    rt.run("depl_digits", store=RunStore.open(store), planner=planner, seed=seed, overrides=changes)
+
+
+def finished(store: Path) -> list[dict[str, Any]]:
+    """What the report says of each finished run of the store."""
+    from relaytrain.report.run import RunView
+    from relaytrain.store import RunStore
+
+    if not store.exists():
+        return []
+    kept = RunStore.open(store)
+    views = [RunView.of(kept.events(row.run)) for row in kept.runs()]
+    return [_row(view) for view in views if view.finished]
+
+
+def _row(view: Any) -> dict[str, Any]:
+    first, verdict = view.plans[0], view.verdict
+    sets = verdict.get("prediction_sets") or {}
     return {
-        "planner": planner, "omega": omega, "seed": seed, "met": ended.verdict == "met", "energy_j": ended.energy_j,
-        "elapsed_s": ended.elapsed_s, "epochs": len(ended.outcomes), "stated": first["probability"], "rung": first["rung"],
-        "planned_j": first["energy_j"], "size": sets.get("mean_size"), "coverage": sets.get("coverage"), "accuracy": ended.test_accuracy,
+        "planner": view.planner.split("/")[0], "omega": view.scenario["target"]["probability"], "seed": view.started["seed"],
+        "met": view.status == "met", "energy_j": view.totals.energy_j, "epochs": len(view.epochs), "stated": first.probability,
+        "size": sets.get("mean_size"), "coverage": sets.get("coverage"), "accuracy": verdict.get("test_accuracy"),
     }  # fmt: skip
 
 
@@ -51,23 +65,23 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("store", type=Path, help="a folder for the runs, to go on from")
     asked.add_argument("--seeds", type=int, default=10, help="runs for each planner and probability")
     asked.add_argument("--sizes", type=int, default=20, help="seeds for the sizes of prediction sets, at 0.9")
     asked.add_argument("--processes", type=int, default=2)
-    asked.add_argument("--keep", type=Path, help="a file of rows to add to and to go on from")
+    asked.add_argument("--deadline", help="instead of the preset's")
     given = asked.parse_args()
-    rows = [json.loads(line) for line in given.keep.read_text().splitlines()] if given.keep and given.keep.exists() else []
     wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in PLANNERS]
     wanted += [(p, OMEGAS[-1], s) for s in range(given.sizes) for p in SIZES]
-    done = {(r["planner"], r["omega"], r["seed"]) for r in rows}
+    done = {(row["planner"], row["omega"], row["seed"]) for row in finished(given.store)}
     left = [key for key in dict.fromkeys(wanted) if key not in done]
     with ProcessPoolExecutor(given.processes) as pool:
-        for future in as_completed([pool.submit(one, *key) for key in left]):
-            rows.append(future.result())
-            if given.keep:
-                with given.keep.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-    report(rows, given.seeds)
+        ahead = [pool.submit(one, given.store, *key, given.deadline) for key in left]
+        for number, future in enumerate(as_completed(ahead), 1):
+            future.result()
+            print(f"\rrun {number} of {len(ahead)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    report(finished(given.store), given.seeds)
 
 
 def report(rows: list[dict[str, Any]], seeds: int) -> None:
@@ -84,6 +98,8 @@ def report(rows: list[dict[str, Any]], seeds: int) -> None:
                     f"{f'{low:.2f} - {high:.2f}':>16} {f'{np.mean(energy):.1f} +- {np.std(energy):.1f}':>16} "
                     f"{np.mean([r['epochs'] for r in mine]):>7.1f} {len(mine):>5}"
                 )
+    if not any(r["planner"] == "best-exp" for r in rows):
+        return
     print(f"\nprediction sets at level 0.9, asked {OMEGAS[-1]}\n{'planner':<10} {'mean size':>16} {'coverage':>9} {'accuracy':>9} {'runs':>5}")
     for planner in SIZES:
         mine = [r for r in rows if (r["planner"], r["omega"]) == (planner, OMEGAS[-1]) and r["size"] is not None]
