@@ -23,7 +23,9 @@ from .value import standing
 
 SAMPLES = 2000
 EXPLAINED = 6
-"""First actions other than the chosen one whose best plans are worked out exactly."""
+"""First actions other than the chosen one whose best plans are worked out."""
+ALTERNATIVE_EFFORT = 0.25
+"""They only explain: with epoch tables too large to be searched to the end, a quarter of the search will do."""
 
 
 @jit
@@ -210,7 +212,7 @@ def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative
         else:
             hopeful.append(now)
     for now in hopeful[:EXPLAINED]:
-        found: Solution = solve(instance, start, np.arange(len(pairs)) == now)
+        found: Solution = solve(instance, start, np.arange(len(pairs)) == now, effort=ALTERNATIVE_EFFORT)
         if found.feasible:
             possible.append(Alternative(str(pairs[now]), found.energy_j, found.elapsed_s * scale))
     possible.sort(key=lambda a: a.energy_j or 0.0)

@@ -52,14 +52,17 @@ class Solution:
     labels: int = 0
 
 
-def solve(instance: Instance, start: Start, first: NDArray[np.bool_] | None = None) -> Solution:
-    """The least-energy path from `start`; `first` restricts the first action to the pairs marked True."""
+def solve(instance: Instance, start: Start, first: NDArray[np.bool_] | None = None, *, effort: float = 1.0) -> Solution:
+    """The least-energy path from `start`; `first` restricts the first action to the pairs marked True.
+
+    `effort` scales how long a law with epoch tables is searched before the best path known and its bound have to do.
+    """
     if start.loss <= instance.goal:
         in_time = start.elapsed_s <= instance.deadline
         return Solution(in_time, (), (), 0.0 if in_time else math.inf, start.elapsed_s, 0.0, True)
     mask = np.ones(len(instance.seconds), np.bool_) if first is None else first
     if instance.by_epoch:
-        return _solve_by_epoch(instance, start, mask)
+        return _solve_by_epoch(instance, start, mask, effort)
     return _solve_autonomous(instance, start, mask)
 
 
@@ -201,10 +204,12 @@ def _solve_labels(
     by_epoch: bool = False,
     with_time: bool = True,
     dominate: bool = True,
+    effort: float = 1.0,
 ) -> Solution:
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
     most = instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED)
-    most = min(most, max((MOST_EXPANDED if by_epoch else 50 * MOST_EXPANDED) // len(mask) ** 2, 10_000))
+    expanded = effort * MOST_EXPANDED if by_epoch else 50 * MOST_EXPANDED
+    most = min(most, max(int(expanded / len(mask) ** 2), int(effort * 10_000)))
     fallback = 0 if by_epoch or not dominate else _dense_work(instance, start)
     if fallback:
         most = min(most, max(fallback // DENSE_PER_LABEL, 1_000))
@@ -269,7 +274,7 @@ def _proven(instance: Instance, start: Start, mask: NDArray[np.bool_], answer: S
     return replace(answer, bound_j=min(how["bound"], answer.energy_j), exact=False)
 
 
-def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -> Solution:
+def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_], effort: float) -> Solution:
     """Laws with epoch tables: the layers' own path if it is in time, else labels between a bound and a path known."""
     if start.epoch >= instance.cap(start):
         return _infeasible()
@@ -301,6 +306,7 @@ def _solve_by_epoch(instance: Instance, start: Start, mask: NDArray[np.bool_]) -
                 bound=floor,
                 by_epoch=True,
                 with_time=with_time,
+                effort=effort,
             )
             if found.actions or not found.exact:
                 break
