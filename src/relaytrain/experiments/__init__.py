@@ -32,7 +32,7 @@ _EXPERIMENTS = {
     "pact-fig9": ("pact.fig9", "what a bias on the prediction for L does to PACT"),
     "depl-fig2": ("depl.fig2", "the test loss of two pruned versions: expected, and between its 1st and 99th percentile"),
     "depl-fig4": ("depl.fig4", "fits of x and of switches, with p-values over all configurations"),
-    "depl-table1": ("depl.table1", "improvement per epoch of three versions and what it takes, measured"),
+    "depl-table1": ("depl.table1", "improvement per epoch of three versions of AlexNet and MobileNet, and what it takes, measured"),
     "depl-fig5": ("depl.fig5", "DepL against the optimum and best-exp, AlexNet: cost, expected loss, what eta does"),
     "depl-fig6": ("depl.fig6", "the same for MobileNet"),
     "depl-fig7": ("depl.fig7", "epochs that optimum, DepL and best-exp spend with each version"),
@@ -45,14 +45,15 @@ _EXPERIMENTS = {
 }
 
 
-_TRAINED = {"pact-fig2": 5, "pact-fig4": 2, "pact-table1": 10, "mcpipe-fig2": 8, "mcpipe-fig3": 8, "mcpipe-fig4": 4}
+_TRAINED = {"pact-fig2": 5, "pact-fig4": 2, "pact-table1": 15, "mcpipe-fig2": 8, "mcpipe-fig3": 8, "mcpipe-fig4": 4}
 """Need PyTorch and so many minutes of one core; the others take a minute or two, all together."""
 
-_MEASURED: tuple[str, ...] = (
-    *(f"pact-fig{number}" for number in (6, 7, 8, 9)),
-    *(f"depl-fig{number}" for number in (5, 6, 7, 8, 9)),
-)
-"""Can also be drawn with curves measured in traces (their `reproduce` takes `curves`), instead of the stand-in ones."""
+_MEASURED: dict[str, tuple[str, str]] = {
+    **{f"pact-fig{number}": ("pact.measured_figures", f"fig{number}") for number in (6, 7, 8, 9)},
+    **{f"depl-fig{number}": (f"depl.fig{number}", "reproduce") for number in (5, 6, 7, 8, 9)},
+}
+"""Can also be drawn with curves measured in traces instead of the stand-in ones: by which function of which module. Of
+those, the ones that draw both hear of it by their option `curves`."""
 CURVES = ("stand-in", "measured")
 
 
@@ -78,26 +79,25 @@ def run(
         near = difflib.get_close_matches(key, _EXPERIMENTS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise UsageError(f"reproduce: got '{name}', expected one of {', '.join(_EXPERIMENTS)}, all{hint}")
-    _check_curves(key, options)
-    reproduce: Callable[..., Reproduction] = importlib.import_module(f".{_EXPERIMENTS[key][0]}", __name__).reproduce
+    measured = _measured(key, options.pop("curves", CURVES[0]))
+    module, function = _MEASURED[key] if measured else (_EXPERIMENTS[key][0], "reproduce")
+    reproduce: Callable[..., Reproduction] = getattr(importlib.import_module(f".{module}", __name__), function)
     known = [p.name for p in inspect.signature(reproduce).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if measured and "curves" in known:
+        options["curves"] = "measured"
     for option in options:
         if option not in known:
             raise UsageError(f"reproduce {key}: no option '{option}', expected one of {', '.join(known)}")
     return reproduce(Path(out_dir), **({"progress": progress} if "progress" in known else {}), **options)
 
 
-def _check_curves(name: str, options: dict[str, Any]) -> None:
-    """Refuse curves that the figure does not have; the usual ones need not be named."""
-    curves = options.get("curves", "stand-in")
+def _measured(name: str, curves: str) -> bool:
+    """Whether the measured curves are meant; those that the figure does not have are refused."""
     if curves not in CURVES:
         raise UsageError(f"reproduce {name}: curves: got '{curves}', expected one of {', '.join(CURVES)}")
     if curves == "measured" and name not in _MEASURED:
-        raise UsageError(
-            f"reproduce {name}: got curves 'measured', expected none: those that have them are {', '.join(_MEASURED) or 'none'}"
-        )
-    if curves == "stand-in":
-        options.pop("curves", None)
+        raise UsageError(f"reproduce {name}: got curves 'measured', expected none: those that have them are {', '.join(_MEASURED)}")
+    return curves == "measured"
 
 
 def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> AllReproductions:

@@ -158,7 +158,9 @@ def _draw(axes: Axes, parts: Mapping[str, Array]) -> None:
     axes.plot(parts["epoch"], parts["truth"], color="black", linewidth=1.6, label="true loss")
     running = parts["switch"] == 0.0
     axes.plot(np.where(running, parts["epoch"], np.nan), np.where(running, parts["mean"], np.nan), color="#D55E00", linewidth=1.0, label="expected")
-    axes.fill_between(parts["epoch"], parts["low"], parts["high"], color="#D55E00", alpha=0.18, label="0.05 to 0.95 (robust)", linewidth=0)
+    axes.fill_between(
+        parts["epoch"], parts["low"], parts["high"], where=running.tolist(), color="#D55E00", alpha=0.18, label="0.05 to 0.95 (robust)", linewidth=0
+    )  # fmt: skip
     at = ~running
     spans = np.stack([parts["mean"][at] - parts["low"][at], parts["high"][at] - parts["mean"][at]])
     axes.errorbar(parts["epoch"][at], parts["mean"][at], np.maximum(spans, 0.0), fmt="o", color="#009E73", markersize=5, label="after a switch")

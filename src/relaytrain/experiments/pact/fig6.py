@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,18 +18,8 @@ TITLE = "PACT Fig. 6: PACT and benchmark strategies"
 Runs = dict[float, dict[str, Trace]]
 
 
-def reproduce(
-    out_dir: Path,
-    *,
-    formats: tuple[str, ...] = DEFAULT_FORMATS,
-    curves: str = "stand-in",
-    progress: Callable[[str], None] | None = None,
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run the four strategies for every target, draw and judge."""
-    if curves == "measured":
-        from .measured_figures import fig6
-
-        return fig6(out_dir, formats, progress)
     runs: Runs = {target: strategies(target) for target in TARGETS}
     costs = {name: {target: runs[target][name].cost for target in TARGETS} for name in STRATEGIES}
     with house_style():

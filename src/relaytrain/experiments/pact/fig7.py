@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,18 +23,8 @@ STRATEGIES = ("Optimum", "PACT", "StaticLearn")
 Shares = dict[tuple[float, str], dict[str, float]]
 
 
-def reproduce(
-    out_dir: Path,
-    *,
-    formats: tuple[str, ...] = DEFAULT_FORMATS,
-    curves: str = "stand-in",
-    progress: Callable[[str], None] | None = None,
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run the strategies, add up the epochs' energy by version, draw and judge."""
-    if curves == "measured":
-        from .measured_figures import fig7
-
-        return fig7(out_dir, formats, progress)
     runs = {target: strategies(target) for target in TARGETS}
     shares: Shares = {(t, name): energy_by_version(runs[t][name], t) for t in TARGETS for name in STRATEGIES}
     with house_style():

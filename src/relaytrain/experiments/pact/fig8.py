@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +24,8 @@ LOSS_STEPS = (1e-5, 5e-5, 1e-4, 2e-4, 3e-4)
 LAYOUT = Layout(7.6, 4, {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)})
 
 
-def reproduce(
-    out_dir: Path,
-    *,
-    formats: tuple[str, ...] = DEFAULT_FORMATS,
-    curves: str = "stand-in",
-    progress: Callable[[str], None] | None = None,
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every resolution and target, draw and judge."""
-    if curves == "measured":
-        from .measured_figures import fig8
-
-        return fig8(out_dir, formats, progress)
     made = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
     with house_style():
         files = save(draw(made), out_dir, NAME, formats)

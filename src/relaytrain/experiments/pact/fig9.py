@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +24,8 @@ BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
 LAYOUT = Layout(7.8, 3, {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)})
 
 
-def reproduce(
-    out_dir: Path,
-    *,
-    formats: tuple[str, ...] = DEFAULT_FORMATS,
-    curves: str = "stand-in",
-    progress: Callable[[str], None] | None = None,
-) -> Reproduction:
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every bias and target, draw and judge."""
-    if curves == "measured":
-        from .measured_figures import fig9
-
-        return fig9(out_dir, formats, progress)
     grid = paper_grid()
     made = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
     with house_style():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged
 from ..result import Finding, Reproduction, Row, table_csv
-from ..style import STRATEGIES, house_style, legend_below, new_figure, save
+from ..style import DEFAULT_FORMATS, STRATEGIES, house_style, legend_below, new_figure, save
 from . import fig6 as stated6
 from . import fig7 as stated7
 from . import fig8 as stated8
@@ -30,7 +30,9 @@ BIASES = (-0.6, -0.2, 0.0, 0.2, 0.6)
 LABELS = {"paper": "PACT, `paper` predicts", "auto": "PACT, `auto` predicts"}
 
 
-def fig6(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int | None = None) -> Reproduction:
+def fig6(
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+) -> Reproduction:
     """Cost by target for every strategy; loss and cost over time at the tightest."""
     made = study(progress, epochs)
     runs = {target: strategies(made, target, progress) for target in TARGETS}
@@ -54,7 +56,9 @@ def fig6(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int
     return _finished("fig6", stated6.TITLE, made, (files, out_dir), rows, _judged("fig6", stated6.__file__, seen))
 
 
-def fig7(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int | None = None) -> Reproduction:
+def fig7(
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+) -> Reproduction:
     """Energy by version for three targets."""
     made = study(progress, epochs)
     runs = {target: strategies(made, target, progress) for target in stated7.TARGETS}
@@ -81,7 +85,9 @@ def fig7(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int
     return _finished("fig7", stated7.TITLE, made, (files, out_dir), rows, _judged("fig7", stated7.__file__, seen))
 
 
-def fig8(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int | None = None) -> Reproduction:
+def fig8(
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+) -> Reproduction:
     """What gamma_l does."""
 
     def pact(made: Study, which: str, step: float, target: float) -> Trace:
@@ -90,7 +96,9 @@ def fig8(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int
     return _swept("fig8", stated8, ("gamma_l", LOSS_STEPS, pact), (out_dir, formats), progress, epochs)
 
 
-def fig9(out_dir: Path, formats: Formats, progress: Progress = None, epochs: int | None = None) -> Reproduction:
+def fig9(
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+) -> Reproduction:
     """What a bias on the progress predicted for L does."""
 
     def pact(made: Study, which: str, bias: float, target: float) -> Trace:
