@@ -6,7 +6,7 @@ split-conformal prediction sets (level 0.9) of the network that each run ended w
 `relaytrain audit STORE` judges them too; runs that it has already are not repeated.
 
     nice -n 10 python benchmarks/dependable.py dependable-runs [--seeds 10] [--processes 2]
-    nice -n 10 python benchmarks/dependable.py tight-runs --sizes 0 --deadline 30s    # little time left to mend bad luck
+    nice -n 10 python benchmarks/dependable.py tight-runs --sizes 0 --set target.deadline=30s    # little time to mend bad luck
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PLANNERS = ("pact", "depl")
 SIZES = ("depl", "best-exp", "pact")
 
 
-def one(store: Path, planner: str, omega: float, seed: int, deadline: str | None) -> None:
+def one(store: Path, planner: str, omega: float, seed: int, changes: list[str]) -> None:
     """One real run, kept in the store."""
     import relaytrain as rt
     from relaytrain.store import RunStore
 
-    changes = [f"target.probability={omega}", *([f"target.deadline={deadline}"] if deadline else [])]
+    changes = [f"target.probability={omega}", *changes]
     rt.run("depl_digits", store=RunStore.open(store), planner=planner, seed=seed, overrides=changes)
 
 
@@ -69,14 +69,15 @@ def main() -> None:
     asked.add_argument("--seeds", type=int, default=10, help="runs for each planner and probability")
     asked.add_argument("--sizes", type=int, default=20, help="seeds for the sizes of prediction sets, at 0.9")
     asked.add_argument("--processes", type=int, default=2)
-    asked.add_argument("--deadline", help="instead of the preset's")
+    asked.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="instead of the preset's")
+    asked.add_argument("--planners", nargs="+", default=PLANNERS)
     given = asked.parse_args()
-    wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in PLANNERS]
+    wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in given.planners]
     wanted += [(p, OMEGAS[-1], s) for s in range(given.sizes) for p in SIZES]
     done = {(row["planner"], row["omega"], row["seed"]) for row in finished(given.store)}
     left = [key for key in dict.fromkeys(wanted) if key not in done]
     with ProcessPoolExecutor(given.processes) as pool:
-        ahead = [pool.submit(one, given.store, *key, given.deadline) for key in left]
+        ahead = [pool.submit(one, given.store, *key, given.changes) for key in left]
         for number, future in enumerate(as_completed(ahead), 1):
             future.result()
             print(f"\rrun {number} of {len(ahead)}", end="", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.estimators.increments import Increments
+from relaytrain.estimators.widening import LEVEL, RATE, widening
 from relaytrain.planners.depl.planner import Depl, current
 from relaytrain.scenario import load_scenario
 
@@ -105,6 +107,38 @@ def test_data_is_paid_for_once_and_a_share_of_resources_takes_longer():
     assert settings.run(replace(first, datasets=("rain",)), [outcome])[1] == pytest.approx(
         0.010 * 213 + 0.022 + 2.0
     )
+
+
+def test_conformal_bands_cover_whatever_the_noise_is_like():
+    """Misses exceed one in ten by no more than log(widest) / (rate n), for any sequence; well stated noise stays as it is."""
+    random = np.random.default_rng(0)
+    for z in (3.0 * random.standard_normal(400), random.standard_cauchy(400).clip(-50, 50), np.r_[np.zeros(200), np.full(200, -2.0)]):
+        factors = [widening(z[:n]) for n in range(len(z))]
+        short = z < -NormalDist().inv_cdf(LEVEL) * np.array(factors)
+        assert short.mean() <= 1 - LEVEL + (math.log(max(factors)) + RATE) / (RATE * len(z))
+        assert min(factors) == 1.0
+    assert np.median([widening(random.standard_normal(30)) for _ in range(100)]) < 1.5
+
+
+def test_short_epochs_widen_what_is_promised_next():
+    trusted, wary = (load_scenario("depl_alexnet", overrides=(*CHEAP, f"depl.bands={kind}")) for kind in ("given", "conformal"))
+    history = [done(1, "intermediate", 19.6), done(2, "intermediate", 19.4)]
+    state = rt.State(2, 19.4, 0.2, wary.problem.index(Pair("intermediate", "A")))
+    plans = {}
+    for name, loaded in (("given", trusted), ("conformal", wary)):
+        law = Increments.of(loaded, 20.0).law(history, loaded.problem.pairs)
+        plans[name] = Depl(loaded.depl, explained=False).plan(loaded.problem, loaded.costs, law, state), law
+    (given, _), (conformal, law) = plans["given"], plans["conformal"]
+    assert law.widening == pytest.approx(math.exp(2 * RATE * LEVEL))
+    assert "times as wide" in conformal.warnings[0] and given.warnings == ()
+    assert conformal.guaranteed[0] - conformal.losses[0] > 1.5 * (given.guaranteed[0] - given.losses[0])
+    assert conformal.losses[0] == pytest.approx(given.losses[0], abs=0.2)
+
+
+def test_normal_noise_is_the_same_given_or_conformal_until_an_epoch_falls_short():
+    noise = [f"depl.versions.{m.name}.noise=normal" for m in load_scenario("depl_alexnet").depl.instance.models]
+    plans = [rt.plan(load_scenario("depl_alexnet", overrides=(*CHEAP, *noise, f"depl.bands={kind}"))) for kind in ("given", "conformal")]
+    assert plans[0].to_dict() == plans[1].to_dict()
 
 
 @pytest.mark.train

@@ -16,7 +16,11 @@ from .law import EpochLaw
 
 @dataclass(frozen=True)
 class IncrementLaw(EpochLaw):
-    """Gains by epoch, the z of the epochs done (`past`), and the (data set, node set) pairs that are `staged`."""
+    """Gains by epoch, the z of the epochs done (`past`), and the (data set, node set) pairs that are `staged`.
+
+    `widening`: by how much the deviations of x are to be taken larger than stated (conformal bands).
+    """
 
     past: Past = field(default_factory=Past)
     staged: tuple[tuple[str, str], ...] = ()
+    widening: float = 1.0

@@ -2,7 +2,8 @@
 
 Each epoch done gives x = (loss before - loss after) / (h gain / (k + offset)^power), the loss before being the one
 probed after a handover. With the dependence believed, the x seen say how this run differs from the average one and how
-the next epoch goes; the law carries them to the planner, which draws what is to come given them.
+the next epoch goes; the law carries them to the planner, which draws what is to come given them. Where distributions
+are not trusted (`[depl] bands = "conformal"`), epochs that fall short widen those to come.
 
 Paper: DepL section VI-A, equation (8); the paper takes the distributions as given once and for all.
 """
@@ -23,6 +24,7 @@ from ..core.problem import Pair
 from ..planners.depl.settings import DeplSettings
 from ..scenario.depl_build import depl_law
 from ..scenario.model import Scenario
+from .widening import widening
 
 SAMPLES = 4000
 WIDEST = 3.5
@@ -51,14 +53,18 @@ class Increments:
         past = self.past(history)
         staged = {(name, o.decision.nodes): None for o in history for name in self._names(o)}
         loss = history[-1].loss if history else self.initial_loss
-        law0 = self._placed(history, loss, pairs)
-        run, robust = self._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in pairs])
-        return IncrementLaw(run, law0.change, robust, law0.change_robust, past, tuple(staged))
+        factor = widening(past.z) if self.settings.conformal else 1.0
+        now = replace(self, settings=self.settings.widened(factor))
+        law0 = now._placed(history, loss, pairs)
+        run, robust = now._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in pairs])
+        return IncrementLaw(run, law0.change, robust, law0.change_robust, past, tuple(staged), factor)
 
     def _placed(self, history: Sequence[EpochOutcome], loss: float, pairs: Sequence[Pair]) -> EpochLaw:
         """The gains by epoch; with the level reading every version's are placed where the loss stands now."""
-        if self.settings.reading == "epoch" or not history:
+        if not history:
             return self.law0
+        if self.settings.reading == "epoch":
+            return depl_law(self.settings, pairs) if self.settings.conformal else self.law0
         before = self.settings.version(history[-1].decision.version)
         models = self.settings.placed(len(history), loss, before)
         return depl_law(replace(self.settings, instance=replace(self.settings.instance, models=models)), pairs)

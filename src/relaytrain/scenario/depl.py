@@ -98,11 +98,14 @@ class DeplTable(Table):
     schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or is
     where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their proven bound, for
     quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever holds the network.
+    `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own epochs widen it
+    ("conformal").
     """
 
     objective: Literal["rate", "usage"] = "rate"
     eta: Annotated[int, Number(2, 100_000, whole=True)] = 200
     reading: Literal["epoch", "level"] = "epoch"
+    bands: Literal["given", "conformal"] = "given"
     max_switches: Annotated[int, Number(0, 8, whole=True)] = 3
     within: Annotated[float, Number(0.0, 10.0)] = 0.0
     free_start: bool = True

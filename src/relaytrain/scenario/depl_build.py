@@ -37,7 +37,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     clusters = [by_nodes[n] for n in sets]
     target = problem.target
     instance = Instance(
-        models=tuple(_model(by_version[v]) for v in versions),
+        models=tuple(_model(by_version[v], trusted=depl.bands == "given") for v in versions),
         switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
         clusters=tuple(
             Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters
@@ -52,13 +52,19 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
         runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
     )
     dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
-    return DeplSettings(instance, depl.max_switches, depl.free_start, sure(dependence), depl.eta, depl.reading, depl.within)
+    belief, conformal = sure(dependence), depl.bands == "conformal"
+    return DeplSettings(
+        instance, depl.max_switches, depl.free_start, belief, depl.eta, depl.reading, depl.within, conformal
+    )
 
 
-def _model(table: DeplVersionTable) -> Model:
+def _model(table: DeplVersionTable, *, trusted: bool) -> Model:
     steps = tuple(table.gain) if isinstance(table.gain, list) else ()
     gain = steps[0] if isinstance(table.gain, list) else table.gain
-    return Model(table.version, table.size, table.work, gain, table.offset, _noise(table), table.power, steps)
+    noise = _noise(table)
+    if not trusted:  # losses may rise, whatever family was fitted
+        noise = Normal(noise.mean, math.sqrt(noise.variance))
+    return Model(table.version, table.size, table.work, gain, table.offset, noise, table.power, steps)
 
 
 def _noise(table: DeplVersionTable) -> Distribution:

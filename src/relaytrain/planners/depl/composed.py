@@ -33,6 +33,7 @@ class Composed:
     seed: int = 0
     past: Past | None = None
     left_s: float = math.inf
+    warnings: tuple[str, ...] = ()
 
 
 def composed(
@@ -86,6 +87,7 @@ def composed(
         exact=found.exact,
         alternatives=tuple(_alternative(made, name, other, state) for name, other in alternatives),
         nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),
+        warnings=made.warnings,
         probabilities=sure,
         bounded="allocation of these versions",
     )

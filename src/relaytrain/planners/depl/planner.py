@@ -64,9 +64,13 @@ class Depl:
     def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
         """The plan from `state`."""
         known = law if isinstance(law, IncrementLaw) else None
-        instance = current(self.settings, problem, costs, state, known)
+        settings = self.settings if known is None else self.settings.widened(known.widening)
+        instance = current(settings, problem, costs, state, known)
         made = self._found(instance, known)
-        made = replace(made, settings=replace(self.settings, instance=instance))
+        made = replace(made, settings=replace(settings, instance=instance))
+        if known is not None and known.widening > 1.0:
+            words = f"epochs fell short of their bands: those to come are taken {known.widening:.2g} times as wide as stated"
+            made = replace(made, warnings=(words,))
         if not self.explained:
             return composed(made, problem, state, self.name)
         # what else could be done is asked before a run, not after each of its epochs

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ...core.dependence import Belief
+from ...core.distribution import Normal
 from ...core.errors import UsageError
 from ...core.outcome import EpochOutcome
 from ...core.plan import Decision
@@ -29,6 +30,8 @@ class DeplSettings:
 
     `reading`: k of (8) counts epochs ("epoch", the paper's), or is where a version's own expected curve passes the
     present loss ("level"), taken anew with every plan.
+
+    `conformal`: the versions' noises are normal with the mean and variance given, and a run widens them as it sees fit.
     """
 
     instance: Instance
@@ -38,6 +41,17 @@ class DeplSettings:
     eta: int = 200
     reading: Reading = "epoch"
     within: float = 0.0
+    conformal: bool = False
+
+    def widened(self, factor: float) -> DeplSettings:
+        """The settings with deviations of (normal) noises so many times larger."""
+        if factor == 1.0:
+            return self
+        models = tuple(
+            replace(model, noise=Normal(model.noise.mean, factor * math.sqrt(model.noise.variance)))
+            for model in self.instance.models
+        )
+        return replace(self, instance=replace(self.instance, models=models))
 
     def version(self, name: str) -> int:
         """Index of a version."""
