@@ -97,9 +97,10 @@ def _alternatives(plan: Plan) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Group:
-    """One line a planner, the optimum first."""
-    columns = ("planner", "energy", "over optimum", "time", "sure", "relay")
-    made = table(columns, numbers=("energy", "over optimum", "time", "sure"))
+    """One line a planner, the optimum first; `sure` when planning again, `legs alone` without. What plans leave out, below."""
+    columns = ("planner", "energy", "over optimum", "time", "sure", "legs alone", "relay")
+    made = table(columns, numbers=columns[1:-1])
+    warned: dict[str, list[str]] = {}
     for name, plan in comparison.plans.items():
         ratio = comparison.ratio(name)
         made.add_row(
@@ -108,10 +109,14 @@ def comparison_table(comparison: Comparison) -> Group:
             "-" if ratio is None else f"{ratio:.3f}x",
             say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
             f"{plan.rung:.0%}" if plan.feasible else "-",
+            f"{plan.probability:.0%}" if plan.feasible else "-",
             Text(plan.summary() if plan.feasible else "misses the target"),
             style="" if plan.met else "dim",
         )
-    return titled(comparison.problem, made)
+        for words in plan.warnings if plan.feasible else ():
+            warned.setdefault(words.replace(plan.planner, "its planner"), []).append(name)
+    notes = [Text(f"warning: {', '.join(names)}: {words}", style="yellow") for words, names in warned.items()]
+    return Group(titled(comparison.problem, made), *notes)
 
 
 def trade_tables(trade: Trade) -> RenderableType:
