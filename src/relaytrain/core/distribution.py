@@ -330,9 +330,20 @@ def frequencies_for(
     The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that lies
     further than a period from x).
     """
-    groups = _grouped(terms)
-    fewest = groups if least is None else _grouped(least)
-    furthest = max((float(np.abs(f).max()) * d.reach(tail / len(terms)) for d, f in groups), default=0.0)
+    return frequencies_of(_grouped(terms), tail=tail, least=None if least is None else _grouped(least), reaches=reaches)
+
+
+def frequencies_of(
+    groups: Sequence[tuple[Distribution, Real]],
+    *,
+    tail: float = TAIL,
+    least: Sequence[tuple[Distribution, Real]] | None = None,
+    reaches: float = 2.0,
+) -> Frequencies:
+    """`frequencies_for` sums given by distribution: each with its factors."""
+    fewest = groups if least is None else least
+    count = sum(len(f) for _, f in groups)
+    furthest = max((float(np.abs(f).max()) * d.reach(tail / count) for d, f in groups if len(f)), default=0.0)
     period = reaches * (9.0 * _deviation(groups) + furthest) or 1.0
     spread = _deviation(fewest)
     if spread == 0:

@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .dual import HUGE, Dual, bounds_at
 from .instance import Cluster, Objective
 from .waterfill import Slots, filled, sides, slots_for, waterfill
 
@@ -29,8 +30,6 @@ Real = NDArray[np.float64]
 
 EXHAUSTIVE = 20_000
 """Assignments solved one and all; beyond, the Lagrangian's neighbourhood."""
-HUGE = 1e30
-"""Stands for infinity where a count of zero may multiply it."""
 PAIRS = 5_000
 """Pairs of moves tried at once; with more, single moves have to do."""
 MANY_CLUSTERS = 8
@@ -83,13 +82,15 @@ class Allocator:
         For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that set of clusters.
         `root_mu` is (multipliers,), or (subsets, multipliers) with a row for each of `bounding`.
         """
-        rows = np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1]))
-        slopes = np.empty((*rows.shape, self.slots.shape[0]))
-        shared = self.slots.lagrangian(root_mu) if root_mu.ndim == 1 else None
-        for i, used in enumerate(self.bounding):
-            values = self.slots.lagrangian(rows[i]) if shared is None else shared
-            slopes[i] = np.minimum(values[:, :, used].min(axis=2), HUGE)
-        return slopes, np.asarray(self._paid)[:, None] - rows**2 * self.deadline_s
+        return bounds_at(self.dual, np.ascontiguousarray(np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1]))))
+
+    @cached_property
+    def dual(self) -> Dual:
+        """For compiled code."""
+        used = np.zeros((len(self.bounding), len(self.charge)), np.bool_)
+        for i, clusters in enumerate(self.bounding):
+            used[i, list(clusters)] = True
+        return Dual(self.slots.flat, used, np.array(self._paid, np.float64), float(self.deadline_s))
 
     @cached_property
     def bounding(self) -> list[tuple[int, ...]]:

@@ -1,30 +1,33 @@
 """All schedules of given structures that may cost less than the best known one, compiled: branch and bound over boxes.
 
 A box holds the schedules of a structure whose segments end between given epochs. The dual bound on cost, the deadline
-and the epochs allowed tell how long the last segment of any of them may be. If every epoch that may belong to either of
-two versions were one that surpasses both (`surpassing`), all these schedules would be surpassed. Where even that misses
-the target the box is dropped, else it is cut in two. Of a single schedule the last segment gets the fewest epochs that do.
+and the epochs allowed tell how long the last segment may be; where more epochs surely help, only the longest counts.
+Bound and expected loss are sums over ends, so for a price on cost both together have their minimum over the box where each
+end has its own: no affordable schedule has a lower expected loss. Where even that, with the most favourable noise of the box,
+misses the target, the box is dropped, else it is cut in two. Of a single schedule the last segment gets the fewest
+epochs that do.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import jit, within
-from .enumeration import SLACK, Counts, glimpse, meets, moments
+from .dual import bounds_near
+from .enumeration import SLACK, Counts, hopeless, meets, way_of
+from .waterfill import filled
 
 Real = NDArray[np.float64]
 
-TRY = 2.0
-"""Deviations between mean and target up to which a box may turn out hopeless at a glimpse; others are cut in two at once."""
+FAR = 0.97
+"""Multipliers are looked for again when the cost is less than this share of the one they were found for."""
 
 
 class Prices(NamedTuple):
-    """The dual bound on cost, slopes (models, subsets, multipliers), offsets (subsets, multipliers), and times."""
+    """The dual bound on cost, slopes (sets, multipliers, models), offsets (sets, multipliers), and times."""
 
     slopes: Real
     offsets: Real
@@ -33,31 +36,47 @@ class Prices(NamedTuple):
     epochs: int
 
 
-def room(segments: int, epochs: int) -> Counts:
-    """Boxes yet to be looked at, (n, 2, segments): enough for halving every segment's ends one after the other."""
-    return np.empty((2 + segments * (2 + epochs.bit_length()), 2, segments), np.int64)
+class Found(NamedTuple):
+    """Where the search stands, written by `search`: see there."""
+
+    at: Counts
+    boxes: Counts
+    lengths: Counts
+    bounds: Real
+    best: Counts
+    costs: Real
+
+
+def room(segments: int, epochs: int, batch: int) -> Found:
+    """For a search that begins; enough boxes for halving every segment's ends one after the other."""
+    boxes = np.empty((2 + segments * (2 + epochs.bit_length()), 2, segments), np.int64)
+    lengths = np.empty((batch, segments), np.int64)
+    best = np.zeros(segments + 1, np.int64)
+    return Found(np.zeros(3, np.int64), boxes, lengths, np.empty(batch), best, np.empty(2))
 
 
 @within
-def furthest(structure: Counts, low: Counts, high: Counts, prices: Any, below: float) -> int:
-    """The last epoch that a schedule of the box may have without costing `below` or more or being late."""
-    last = structure.shape[0] - 1
-    most = -1.0
-    for u in range(prices.offsets.shape[0]):
-        fits = float(prices.epochs)
-        for r in range(prices.offsets.shape[1]):
-            spare = below - prices.offsets[u, r]
-            for i in range(last):
-                change = prices.slopes[structure[i], u, r] - prices.slopes[structure[i + 1], u, r]
-                spare -= change * (low[i] if change > 0.0 else high[i])
-            slope = prices.slopes[structure[last], u, r]
-            fits = min(fits, spare / slope if slope > 1e-200 else (1e9 if spare > 0.0 else -1.0))
-        most = max(most, fits)
+def furthest(versions: Counts, near: Counts, far: Counts, prices: Any, below: float) -> int:
+    """The last epoch without costing `below` or more or being late; ends are `near` where longer is dearer, else `far`."""
+    last = versions.shape[0] - 2
+    most = float(prices.epochs)
+    if below < np.inf:
+        most = -1.0
+        for u in range(prices.offsets.shape[0]):
+            fits = float(prices.epochs)
+            for r in range(prices.offsets.shape[1]):
+                spare = below - prices.offsets[u, r]
+                for i in range(last):
+                    change = prices.slopes[u, r, versions[i]] - prices.slopes[u, r, versions[i + 1]]
+                    spare -= change * (near[i] if change > 0.0 else far[i])
+                slope = prices.slopes[u, r, versions[last]]
+                fits = min(fits, spare / slope if slope > 1e-200 else (1e9 if spare > 0.0 else -1.0))
+            most = max(most, fits)
     left_s = prices.deadline_s + SLACK
     for i in range(last):
-        change = prices.quickest_s[structure[i]] - prices.quickest_s[structure[i + 1]]
-        left_s -= change * (low[i] if change > 0.0 else high[i])
-    return int(max(min(most, left_s / prices.quickest_s[structure[last]]), -1.0))
+        change = prices.quickest_s[versions[i]] - prices.quickest_s[versions[i + 1]]
+        left_s -= change * (near[i] if change > 0.0 else far[i])
+    return int(max(min(most, left_s / prices.quickest_s[versions[last]]), -1.0))
 
 
 @jit
@@ -69,190 +88,189 @@ def cost_bound(structure: Counts, lengths: Counts, prices: Any) -> float:
         for r in range(prices.offsets.shape[1]):
             bound = prices.offsets[u, r]
             for i in range(structure.shape[0]):
-                bound += lengths[i] * prices.slopes[structure[i], u, r]
+                bound += lengths[i] * prices.slopes[u, r, structure[i]]
             greatest = max(greatest, bound)
         least = min(least, greatest)
     return least
 
 
 @within
-def tightened(low: Counts, high: Counts, last_end: int) -> bool:
-    """Makes the ends of the box increase strictly, up to `last_end`; whether anything is left of it."""
-    segments = low.shape[0]
-    low[segments - 1] = high[segments - 1] = last_end
-    for i in range(segments - 2, -1, -1):
+def tightened(versions: Counts, low: Counts, high: Counts, prices: Any, below: float, sure: bool) -> bool:
+    """Sets the last end's limits and makes all ends increase strictly; whether anything is left of the box."""
+    last = low.shape[0] - 1
+    high[last] = furthest(versions, low, high, prices, below)
+    for i in range(last - 1, -1, -1):
         high[i] = min(high[i], high[i + 1] - 1)
-    for i in range(segments - 1):
+    for i in range(last):
         low[i] = max(low[i], (low[i - 1] if i > 0 else 0) + 1)
         if low[i] > high[i]:
             return False
-    return last_end > (low[segments - 2] if segments > 1 else 0)
+    low[last] = low[last - 1] + 1 if last > 0 else 1
+    if sure:
+        low[last] = min(max(low[last], furthest(versions, high, low, prices, below)), high[last])
+    return low[last] <= high[last]
 
 
 @within
-def hopeless(losses: Any, which: int, structure: Counts, low: Counts, high: Counts, goal: Any) -> bool:
-    """Whether no schedule of the box reaches the goal, surely and at a glimpse.
+def least_mean(moments: Real, way: Any, low: Counts, high: Counts, prices: Any, below: float) -> float:
+    """No schedule of the box that costs less than `below` has a lower expected loss.
 
-    Not looked at where the target lies TRY deviations above the mean or more: cutting the box in two is quicker then.
+    For each set of clusters the multiplier is the one that leaves the least; the price on cost is what the last segment's
+    last epoch achieves for its own.
     """
-    mean, variance = moments(losses, which, structure, low, high)
-    offset = goal.target - mean
-    if variance <= 0.0:
-        return offset < -SLACK
-    deviation = math.sqrt(variance)
-    if offset > TRY * deviation:
-        return False
-    odds = (1.0 - goal.loose) / goal.loose
-    if -offset > deviation * math.sqrt(odds) + SLACK:
-        return True
-    if abs(offset) >= math.pi / losses.step:
-        return False
-    return glimpse(losses, which, structure, low, high, offset, variance)[1] < goal.loose
-
-
-@jit
-def too_dear(
-    losses: Any, which: int, structure: Counts, low: Counts, high: Counts, target: float, prices: Any, below: float
-) -> bool:
-    """Whether no schedule of the box has an expected loss of at most `target` and costs less than `below`.
-
-    Bound and expected loss are sums over segments, so for a price on the loss both together have their minimum over the
-    box where each end has its own. The price is that of the last segment's last epoch.
-    """
-    last = structure.shape[0] - 1
-    final, mean = structure[last], losses.mean
-    gained = mean[final, high[last] - 1] - mean[final, high[last]]
+    versions = way.versions
+    last = low.shape[0] - 1
+    final = versions[last]
+    gained = moments[0, final, high[last] - 1] - moments[0, final, high[last]]
+    found = np.inf
     for u in range(prices.offsets.shape[0]):
-        dear, count = False, prices.offsets.shape[1]
-        for nth in range(count):
-            r = (count // 2 + nth) % count  # the middle multiplier suits best
-            slopes = prices.slopes[:, u, r]
-            price = slopes[final] / gained if gained > 1e-12 else 0.0
-            total = prices.offsets[u, r] + price * (losses.start_mean[which] - target)
+        spare, r = np.inf, 0
+        for nth in range(prices.offsets.shape[1]):
+            left = below - prices.offsets[u, nth] - prices.slopes[u, nth, final] * high[last]
             for i in range(last):
-                a, b = structure[i], structure[i + 1]
-                least = np.inf
-                for end in range(low[i], high[i] + 1):
-                    least = min(least, (slopes[a] - slopes[b]) * end + price * (mean[a, end] - mean[b, end]))
-                total += least
-            least = np.inf
-            for end in range(low[last - 1] + 1 if last > 0 else 1, high[last] + 1):
-                least = min(least, slopes[final] * end + price * mean[final, end])
-            if total + least > below:
-                dear = True
-                break
-        if not dear:
-            return False
-    return True
+                left -= (prices.slopes[u, nth, versions[i]] - prices.slopes[u, nth, versions[i + 1]]) * low[i]
+            if left < spare:
+                spare, r = left, nth
+        slope = prices.slopes[u, r, final]
+        price = gained / slope if slope > 1e-200 and below < np.inf else 0.0
+        plain, priced = way.mean, way.mean
+        if price > 0.0:
+            priced += price * (prices.offsets[u, r] - below)
+        for i in range(last + 1):
+            a, b, least, cheapest = versions[i], versions[i + 1], np.inf, np.inf
+            change = price * (prices.slopes[u, r, a] - (prices.slopes[u, r, b] if i < last else 0.0))
+            for end in range(low[i], high[i] + 1):
+                mean = moments[0, a, end] - moments[0, b, end]
+                least, cheapest = min(least, mean), min(cheapest, mean + change * end)
+            plain += least
+            priced += cheapest
+        found = min(found, max(plain, priced))
+    return found
 
 
 @jit
-def shortest(losses: Any, which: int, structure: Counts, ends: Counts, goal: Any) -> int:
-    """The fewest epochs of the last segment, up to `ends`, that meet the goal; 0 if none do. Changes ends[-1]."""
-    last = structure.shape[0] - 1
+def shortest(losses: Any, way: Any, ends: Counts, goal: Any) -> int:
+    """The fewest epochs of the last segment, up to `ends`, that meet the goal; 0 if none do. Changes ends[-1].
+
+    -1 where that takes frequencies that are not known.
+    """
+    last = ends.shape[0] - 1
     begin = ends[last - 1] if last > 0 else 0
     longest = ends[last] - begin
     if not goal.sure:  # more epochs might not help: try them all
         for n in range(1, longest + 1):
             ends[last] = begin + n
-            if meets(losses, which, structure, ends, goal):
-                return n
+            met = meets(losses, way, ends, goal, goal.asked)
+            if met != 0:
+                return n if met > 0 else -1
         return 0
-    if not meets(losses, which, structure, ends, goal):
-        return 0
+    met = meets(losses, way, ends, goal, goal.asked)
+    if met <= 0:
+        return met
     low, high = 0, longest  # low does not meet it (0 stands for "not tried")
     while high - low > 1:
         middle = (low + high) // 2
         ends[last] = begin + middle
-        if meets(losses, which, structure, ends, goal):
+        met = meets(losses, way, ends, goal, goal.asked)
+        if met < 0:
+            return -1
+        if met > 0:
             high = middle
         else:
             low = middle
+    ends[last] = begin + high
     return high
 
 
 @jit
-def candidates(
-    structures: Counts,
-    losses: Any,
-    goal: Any,
-    prices: Any,
-    below: float,
-    at: Counts,
-    boxes: Counts,
-    lengths: Counts,
-    bounds: Real,
-) -> int:
-    """Writes schedules that meet the goal and may cost less than `below`: lengths (n, segments) and bounds (n,).
+def search(
+    structures: Counts, losses: Any, goal: Any, prices: Any, dual: Any, below: float, focused: float, found: Any
+) -> tuple[int, Any]:
+    """Looks for schedules that meet the goal and cost less than `below`.
 
-    Begins with structure at[0] and the at[1] boxes left of it (0: all of it), ends after the first structure that had any
-    candidates or when the arrays are full, and writes to `at` where to go on (at[0]: all seen if that is the number of
-    structures; at[2]: the structure of what was written). Returns how many were written.
+    With one cluster to use, the cheapest is written to found.best: 1 + the structure's number, lengths; found.costs then
+    has its cost and the cost that the bounds were last made for. Where costs are not known here, or a schedule all but
+    misses the goal, candidates are written instead: found.lengths (n, segments), found.bounds (n,). Begins with structure
+    at[0] and the at[1] boxes left of it (0: all of it), ends after the first structure that had any candidates or when
+    there is no more room, and writes to `at` where to go on (at[0]: all seen if that is the number of structures; at[2]: the
+    structure of the candidates). Returns how many there are, -1 if to go on takes the full frequencies, and the bounds on
+    cost now in use.
     """
     segments = structures.shape[1]
-    ones = np.ones(segments, np.int64)
+    at, boxes = found.at, found.boxes
+    ones, ends = np.ones(segments, np.int64), np.zeros(segments, np.int64)
+    counts = np.zeros(losses.jumps.shape[1])
+    found.best[0] = 0
+    written, unknown = 0, False
     for which in range(at[0], structures.shape[0]):
-        if at[1] == 0:
+        left = at[1]
+        if left == 0 and cost_bound(structures[which], ones, prices) < below:
             for i in range(segments):
                 boxes[0, 0, i], boxes[0, 1, i] = i + 1, prices.epochs
-            at[1] = 1 if cost_bound(structures[which], ones, prices) < below else 0
-        written, left = of_structure(which, structures[which], losses, goal, prices, below, boxes, at[1], lengths, bounds)
-        at[0], at[1], at[2] = which + (left == 0), left, which
-        if written > 0 or left > 0:
-            return written
-    return 0
-
-
-@jit
-def of_structure(
-    which: int,
-    structure: Counts,
-    losses: Any,
-    goal: Any,
-    prices: Any,
-    below: float,
-    boxes: Counts,
-    left: int,
-    lengths: Counts,
-    bounds: Real,
-) -> tuple[int, int]:
-    """The candidates of one structure, and how many boxes are left when there is no more room to write."""
-    segments = structure.shape[0]
-    ends = np.zeros(segments, np.int64)
-    written = 0
-    while left > 0:
-        low, high = boxes[left - 1, 0], boxes[left - 1, 1]
-        if not tightened(low, high, furthest(structure, low, high, prices, below)):
-            left -= 1
-            continue
-        widest = 0
-        for i in range(segments - 1):
-            if high[i] - low[i] > high[widest] - low[widest]:
-                widest = i
-        if low[widest] < high[widest]:
-            if goal.by_mean:
-                out = too_dear(losses, which, structure, low, high, goal.target, prices, below)
-            else:
-                out = goal.sure and hopeless(losses, which, structure, low, high, goal)
-            if out:
+            left = 1
+        way = way_of(losses, structures[which])
+        while left > 0 and written < found.bounds.shape[0]:
+            low, high = boxes[left - 1, 0], boxes[left - 1, 1]
+            if not tightened(way.versions, low, high, prices, below, goal.sure):
                 left -= 1
                 continue
-            middle = (low[widest] + high[widest]) // 2
-            boxes[left] = boxes[left - 1]
-            boxes[left, 0, widest], boxes[left - 1, 1, widest] = middle + 1, middle
-            left += 1
-            continue
-        if written == bounds.shape[0]:
-            return written, left
-        left -= 1
-        ends[:] = high
-        n = shortest(losses, which, structure, ends, goal)
-        if n > 0:
-            begin = 0
+            widest = 0
             for i in range(segments - 1):
-                lengths[written, i] = high[i] - begin
-                begin = high[i]
-            lengths[written, segments - 1] = n
-            bounds[written] = cost_bound(structure, lengths[written], prices)
+                if high[i] - low[i] > high[widest] - low[widest]:
+                    widest = i
+            single = segments == 1 or low[widest] == high[widest]
+            if not (single and goal.sure):
+                mean = least_mean(losses.moments, way, low, high, prices, below)
+                if hopeless(losses, way, low, high, goal, mean):
+                    left -= 1
+                    continue
+            if not single:
+                middle = (low[widest] + high[widest]) // 2
+                for i in range(segments):
+                    boxes[left, 0, i], boxes[left, 1, i] = low[i], high[i]
+                boxes[left, 0, widest], high[widest] = middle + 1, middle
+                left += 1
+                continue
+            ends[:] = high
+            n = shortest(losses, way, ends, goal)
+            if n < 0:
+                unknown = True
+                break
+            left -= 1
+            if n == 0:
+                continue
+            lengths = found.lengths[written]
+            counts[:] = 0.0
+            for i in range(segments):
+                lengths[i] = ends[i] - (ends[i - 1] if i > 0 else 0)
+                counts[structures[which, i]] += lengths[i]
+            bound = cost_bound(structures[which], lengths, prices)
+            if bound >= below:
+                continue
+            if dual.slots.root.shape[1] == 1:
+                cost = filled(counts, dual.slots, dual.deadline_s)[0] + dual.paid[0]
+                if cost >= below:
+                    continue
+                surely = meets(losses, way, ends, goal, goal.asked + 2.0 * goal.margin)
+                if surely < 0:
+                    unknown = True
+                    left += 1
+                    break
+                if surely > 0:
+                    found.best[0] = which + 1
+                    found.best[1:] = lengths
+                    below = cost
+                    if cost < FAR * focused:
+                        slopes, offsets = bounds_near(dual, counts)
+                        prices = Prices(slopes, offsets, prices.quickest_s, prices.deadline_s, prices.epochs)
+                        focused = cost
+                    continue
+            found.bounds[written] = bound
             written += 1
-    return written, 0
+        at[0], at[1], at[2] = which + (left == 0), left, which
+        if written > 0 or unknown:
+            break
+    if unknown and written == 0:
+        written = -1
+    found.costs[0], found.costs[1] = below, focused
+    return written, prices

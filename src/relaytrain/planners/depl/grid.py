@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import jit
-from .enumeration import GONE, SLACK
+from .enumeration import SLACK
 from .instance import Instance
 from .losses import DataLosses
 from .waterfill import slots_for
@@ -39,6 +39,8 @@ Capable = Literal["quickest", "largest"]
 
 MOST_LABELS = 8_000
 """Paths kept in a layer."""
+GONE = -30.0
+"""log of a characteristic function that no longer counts."""
 
 
 @dataclass(frozen=True)

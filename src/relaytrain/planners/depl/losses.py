@@ -13,24 +13,24 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.distribution import DEAD, StudentT, Tabulated, Term, frequencies_for, partial_sums, weighted_sum
+from ...core.distribution import DEAD, Distribution, StudentT, Tabulated, frequencies_of, partial_sums, weighted_sum
 from ...core.fourier import Complex, Frequencies, Label
 from ..kernels import jit
-from .enumeration import FEW, NARROW, SLACK, Goal, Losses
+from .cumulants import fourth_cumulant
+from .enumeration import COARSE, FEW, GONE, NARROW, SLACK, Goal, Losses, glances
 from .instance import Instance
-from .surpass import surpassing
 
 Real = NDArray[np.float64]
 _SEARCH_TAIL = 1e-8
+MOST = 400
+"""Frequencies of a search at most, as long as no close call asks for all."""
 MARGIN = 2e-7
 """By which a search may underrate what it looks for; every answer is checked exactly."""
-LOOSE = 0.03
-"""The share of 1 - omega by which less is asked of what surpasses many schedules all but surely."""
 
 
 class LossTable:
@@ -38,125 +38,119 @@ class LossTable:
 
     def __init__(self, instance: Instance, gains: Sequence[float], switches: int) -> None:
         self.instance = instance
-        self._gains, self._switches = gains, switches
+        self._gains, self.switches = gains, switches
+        self.noises = [m.noise for m in instance.models]
         k = instance.epochs_done + np.arange(1, instance.target.max_epochs + 1)
-        self._factors = [-m.progress(k) for m in instance.models]
-        pairs = list(zip(self._factors, instance.models, strict=True))
-        self.mean = np.array([_prefix(f * m.noise.mean) for f, m in pairs])
-        self.variance = np.array([_prefix(f**2 * m.noise.variance) for f, m in pairs])
-        self._re = self._im = np.zeros((len(pairs), 0, 0))
-        self._either: dict[tuple[int, int], tuple[Real, Real, Real]] = {}
+        self._factors = -np.array([m.progress(k) for m in instance.models], np.float64)
+        noises = np.array([(d.mean, d.variance, fourth_cumulant(d)) for d in self.noises]).T[:, :, None]
+        square = self._factors**2
+        self.steps = np.array([self._factors, square, square * square]) * noises
+        self.moments = np.zeros((3, len(self.noises) + 1, len(k) + 1))
+        np.cumsum(self.steps, axis=2, out=self.moments[:, :-1, 1:])
+        self._re = self._im = np.zeros((len(self.noises), 0, 0))
+
+    @cached_property
+    def jumps(self) -> Real:
+        """Mean, variance and fourth cumulant of the possible switches, (3, switches), and of none."""
+        rows = [(jump.mean, jump.variance, fourth_cumulant(jump)) for jump in self.instance.jumps]
+        return np.array([(0.0, 0.0, 0.0), *rows]).T
+
+    @cached_property
+    def reach(self) -> float:
+        """How far a single term may lie from its mean."""
+        count = self._factors.shape[1] + len(self.noises) + self.switches
+        first = [abs(float(f[0])) * d.reach(_SEARCH_TAIL / count) for f, d in zip(self._factors, self.noises, strict=True)]
+        jumps = {(jump.scale, jump.nu): jump for jump in self.instance.jumps if jump.variance > 0}.values()
+        return max(*first, *(jump.reach(_SEARCH_TAIL / count) / min(self._gains) for jump in jumps), 0.0)
+
+    def fewest(self, gain: float) -> int | None:
+        """So many epochs at least: the largest expected progress with the largest variance must pass Cantelli's inequality."""
+        target, switches = self.instance.target, self.switches
+        progress, variance = self.steps[0].min(axis=0).cumsum(), self.steps[1].max(axis=0).cumsum()
+        lowest = self.instance.initial_loss + switches * self.jumps[0].min() + gain * progress
+        variance = gain**2 * variance + switches * self.jumps[1].max()
+        odds = (1 - target.probability) / target.probability
+        enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
+        return int(enough[0]) + 1 if len(enough) else None
 
     @cached_property
     def frequencies(self) -> Frequencies:
         """Good for the widest schedule's period and for the narrowest one's decay, whatever the data."""
-        pairs = list(zip(self._factors, self.instance.models, strict=True))
-        widest = max(pairs, key=lambda p: float((p[0] ** 2).sum()) * p[1].noise.variance)
-        terms: list[Term] = [(float(f), widest[1].noise) for f in widest[0]]
-        terms += [(float(f[0]), m.noise) for f, m in pairs]
+        widest = int(self.moments[1, :-1, -1].argmax())
+        terms = [(noise, self._factors[m] if m == widest else self._factors[m, :1]) for m, noise in enumerate(self.noises)]
         jumps = [jump for jump in self.instance.jumps if jump.variance > 0]
         if jumps:
             heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
-            terms += [(1.0 / min(self._gains), heaviest)] * self._switches
-        return frequencies_for(terms, tail=_SEARCH_TAIL, least=self._least(jumps), reaches=1.0)
+            terms.append((heaviest, np.full(self.switches, 1.0 / min(self._gains))))
+        return frequencies_of(terms, tail=_SEARCH_TAIL, least=self._least(jumps), reaches=1.0)
 
-    def _least(self, jumps: Sequence[StudentT]) -> list[Term]:
+    def _least(self, jumps: Sequence[StudentT]) -> list[tuple[Distribution, Real]]:
         """The narrowest sum whose distribution may matter: the fewest epochs there can be, of the steadiest versions."""
-        noises = [m.noise for m in self.instance.models]
-        random = [i for i, noise in enumerate(noises) if noise.variance > 0]
+        variance = self.steps[1]
+        random = [m for m, noise in enumerate(self.noises) if noise.variance > 0]
         if not random:
             narrow = min(jumps, key=lambda jump: jump.variance, default=None)
-            return [] if narrow is None else [(1.0 / max(self._gains), narrow)]
+            return [] if narrow is None else [(narrow, np.array([1.0 / max(self._gains)]))]
         fewest = 1
-        if len(random) == len(noises):
-            fewest = fewest_epochs(self.instance, max(self._gains), self._switches) or len(self._factors[0])
-        return [
-            min(((float(self._factors[i][k]), noises[i]) for i in random), key=lambda t: t[0] ** 2 * t[1].variance)
-            for k in (range(fewest) if fewest > 1 else [-1])
-        ]
+        if len(random) == len(self.noises):
+            fewest = self.fewest(max(self._gains)) or variance.shape[1]
+        epochs = slice(fewest) if fewest > 1 else slice(-1, None)
+        steadiest = np.array(random)[variance[random, epochs].argmin(axis=0)]
+        return [(self.noises[m], self._factors[m, epochs][steadiest == m]) for m in random if (steadiest == m).any()]
 
     def log_cf(self, epochs: int) -> tuple[Real, Real]:
         """Prefix sums of log characteristic functions, real and imaginary parts, each (models, epochs + 1 or more, points).
 
         Made as far as asked for and kept: most searches never look at the last epochs allowed.
         """
-        have = max(self._re.shape[1] - 1, 0)
-        if have < epochs:
-            t = self.frequencies.at
-            re, im = np.zeros((2, len(self._factors), epochs + 1, len(t)))
-            if have:
-                re[:, : have + 1], im[:, : have + 1] = self._re, self._im
-            for m, (f, model) in enumerate(zip(self._factors, self.instance.models, strict=True)):
-                noise, new = model.noise, f[have:epochs]
-                if isinstance(noise, Tabulated) and model.noise.variance > 0:
-                    table = noise.spline
-                    add_splined(table.top, table.knots, table.coefficients, new, t, re[m, have:], im[m, have:])
-                else:
-                    logs = noise.log_cf(np.multiply.outer(new, t))
-                    re[m, have + 1 :], im[m, have + 1 :] = np.cumsum(logs.real, axis=0), np.cumsum(logs.imag, axis=0)
-                    re[m, have + 1 :] += re[m, have]
-                    im[m, have + 1 :] += im[m, have]
-            self._re, self._im = re, im
+        if self.epochs < epochs:
+            self._re, self._im = self.log_cf_at(self.frequencies.at, epochs, self._re, self._im)
         return self._re, self._im
+
+    def log_cf_at(self, t: Real, epochs: int, known_re: Real | None = None, known_im: Real | None = None) -> tuple[Real, Real]:
+        """The same at frequencies `t`, going on from what is known of them."""
+        have = 0 if known_re is None else max(known_re.shape[1] - 1, 0)
+        re, im = np.zeros((2, len(self._factors), epochs + 1, len(t)))
+        if have:
+            re[:, : have + 1], im[:, : have + 1] = known_re, known_im
+        for m, noise in enumerate(self.noises):
+            new = self._factors[m, have:epochs]
+            if isinstance(noise, Tabulated) and noise.variance > 0:
+                table = noise.spline
+                add_splined(table.top, table.knots, table.coefficients, new, t, re[m, have:], im[m, have:])
+            else:
+                logs = noise.log_cf(np.multiply.outer(new, t))
+                re[m, have + 1 :], im[m, have + 1 :] = np.cumsum(logs.real, axis=0), np.cumsum(logs.imag, axis=0)
+                re[m, have + 1 :] += re[m, have]
+                im[m, have + 1 :] += im[m, have]
+        return re, im
 
     @property
     def epochs(self) -> int:
         """As far as it is made."""
         return max(self._re.shape[1] - 1, 0)
 
-    def either(self, epochs: int, few: slice) -> tuple[Real, Real, Real]:
-        """Of epochs that surpass both of two versions: prefix sums of mean, variance and log characteristic function.
-
-        Of the two, the version is taken that has to be enlarged less; where neither can be, both count.
-        """
-        key = (epochs, few.step)
-        if key in self._either:
-            return self._either[key]
-        count, target = len(self.instance.models), self.instance.target
-        t = self.frequencies.at[few] if epochs else np.zeros(1)
-        mean, variance = np.zeros((2, count, count, epochs + 1))
-        glance = np.zeros((count, count, epochs + 1, len(t), 2))
-        short = LOOSE * min(target.probability, 1.0 - target.probability) / ((self._switches + 1) * target.max_epochs)
-        for pair in itertools.combinations(range(count) if epochs > 1 else (), 2):
-            own: list[tuple[Real, Any]] = [(self._factors[m][:epochs], self.instance.models[m].noise) for m in pair]
-            terms = _surpassing(own, short)
-            means = sum(f * d.mean for f, d in terms)
-            variances = sum(f**2 * d.variance for f, d in terms)
-            logs = sum(d.log_cf(np.multiply.outer(f, t)) for f, d in terms)
-            for a, b in (pair, pair[::-1]):
-                mean[a, b, 1:], variance[a, b, 1:] = np.cumsum(means), np.cumsum(variances)
-                glance[a, b, 1:, :, 0], glance[a, b, 1:, :, 1] = np.cumsum(logs.real, axis=0), np.cumsum(logs.imag, axis=0)
-        self._either[key] = mean, variance, glance
-        return self._either[key]
-
-
-def _surpassing(own: list[tuple[Real, Any]], short: float) -> list[tuple[Real, Any]]:
-    """Factors by epoch and the noise that they multiply, so that both of two versions are surpassed but for a mass `short`."""
-    ways = []
-    for (f, noise), (g, other) in (own, own[::-1]):
-        enlarged = np.minimum(f, g * surpassing(noise, other, short))
-        ways.append((-float(enlarged.sum()) * noise.mean, [(enlarged, noise)]))
-    least, terms = min(ways, key=lambda way: way[0])
-    return terms if math.isfinite(least) else own
-
 
 @jit
 def add_splined(top: float, knots: Real, coefficients: Complex, factors: Real, t: Real, re: Real, im: Real) -> None:
     """Goes on with prefix sums of a spline's values at factor * t: row i + 1 is row i and those of factor i."""
     count = knots.shape[0] - 1
+    roots = np.cbrt(t)  # that of a product is the product of those
     for i in range(factors.shape[0]):
+        sign, scale = (1.0 if factors[i] >= 0.0 else -1.0), abs(factors[i])
+        root = count * np.cbrt(scale / top)
         for j in range(t.shape[0]):
-            at = factors[i] * t[j]
-            size = abs(at)
-            value = complex(DEAD, 0.0)
-            if size < top:
-                k = min(int(count * (size / top) ** (1.0 / 3.0)), count - 1)
-                near = size - knots[k]
-                value = coefficients[5, k]
-                for order in range(4, -1, -1):
-                    value = value * near + coefficients[order, k]
-            re[i + 1, j] = re[i, j] + value.real
-            im[i + 1, j] = im[i, j] + (value.imag if at >= 0.0 else -value.imag)
+            size = scale * t[j]
+            if size >= top:
+                re[i + 1, j], im[i + 1, j] = re[i, j] + DEAD, im[i, j]
+                continue
+            k = min(int(root * roots[j]), count - 1)
+            near = size - knots[k]
+            real, imaginary = coefficients[5, k].real, coefficients[5, k].imag
+            for order in range(4, -1, -1):
+                real = real * near + coefficients[order, k].real
+                imaginary = imaginary * near + coefficients[order, k].imag
+            re[i + 1, j], im[i + 1, j] = re[i, j] + real, im[i, j] + sign * imaginary
 
 
 class DataLosses:
@@ -169,45 +163,58 @@ class DataLosses:
             instance, self.gain = instance.with_gain(self.gain), 1.0
             table = None
         self.table = LossTable(instance, [self.gain], switches) if table is None else table
-        self.mean, self.variance = self.gain * self.table.mean, self.gain**2 * self.table.variance
-        self._switches: dict[bool, tuple[Real, Real, Complex]] = {}
+        self.moments = self.table.moments * (self.gain ** np.array([1.0, 2.0, 4.0]))[:, None, None]
+        self.mean, self.variance = self.moments[0, :-1], self.moments[1, :-1]
+        self._made: dict[tuple[int, bool, bool], Losses] = {}
 
-    def losses(self, structures: Sequence[Sequence[int]], epochs: int, *, by_mean: bool = False) -> Losses:
-        """The arrays for schedules of these structures up to so many epochs, switches (from `before` too) added up."""
-        points = 1 if by_mean else self.table.frequencies.points
-        before = self.instance.before
-        mean, variance = np.full(len(structures), float(self.instance.initial_loss)), np.zeros(len(structures))
-        added = np.zeros((len(structures), points), np.complex128)
-        rows = np.array(structures)
-        taken = rows if before is None else np.column_stack([np.full(len(rows), before), rows])
-        for a, b in zip(taken.T[:-1], taken.T[1:], strict=True):
-            changes = a != b
-            pair = (a[changes], b[changes])
-            means, variances, logs = self._jumps(by_mean)
-            mean[changes] += means[pair]
-            variance[changes] += variances[pair]
-            added[changes] += logs[pair]
-        jump_re, jump_im = added.real.copy(), added.imag.copy()
-        if by_mean:
-            re = im = np.zeros((len(self.instance.models), 1, 1))
-            step, stride = 1.0, 1
-        else:
-            re, im = self.table.log_cf(epochs)
-            step, stride = self.step, self._stride(epochs)
-        few = slice(stride // 2, stride * FEW, stride)
-        glance, jumps = np.stack([re[..., few], im[..., few]], axis=-1), np.stack([jump_re[:, few], jump_im[:, few]], axis=-1)
-        either = self.table.either(0 if by_mean or len(structures[0]) == 1 else epochs, few)
+    @cached_property
+    def fewest(self) -> int | None:
+        """Fewer epochs cannot do, by means and variances alone; None if no number can."""
+        return self.table.fewest(self.gain)
+
+    def losses(self, epochs: int, *, by_mean: bool = False, full: bool = False) -> Losses:
+        """The arrays for schedules of up to so many epochs; with `full`, for exact answers."""
+        key = (epochs, by_mean, full)
+        if key not in self._made:
+            self._made[key] = self._losses(epochs, by_mean, full)
+        return self._made[key]
+
+    @property
+    def epochs(self) -> int:
+        """As far as arrays were made for searches by probability."""
+        return max((epochs for epochs, by_mean, _ in self._made if not by_mean), default=0)
+
+    def _losses(self, epochs: int, by_mean: bool, full: bool) -> Losses:
+        before = -1 if self.instance.before is None else self.instance.before
+        few = points = np.zeros(0)
+        if not by_mean:
+            few, points = self._frequencies(epochs)
+            points = self.table.frequencies.at if full else points
+        t = np.concatenate([few, points])
+        re, im = self.table.log_cf_at(t, 0 if by_mean else epochs)
+        jumps = self._jumps_at(t)
+        few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
         return Losses(
-            self.mean, self.variance, re, im, jump_re, jump_im, mean, variance, step, glance, jumps, stride,
-            self.gain * either[0], self.gain**2 * either[1], either[2],
+            self.moments, self._jump_moments, float(self.instance.initial_loss), before, len(few), few_step, step, full,
+            re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag), glances(re, im, self.moments, len(few)),
         )  # fmt: skip
 
-    def _stride(self, epochs: int) -> int:
-        """An odd number: so many times shorter a period suits a schedule of middling width, at a glance."""
-        jumps = max((jump.variance for jump in self.instance.jumps), default=0.0)
-        middling = math.sqrt(float(self.variance[:, epochs // 2 + 1].mean()) + jumps)
-        stride = int(2.0 * math.pi / (self.step * NARROW * middling)) if middling > 0 else 1
-        return max(stride - 1 + stride % 2, 1)
+    def _frequencies(self, epochs: int) -> tuple[Real, Real]:
+        """Frequencies for a first look and for the full sum, for schedules of so many epochs that may well meet the target.
+
+        None of these is much narrower than that of a version alone when it reaches the target on average. A first look has
+        a period for schedules of middling width.
+        """
+        table, after = self.table, slice(epochs + 1)
+        jump = float(table.jumps[1].max()) / self.gain**2
+        widest = float(table.steps[1, :, :epochs].max(axis=0).sum()) + table.switches * jump
+        alone = (self.mean[:, after] > self.instance.target.loss - self.instance.initial_loss).sum(axis=1)
+        narrow = float(table.moments[1, np.arange(len(alone)), np.minimum(alone, epochs)].min())
+        middling = float(table.moments[1, :-1, epochs // 2 + 1].mean()) + jump
+        return (
+            _up_to(COARSE, narrow, NARROW * math.sqrt(middling), FEW),
+            _up_to(GONE, narrow, table.reach + 9.0 * math.sqrt(widest), MOST),
+        )
 
     @property
     def step(self) -> float:
@@ -216,59 +223,59 @@ class DataLosses:
 
     def jump(self, before: int, now: int) -> tuple[float, float, Complex]:
         """Mean, variance and log characteristic function of a switch."""
-        means, variances, logs = self._jumps(False)
-        return float(means[before, now]), float(variances[before, now]), logs[before, now]
+        mean, variance, _ = self._jump_moments[:, before, now]
+        return float(mean), float(variance), self._jumps[before, now]
 
-    def _jumps(self, by_mean: bool) -> tuple[Real, Real, Complex]:
-        """The same of all switches, (models, models) and (models, models, points)."""
-        if by_mean not in self._switches:
-            count, t = len(self.instance.models), np.zeros(1) if by_mean else self.table.frequencies.at / self.gain
-            mean, variance = np.zeros((2, count, count))
-            logs = np.zeros((count, count, len(t)), np.complex128)
-            known: dict[StudentT, Complex] = {}
-            for a, b in itertools.product(range(count), repeat=2):
-                jump = self.instance.switches[a][b]
-                if jump is not None:
-                    mean[a, b], variance[a, b] = jump.mean, jump.variance
-                    if jump not in known:
-                        known[jump] = jump.log_cf(t)
-                    logs[a, b] = known[jump]
-            self._switches[by_mean] = mean, variance, logs
-        return self._switches[by_mean]
+    @cached_property
+    def _jump_moments(self) -> Real:
+        """Means, variances and fourth cumulants of all switches, (3, models, models)."""
+        count = len(self.instance.models)
+        found = np.zeros((3, count, count))
+        for a, b in itertools.product(range(count), repeat=2):
+            if (jump := self.instance.switches[a][b]) is not None:
+                found[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
+        return found
+
+    @cached_property
+    def _jumps(self) -> Complex:
+        """Log characteristic functions of all switches, (models, models, points)."""
+        return self._jumps_at(self.table.frequencies.at)
+
+    def _jumps_at(self, t: Real) -> Complex:
+        """The same at frequencies `t` in units of the gain."""
+        count, t = len(self.instance.models), t / self.gain
+        logs = np.zeros((count, count, len(t)), np.complex128)
+        known: dict[tuple[float, float], Complex] = {}
+        for a, b in itertools.product(range(count), repeat=2):
+            if (jump := self.instance.switches[a][b]) is not None:
+                key = (jump.scale, jump.nu)  # the location is in the mean alone
+                if key not in known:
+                    known[key] = jump.log_cf(t)
+                logs[a, b] = known[key]
+        return logs
 
     def goal(self, *, expected: float | None = None) -> Goal:
         """The instance's target, or an expected loss of at most `expected` in its place."""
         target = self.instance.target
         odds = (1.0 - target.probability) / target.probability
         if expected is not None:
-            return Goal(float(expected), 0.5, odds, True, self.sure, 0.5)
-        loose = target.probability - LOOSE * min(target.probability, 1.0 - target.probability)
-        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure, loose)
+            return Goal(float(expected), 0.5, odds, True, self.sure, 0.0, 0.0)
+        deviations = max(NormalDist().inv_cdf(target.probability), 0.0)
+        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure, deviations, MARGIN)
+
+
+def _up_to(size: float, variance: float, period: float, most: int) -> Real:
+    """Frequencies (j + 1/2) 2 pi / period until the logarithm of a characteristic function falls to about `size`."""
+    period = period or 1.0
+    top = math.sqrt(-2.2 * size / variance) if variance > 0 else math.inf
+    points = min(top * period / (2.0 * math.pi) + 3.0, most)
+    return (np.arange(int(points)) + 0.5) * (2.0 * math.pi / period)
 
 
 def helps_surely(instance: Instance, chosen: Sequence[int]) -> bool:
     """Another epoch of any version surely lowers the loss."""
     gain = instance.data_gain(chosen)
     return all(m.noise.positive and gain * m.gain > 0 and min(m.steps, default=1.0) > 0 for m in instance.models)
-
-
-def fewest_epochs(instance: Instance, gain: float, switches: int) -> int | None:
-    """So many epochs at least: the largest expected progress with the largest variance must pass Cantelli's inequality."""
-    target = instance.target
-    k = instance.epochs_done + np.arange(1, target.max_epochs + 1)
-    factors = [gain * m.progress(k) for m in instance.models]
-    noises = [m.noise for m in instance.models]
-    progress = np.max([f * d.mean for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
-    variance = np.max([f**2 * d.variance for f, d in zip(factors, noises, strict=True)], axis=0).cumsum()
-    variance += switches * max((jump.variance for jump in instance.jumps), default=0.0)
-    lowest = instance.initial_loss + switches * min((0.0, *(jump.mean for jump in instance.jumps))) - progress
-    odds = (1 - target.probability) / target.probability
-    enough = np.flatnonzero(lowest - target.loss <= np.sqrt(variance * odds) + SLACK)
-    return int(enough[0]) + 1 if len(enough) else None
-
-
-def _prefix(values: Real) -> Real:
-    return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def exact_loss(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> tuple[Label, bool]:

@@ -13,30 +13,26 @@ vertices may drop the best schedule; here each schedule's distribution is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .allocation import HUGE, Allocator, worth_using
-from .boxes import Prices, candidates, room
-from .enumeration import SLACK, Counts, Goal, Losses, meets
+from .allocation import Allocator, worth_using
+from .boxes import FAR, Prices, room, search
+from .dual import HUGE, bounds_near, multipliers
+from .enumeration import SLACK, Counts, probable
 from .instance import Instance
-from .losses import MARGIN, DataLosses, LossTable, exact_probability, fewest_epochs
-from .waterfill import Slots, slots_for
+from .losses import MARGIN, DataLosses, LossTable, exact_probability
+from .waterfill import slots_for
 
 Real = NDArray[np.float64]
 
 SWITCHES = 3
 ALL_SEQUENCES = 5_000
 """If there are no more sequences of versions than this, any number of switches is searched."""
-_MULTIPLIERS = 120
-_FOCUS = 7
-"""Multipliers kept between the neighbours of the best one once a schedule is known."""
-_FAR = 0.97
-"""Multipliers are looked for again when the cost is less than this share of the one they were found for."""
 _BATCH = 64
 """Schedules of a structure collected before their costs are looked at."""
 
@@ -70,13 +66,10 @@ class VersionSearch:
         )
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
         self.quickest_s = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
-        self._grid = _multipliers(slots, target.deadline_s) if useful else np.zeros(1)
-        self._wide = self.allocator.least(self._grid)
-        self._bound_by(self._wide)
+        self._bounds: tuple[Real, Real] | None = None
+        self._focused, self._closely = math.inf, False
         self._costs: dict[tuple[int, ...], float] = {}
-        self._focused = math.inf
-        self._tables: dict[tuple[int, int, bool], Losses] = {}
-        self._known: dict[int, list[tuple[int, ...]]] = {}
+        self._known: dict[int, Counts] = {}
 
     def best(self, *, below: float = math.inf, expected: float | None = None) -> Schedule | None:
         """The cheapest schedule that costs less than `below`, or None.
@@ -85,8 +78,7 @@ class VersionSearch:
         """
         if self.least_epochs is None or not self.allocator.bounding:
             return None
-        self._bound_by(self._wide)
-        self._focused = math.inf
+        self._bounds, self._focused = None, math.inf
         most, found = self.instance.target.max_epochs, None
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for segments in range(1, self.switches + 2):
@@ -102,13 +94,19 @@ class VersionSearch:
 
     def affordable(self, below: float) -> int:
         """So many epochs of any versions at most may cost less than `below`."""
-        cheapest = np.maximum(self._slopes.min(axis=2), 1e-200)
-        return int(np.minimum(((below - self._offsets) / cheapest).min(axis=1).max(), 1e9))
+        slopes, offsets = self.dual
+        cheapest = np.maximum(slopes.min(axis=2), 1e-200)
+        return int(np.minimum(((below - offsets) / cheapest).min(axis=1).max(), 1e9))
+
+    @cached_property
+    def _wide(self) -> tuple[Real, Real]:
+        """The dual bound at multipliers from the lowest to the highest that matter."""
+        return self.allocator.least(multipliers(self.allocator.slots.flat, self.allocator.deadline_s))
 
     @cached_property
     def least_epochs(self) -> int | None:
         """Fewer epochs cannot do, by means and variances alone; None if no number can."""
-        return fewest_epochs(self.instance, self.instance.data_gain(self.chosen), self.switches)
+        return self.losses.fewest
 
     @cached_property
     def losses(self) -> DataLosses:
@@ -125,92 +123,78 @@ class VersionSearch:
         slopes, offsets = self._wide
         return float((few * slopes.min(axis=2) + offsets).max(axis=1).min())
 
-    def _structures(self, segments: int) -> list[tuple[int, ...]]:
-        """The sequences of so many versions, each possible after the one before it."""
+    def _structures(self, segments: int) -> Counts:
+        """The sequences of so many versions, each possible after the one before it: (n, segments)."""
         if segments not in self._known:
             allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
-            firsts = [m for m in range(count) if before is None or before == m or allowed[before][m] is not None]
-            found: list[tuple[int, ...]] = [(m,) for m in firsts]
+            found = [(m,) for m in range(count) if before is None or before == m or allowed[before][m] is not None]
+            after = [[m for m in range(count) if m != a and allowed[a][m] is not None] for a in range(count)]
             for _ in range(segments - 1):
-                found = [(*way, m) for way in found for m in range(count) if m != way[-1] and allowed[way[-1]][m] is not None]
+                found = [(*way, m) for way in found for m in after[way[-1]]]
             most = self.switches + 1
-            self._known[segments] = [way for way in found if len(way) + (before not in (None, way[0])) <= most]
+            kept = [way for way in found if segments + (before not in (None, way[0])) <= most]
+            self._known[segments] = np.array(kept, np.int64).reshape(len(kept), segments)
         return self._known[segments]
 
     def focus(self, models: Sequence[int]) -> None:
         """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
-        counts = np.bincount(models, minlength=len(self.instance.models))
-        slopes, offsets = self._wide
-        best = (slopes @ counts + offsets).argmax(axis=1)
-        low, high = self._grid[np.maximum(best - 1, 0)], self._grid[np.minimum(best + 1, len(self._grid) - 1)]
-        near = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _FOCUS)
-        self._bound_by(self.allocator.least(near))
+        self._bounds = bounds_near(self.allocator.dual, self._counts(models))
 
     @property
     def dual(self) -> tuple[Real, Real]:
         """Slopes (subsets, multipliers, models) and offsets (subsets, multipliers) of the present bound on cost."""
-        return self._slopes, self._offsets
+        return self._wide if self._bounds is None else self._bounds
+
+    def _counts(self, models: Sequence[int]) -> Real:
+        return np.bincount(models, minlength=len(self.instance.models)).astype(np.float64)
 
     def priced(self, models: Sequence[int]) -> tuple[Real, float]:
         """Slopes (models,) and offset of the dual bound at the multiplier, and set of clusters, that suit `models` best."""
         self.focus(models)
-        counts = np.bincount(models, minlength=len(self.instance.models))
-        bounds = self._slopes @ counts + self._offsets
+        slopes, offsets = self.dual
+        bounds = slopes @ self._counts(models) + offsets
         used = int(bounds.max(axis=1).argmin())
         at = int(bounds[used].argmax())
-        return self._slopes[used, at], float(self._offsets[used, at])
-
-    def _bound_by(self, dual: tuple[Real, Real]) -> None:
-        self._slopes, self._offsets = dual
-        self._by_model = np.ascontiguousarray(self._slopes.transpose(2, 0, 1))
+        return slopes[used, at], float(offsets[used, at])
 
     def _search(self, segments: int, epochs: int, below: float, expected: float | None) -> Schedule | None:
         """The best schedule of so many segments that costs less than `below`."""
         structures = self._structures(segments)
-        if not structures or segments > epochs:
+        if not len(structures) or segments > epochs:
             return None
-        deadline_s, rows = float(self.instance.target.deadline_s), np.array(structures)
-        key = (segments, epochs, expected is None)
-        if key not in self._tables:
-            self._tables[key] = self.losses.losses(structures, epochs, by_mean=expected is not None)
-        losses = self._tables[key]
-        goal = self.losses.goal(expected=expected)
+        by_mean, goal = expected is not None, self.losses.goal(expected=expected)
+        losses = self.losses.losses(epochs, by_mean=by_mean, full=self._closely)
         found: Schedule | None = None
-        at, boxes = np.zeros(3, np.int64), room(segments, epochs)
-        lengths, bounds = np.empty((_BATCH, segments), np.int64), np.empty(_BATCH)
-        while at[0] < len(structures):
-            prices = Prices(self._by_model, self._offsets, self.quickest_s, deadline_s, epochs)
-            count = candidates(rows, losses, goal, prices, below, at, boxes, lengths, bounds)
-            which = int(at[2])
-            surely = partial(self._surely, which, rows[which], losses, goal)
-            better = self._cheapest(rows[which], lengths[:count], bounds[:count], below, surely)
-            if better is not None:
-                if better.cost < _FAR * self._focused:
-                    self.focus(better.models)
-                    self._focused = better.cost
-                found, below = better, better.cost
+        deadline_s, state = float(self.instance.target.deadline_s), room(segments, epochs, _BATCH)
+        while state.at[0] < len(structures):
+            prices = Prices(*self.dual, self.quickest_s, deadline_s, epochs)
+            count, prices = search(structures, losses, goal, prices, self.allocator.dual, below, self._focused, state)
+            if state.best[0] > 0:
+                below, self._focused = (float(cost) for cost in state.costs)
+                self._bounds = prices.slopes, prices.offsets
+                found = Schedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
+            if count < 0:  # a close call: from now on with all frequencies
+                self._closely = True
+                losses = self.losses.losses(epochs, full=True)
+            elif count > 0:
+                lengths, bounds = state.lengths[:count], state.bounds[:count]
+                better = self._cheapest(structures[state.at[2]], lengths, bounds, below, by_mean)
+                if better is not None:
+                    if better.cost < FAR * self._focused:
+                        self.focus(better.models)
+                        self._focused = better.cost
+                    found, below = better, better.cost
         return found
 
-    def _surely(self, which: int, structure: Counts, losses: Losses, goal: Goal, lengths: Counts) -> bool:
-        """The target is met by so much that the searched table's own error cannot matter."""
-        if goal.by_mean:
-            return True
-        ends = np.cumsum(lengths)
-        return bool(meets(losses, which, structure, ends, goal._replace(asked=goal.asked + 2 * MARGIN)))
-
-    def _cheapest(
-        self, structure: Counts, lengths: Counts, bounds: Real, below: float, surely: Callable[[Counts], bool]
-    ) -> Schedule | None:
+    def _cheapest(self, structure: Counts, lengths: Counts, bounds: Real, below: float, by_mean: bool) -> Schedule | None:
         """The best of these schedules that costs less than `below`; where it is a close call, checked exactly."""
         found: Schedule | None = None
         for i in np.argsort(bounds, kind="stable"):
             if bounds[i] >= below:
                 break
-            models = tuple(int(m) for m in np.repeat(structure, lengths[i]))
-            if self.cost(models) < below and surely(lengths[i]):
-                found, below = Schedule(models, self.cost(models)), self.cost(models)
+            models = _repeated(structure, lengths[i])
             while (cost := self.cost(models)) < below:
-                if self.holds(models):
+                if by_mean or self.holds(models):
                     found, below = Schedule(models, cost), cost
                 elif len(models) < self.instance.target.max_epochs:  # a hair short of the target: one epoch more
                     models = (*models, models[-1])
@@ -220,13 +204,14 @@ class VersionSearch:
 
     def holds(self, models: Sequence[int]) -> bool:
         """The target is met with the probability asked: by the search's table, exactly where it is a close call."""
-        structure, ends = segments_of(models)
-        table = self.losses.losses([structure], max(len(models), self.losses.table.epochs))
-        goal = self.losses.goal()
-        if not meets(table, 0, np.array(structure), np.array(ends), goal):
-            return False
-        if meets(table, 0, np.array(structure), np.array(ends), goal._replace(asked=goal.asked + 2 * MARGIN)):
-            return True
+        structure, ends = (np.array(part, np.int64) for part in segments_of(models))
+        goal, epochs = self.losses.goal(), max(len(models), self.losses.epochs)
+        for full in (False, True):
+            losses = self.losses.losses(epochs, full=full)
+            met = probable(losses, structure, ends, goal, goal.asked)
+            surely = probable(losses, structure, ends, goal, goal.asked + 2 * MARGIN)
+            if met == 0 or surely == 1:
+                return bool(surely)
         return exact_probability(self.instance, self.chosen, models) >= self.instance.target.probability - SLACK
 
     def cost(self, models: Sequence[int]) -> float:
@@ -249,13 +234,5 @@ def searched_switches(instance: Instance, switches: int) -> int:
     return epochs if len(instance.models) ** epochs <= ALL_SEQUENCES else switches
 
 
-def _multipliers(slots: Slots, deadline_s: float) -> Real:
-    """sqrt(mu) from 0 to where full resources on the quickest cluster are best for every version."""
-    runs = np.isfinite(slots.fixed)
-    spent = np.where(runs, slots.price * slots.capability + slots.fixed, 0.0)
-    full_s = slots.full_s + slots.link_s
-    gain_s = np.abs(full_s[:, :, None] - full_s[:, None, :])[runs[:, :, None] & runs[:, None, :]]
-    step = gain_s[gain_s > 1e-9 * deadline_s].min(initial=deadline_s)
-    high = max(2.0 * float(slots.limit[runs].max()), math.sqrt(float(np.ptp(spent[runs])) / step), 1e-6)
-    low = max(min(0.5 * float(slots.root[runs].min()) / deadline_s, high / 4), high * 1e-6)
-    return np.concatenate([[0.0], np.geomspace(low, high, _MULTIPLIERS)])
+def _repeated(structure: Counts, lengths: Counts) -> tuple[int, ...]:
+    return tuple(np.repeat(structure, lengths).tolist())
