@@ -269,7 +269,7 @@ def _up_to(size: float, variance: float, period: float, most: int) -> Real:
     period = period or 1.0
     top = math.sqrt(-2.2 * size / variance) if variance > 0 else math.inf
     points = min(top * period / (2.0 * math.pi) + 3.0, most)
-    return (np.arange(int(points)) + 0.5) * (2.0 * math.pi / period)
+    return np.asarray((np.arange(int(points)) + 0.5) * (2.0 * math.pi / period), np.float64)
 
 
 def helps_surely(instance: Instance, chosen: Sequence[int]) -> bool:

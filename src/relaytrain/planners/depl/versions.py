@@ -127,7 +127,8 @@ class VersionSearch:
         """The sequences of so many versions, each possible after the one before it: (n, segments)."""
         if segments not in self._known:
             allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
-            found = [(m,) for m in range(count) if before is None or before == m or allowed[before][m] is not None]
+            firsts = [m for m in range(count) if before is None or before == m or allowed[before][m] is not None]
+            found: list[tuple[int, ...]] = [(m,) for m in firsts]
             after = [[m for m in range(count) if m != a and allowed[a][m] is not None] for a in range(count)]
             for _ in range(segments - 1):
                 found = [(*way, m) for way in found for m in after[way[-1]]]
