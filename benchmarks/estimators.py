@@ -47,7 +47,7 @@ def one_ahead(fitted: Fitted, curve: Curve) -> tuple[np.ndarray, int]:
     whole = np.array([*lead, *curve.losses])
     first = 1 - len(lead)
     rows = [whole[: k + len(lead)] for k in range(first, len(curve.losses))]
-    facts = np.tile([curve.classes, curve.samples, curve.pruned], (len(rows), 1)).astype(float)
+    facts = np.tile(curve.fixed, (len(rows), 1)).astype(float)
     stage = np.full(len(rows), curve.stage)
     bands = fitted.run.bands(Seen(rows_of(rows), np.arange(first, len(curve.losses), dtype=float), facts, stage))
     truth = np.array([curve.losses[k] - whole[k + len(lead) - 1] for k in range(first, len(curve.losses))])

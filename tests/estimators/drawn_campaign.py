@@ -32,7 +32,8 @@ def drawn_bundle(seeds: int = 6, *, metric: str = "train", noise: float = 0.03) 
                 before = gold.losses[:k1]
                 jump = (1.5 if nodes == "bronze" else 0.8) - 0.4 * before[-1] + 0.05 * rng.standard_normal()
                 landed = float(max(before[-1] + jump, 0.1))
-                child = Curve(seed, run, 1, nodes, *FACTS[nodes], falling(landed, 0.5, 14, noise, rng), way, landed, 0)
+                losses, images = falling(landed, 0.5, 14, noise, rng), k1 * FACTS["gold"][1]
+                child = Curve(seed, run, 1, nodes, *FACTS[nodes], losses, way, landed, 0, k1, images)
                 curves.append(child)
                 switches.append(
                     Switch(seed, run, 1, "both", FACTS[nodes][2], before, FACTS["gold"], FACTS[nodes],

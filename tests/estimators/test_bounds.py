@@ -22,7 +22,7 @@ PLAIN = Constants(smoothness=2.0, convexity=0.5, noise=0.1, gradient=1.0, hetero
 
 
 def seen_of(losses, positions):
-    return Seen(rows_of([np.array([v]) for v in losses]), np.array(positions, dtype=float), np.ones((len(losses), 3)), np.zeros(len(losses), int))
+    return Seen(rows_of([np.array([v]) for v in losses]), np.array(positions, dtype=float), np.ones((len(losses), 4)), np.zeros(len(losses), int))
 
 
 def test_theorem_1_by_hand():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,3 +104,16 @@ def test_kinds_of_switches_never_seen_stay_within_reason(campaign, auto):
     found = auto.change.bands(auto.change.rows(other))
     assert np.abs(found.mean).max() < 5.0 * np.abs(seen.mean).max()
     assert (found.high - found.low).max() < 5.0 * (seen.high - seen.low).max()
+
+
+def test_stages_that_nothing_was_learned_of_are_covered_by_the_shipped_bands_too(tmp_path, campaign):
+    """A campaign without a trajectory from scratch: there, bands reach round the zero-trace estimator's; elsewhere not."""
+    later = campaign.only([c.stage > 0 for c in campaign.curves], [True] * len(campaign.switches))
+    made = load_fitted(fit(later, epochs=2).save(tmp_path / "fit.npz")).run
+    assert made.unknown == (0,) and fit(campaign, epochs=1).run.unknown == ()
+    seen = windows(campaign.curves, with_start=True).seen
+    found, known = made.bands(seen), replace(made, unknown=()).bands(seen)
+    shipped, first = zero_trace().run.bands(seen), seen.stage == 0
+    assert np.allclose(found.low[first], np.minimum(known.low, shipped.low)[first], atol=1e-6)
+    assert np.allclose(found.high[first], np.maximum(known.high, shipped.high)[first], atol=1e-6)
+    assert np.array_equal(found.mean[~first], known.mean[~first]) and np.array_equal(found.high[~first], known.high[~first])

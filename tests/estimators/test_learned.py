@@ -94,7 +94,8 @@ def test_one_simulated_handover_is_one_real_one(request, campaign, made):
         if fitted.change.target == "first-epoch":
             assert found == pytest.approx(loss + change, abs=1e-6)
         else:
-            seen = estimator._seen([np.array([loss + change])], [0], [facts[PAIRS[now]]], [1])
+            images = len(history) * facts[PAIRS[0]][1]
+            seen = estimator._seen([np.array([loss + change])], [0], [facts[PAIRS[now]]], [images], [1])
             assert found == pytest.approx(loss + change + float(fitted.run.bands(seen).mean[0, 0]), abs=1e-6)
 
 

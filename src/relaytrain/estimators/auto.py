@@ -11,6 +11,7 @@ run is lost to calibration; the average of all members, which is what predicts, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,6 +50,9 @@ PARTS = 4
 LR, BATCH, STEPS = 2e-2, 48, 400
 """Greatest rate, curves a batch and number of batches of `auto`'s networks."""
 
+LEAST_LEGS = 2
+"""Of a stage, to trust what was learned of it: of a single leg nobody has been asked what he thinks of another."""
+
 BLOCK = 4096
 """States predicted together at most: what that takes stays small."""
 
@@ -80,6 +84,13 @@ class RunModel:
     with_start: bool = False
     bound_offset: float | None = None
     """Of the shape bound, calibrated on held-out windows; None: no bound."""
+    unknown: tuple[int, ...] = ()
+    """Stages of which fewer than `LEAST_LEGS` legs were learned: nothing vouches for forecasts of them."""
+
+    @property
+    def reads_before(self) -> bool:
+        """Whether a forecast depends on what was trained before the leg."""
+        return bool(self.forests)
 
     def raw(self, seen: Seen) -> Bands:
         """Change of the loss 1 to 5 epochs ahead, (N, AHEAD) each, before the conformal step."""
@@ -99,8 +110,23 @@ class RunModel:
         return ordered(Bands(*(np.asarray(part) for part in parts)))
 
     def bands(self, seen: Seen) -> Bands:
-        """The same with the conformal step."""
-        return self.widened(self.raw(seen), seen)
+        """The same with the conformal step; in stages that nothing was learned of, round the shipped estimator's too."""
+        found = self.widened(self.raw(seen), seen)
+        lost = np.isin(seen.stage, self.unknown)
+        return self._doubted(found, seen, lost) if lost.any() else found
+
+    def _doubted(self, found: Bands, seen: Seen, lost: NDArray[np.bool_]) -> Bands:
+        """Where `lost`, bands that cover those of the zero-trace estimator as well, round the middle of both."""
+        from .zero import zero_trace
+
+        other = zero_trace().run.bands(seen.take(lost))
+        other = other if self.cumulative else steps_of(other)
+        mine = found.take(lost)
+        both = (mine.mean + other.mean) / 2.0, np.minimum(mine.low, other.low), np.maximum(mine.high, other.high)
+        parts = [part.copy() for part in (found.mean, found.low, found.high)]
+        for part, values in zip(parts, both, strict=True):
+            part[lost] = values
+        return Bands(*parts)
 
     def widened(self, bands: Bands, seen: Seen) -> Bands:
         """The conformal step alone, on bands (N, AHEAD)."""
@@ -115,6 +141,18 @@ class RunModel:
         """The same with bands of the next five epochs' changes that somebody has corrected."""
         rolled = rolled_out(self.raw, seen, changes.mean, self.rounds if self.cumulative else 0)
         return paths(seen, changes, self.tail_power, rolled)
+
+
+def steps_of(bands: Bands) -> Bands:
+    """Cumulative bands as bands of single epochs' changes, for models that know no others: as wide as the nearest one."""
+    mean = per_epoch(bands.mean)
+    return Bands(mean, mean + (bands.low - bands.mean)[:, :1], mean + (bands.high - bands.mean)[:, :1])
+
+
+def unknown_stages(curves: Sequence[Curve]) -> tuple[int, ...]:
+    """Stages, up to the last of the traces, that have fewer than `LEAST_LEGS` legs to learn from."""
+    counts = np.bincount([c.stage for c in curves if len(c.losses) > AHEAD], minlength=1)
+    return tuple(int(stage) for stage in np.flatnonzero(counts < LEAST_LEGS))
 
 
 def tree_base(seen: Seen, *, cumulative: bool = True) -> tuple[Array, Array]:
@@ -174,6 +212,7 @@ def fit_auto(
         forests=tuple(joined([one.forests[level] for one in made]) for level in range(len(_TREE_LEVELS))),
         nets=tuple(net for one in made for net in one.nets),
         rounds=rounds_of(train.curves),
+        unknown=unknown_stages(train.curves),
         tail_power=float(np.mean([_widening(made[i], _only(train, part, i)).tail_power for i in used])),
     )
     return calibrated(model, together([rows[i] for i in used]), target if cumulative else per_epoch(target), bands)

@@ -5,12 +5,12 @@ A value's score is how far it lies outside its band, in units of the band's widt
     score = max(low - y, y - high) / (high - low)
 
 `conformal_factor`: bands widened by the 0.9 quantile of the scores cover 0.9 of the windows of a *new run* when runs are
-exchangeable. Windows of a run are not, so every run has weight one, however long it is, and one more run of infinite
-score stands for the new one. Fewer than `LEAST_RUNS` runs: no step, and the bands are called empirical.
+exchangeable. Windows of a run are not, so every run has weight one, however long it is, and n runs are asked for the
+0.9 (n + 1) / n quantile, as the new one counts too. Fewer than `LEAST_RUNS` runs: no step, and the bands are called empirical.
 
 `category_factors`: the same for each category of windows (stage of the relay; legs just begun and others). The coverage
 that a step reaches scatters the more, the fewer the runs it is taken from; the level is raised by `DOUBT` standard
-deviations of that scatter, so that three of four calibrations reach what they promise. Runs of one seed behind the same
+deviations of that scatter, so that three of four calibrations reach what they promise, to 0.95 at most. Runs of one seed behind the same
 first switch are counted as one there.
 
 `Adaptive`: Gibbs and Candes' update alpha <- alpha + gamma (0.1 - missed) after every epoch, one epoch ahead, with a
@@ -65,9 +65,8 @@ def conformal_factor(
         return None
     weight = 1.0 / counts[np.searchsorted(names, runs)]
     level = 1.0 - alpha + (0.0 if independent is None else DOUBT * np.sqrt(alpha * (1.0 - alpha) / independent))
-    level = min(level, 1.0 - alpha / 2.0)  # of a single seed nobody can be sure: the widest score would rule
-    found = weighted_quantile(np.append(values, np.inf), np.append(weight, 1.0), level)
-    return found if np.isfinite(found) else float(values.max())
+    level *= (len(names) + 1.0) / len(names)
+    return weighted_quantile(values, weight, min(level, 1.0 - alpha / 2.0))  # higher, the widest score of few would rule
 
 
 def category_factors(

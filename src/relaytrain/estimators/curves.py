@@ -47,6 +47,13 @@ class Curve:
     parent: int | None = None
     epoch: int = 0
     """Epochs of the whole relay before this leg."""
+    images: int = 0
+    """Images that the network had been trained on before this leg, each as often as it was; a distilled one, none."""
+
+    @property
+    def fixed(self) -> tuple[float, float, float, float]:
+        """What the models know of a leg besides its losses: classes, samples, pruned share, images before it."""
+        return self.classes, self.samples, self.pruned, self.images
 
     @property
     def group(self) -> str:
@@ -126,7 +133,7 @@ def bundle_of(traces: TraceSet, metric: Metric = "train") -> Bundle:
         curves.append(
             Curve(
                 leg.seed, leg.run, leg.stage, leg.node_set, *fixed, np.asarray(leg.loss(metric), dtype=np.float64),
-                way, chance if leg.switch is None else leg.switch.after(metric), leg.parent, leg.first - 1,
+                way, chance if leg.switch is None else leg.switch.after(metric), leg.parent, leg.first - 1, path.images_before,
             )
         )
         if leg.switch is None or leg.parent is None:

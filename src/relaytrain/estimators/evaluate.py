@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.law import Array
-from .auto import EPOCHS, RunModel
+from .auto import EPOCHS, RunModel, steps_of
 from .change import Target, targets
 from .curves import Bundle
 from .features import LEAST_HISTORY, Windows, per_epoch, windows
@@ -125,12 +125,6 @@ def evaluate_run(
             else:
                 rows.append((plain, *kept(keep, fold, (name, "run", cumulative, seed, epochs), partial(learned, name))))
     return {name: _joined(name, parts, cumulative=cumulative) for name, parts in found.items()}
-
-
-def steps_of(bands: Bands) -> Bands:
-    """Cumulative bands as bands of single epochs' changes, for models that know no others: as wide as the nearest one."""
-    mean = per_epoch(bands.mean)
-    return Bands(mean, mean + (bands.low - bands.mean)[:, :1], mean + (bands.high - bands.mean)[:, :1])
 
 
 def _joined(name: str, parts: Sequence[tuple[Windows, Bands, float]], *, cumulative: bool) -> Tested:

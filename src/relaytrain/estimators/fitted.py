@@ -27,11 +27,11 @@ from .curves import Metric
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 
-SCHEMA = "relaytrain.fitted/2"
+SCHEMA = "relaytrain.fitted/3"
 MOST_BYTES = 64 << 20
 Name = Literal["auto", "paper", "zero-trace"]
 Arrays = dict[str, NDArray[Any]]
-_RUN_FIELDS = ("tree_share", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset")
+_RUN_FIELDS = ("tree_share", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset", "unknown")
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,7 @@ def _unpacked(body: Mapping[str, Any], arrays: Arrays, digest: str) -> Fitted:
     if not len(factors):
         raise ValueError("no widths")
     rest = {name: run.get(name) if name == "bound_offset" else run[name] for name in _RUN_FIELDS}
+    rest["unknown"] = tuple(int(stage) for stage in run["unknown"])
     model = RunModel(forests, nets, **rest, factors=factors, warm=arrays["warm"].astype(np.float64))
     change = _change(body["change"], arrays) if "change" in body else None
     if body["metric"] not in ("train", "test") or body["name"] not in ("auto", "paper", "zero-trace"):

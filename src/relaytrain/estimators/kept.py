@@ -20,7 +20,7 @@ from .metrics import Bands
 from .splits import Fold
 
 _PAPER = ("change.py", "change_net.py", "curves.py", "features.py", "lstm.py", "metrics.py", "paper.py", "splits.py")
-_AUTO = (*_PAPER, "auto.py", "calibration.py", "fit.py", "tail.py", "trees.py")
+_AUTO = (*_PAPER, "auto.py", "calibration.py", "fit.py", "tail.py", "trees.py", "data/zero-trace.npz")
 
 
 def kept(

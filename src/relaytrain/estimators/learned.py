@@ -27,10 +27,11 @@ from .curves import Kind, Switch
 from .facts import Facts, facts_of, ratio_between
 from .features import Seen, rows_of
 from .fitted import Fitted
+from .later import LATER, Entered, entered_from, shared_curve, shared_twin
 from .legs import Leg, legs_of
 from .metrics import Bands
 from .tail import HORIZONS
-from .through import curve_through, on_curve, one_epoch_before, robust_twin
+from .through import curve_through, on_curve, robust_twin
 
 ALONG = (0, 4, 7, 8)
 """Places of `HORIZONS` (0: the present) at which jumps are predicted; a line through them gives the jump by loss."""
@@ -80,19 +81,16 @@ class Learned:
         facts = [self.facts[pair] for pair in pairs]
         now = legs[-1] if legs else Leg(pairs.index(self.start), 0, self.initial_loss)
         present = self._history(now)
-        landed = np.maximum(present[-1] + self._landings([present], [now.pair], facts)[0].mean, TINY)
-        histories = [present if i == now.pair else np.array([landed[i]]) for i in range(len(pairs))]
+        trained = _images(legs, facts)
         first = int(self.fitted.change is not None)  # paths of pairs not entered yet begin after their first epoch
-        if first:
-            entered = np.maximum(present[-1] + self._changes([present], [now.pair], facts)[0].mean, TINY)
-            lead = self.fitted.run.with_start and self._jump_learned
-            others = [np.array([landed[i], entered[i]] if lead else [entered[i]]) for i in range(len(pairs))]
-            histories = [present if i == now.pair else others[i] for i in range(len(pairs))]
+        others = self._entered([present], now.pair, facts, [sum(trained)])
+        histories = [present if i == now.pair else others[i] for i in range(len(pairs))]
         stage = max(len(legs) - 1, 0)
         seen = self._seen(
             histories,
             [len(now.losses) if i == now.pair else first for i in range(len(pairs))],
             facts,
+            [sum(trained[:-1]) if i == now.pair else sum(trained) for i in range(len(pairs))],
             [stage if i == now.pair else stage + 1 for i in range(len(pairs))],
         )
         ahead, notes = self._paths(seen, legs, now.pair, facts)
@@ -101,15 +99,28 @@ class Learned:
             [curve_through(float(seen.loss[i]), ahead.mean[i], room=room, exact=i == now.pair) for i in range(len(pairs))]
         )
         twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
-        jump0, jump1, robust0 = self._jump_lines(histories, curves, facts)
+        pace, onward = np.ones((1, len(pairs))), [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves]
+        if first and self.fitted.run.reads_before:
+            again = self._later(present, curves[now.pair], now.pair, facts, sum(trained), stage)
+            pace = np.ones((LATER[-1] + 1, len(pairs)))
+            for i in range(len(pairs)):
+                if i != now.pair:
+                    asked = [Entered(0, float(seen.loss[i]), ahead.mean[i], ahead.high[i]), *(each[i] for each in again)]
+                    curves[i], paces = shared_curve(asked, room)
+                    twins[i], onward[i] = shared_twin(curves[i], paces, asked), ahead.mean[i]
+                    pace[:, i] = np.interp(np.arange(len(pace)), LATER, paces)
+        done = [sum(trained) + (0 if i == now.pair else first * facts[i][1]) for i in range(len(pairs))]
+        jump0, jump1, robust0 = self._jump_lines(histories, onward, (curves, pace), facts, done)
+        rows = np.maximum(np.arange(len(history) + len(pace)) - len(history), 0) if len(pace) > 1 else np.zeros(1, np.int64)
+        mult = pace[rows]
         slow = np.array([twin[1] for twin in twins])[None, :]
         tops = seen.loss[np.isfinite(seen.loss)]
         law = LevelLaw(
             curves=curves,
             jump0=jump0,
             jump1=jump1,
-            mult=np.ones((1, len(pairs))),
-            mult_robust=slow,
+            mult=mult,
+            mult_robust=mult * slow,
             jump0_robust=robust0,
             jump1_robust=jump1,
             curves_robust=np.stack([twin[0] for twin in twins]),
@@ -118,15 +129,53 @@ class Learned:
         )
         return law, notes
 
+    def _entered(
+        self, befores: Sequence[Array], now: int, facts: Sequence[Facts], images: Sequence[int]
+    ) -> list[Array]:
+        """Histories of every pair, entered from the present one after each of `befores`: up to the end of the first epoch.
+
+        Where no handover was learned: up to where the scenario's own jumps lead.
+        """
+        count, found = len(facts), []
+        landings = self._landings(befores, [now] * len(befores), facts)
+        lands = [np.maximum(h[-1] + part.mean, TINY) for h, part in zip(befores, landings, strict=True)]
+        if self.fitted.change is None:
+            return [np.array([landed[i]]) for landed in lands for i in range(count)]
+        lead = self.fitted.run.with_start and self._jump_learned
+        for history, landed, change in zip(befores, lands, self._changes(befores, [now] * len(befores), facts, images), strict=True):
+            entered = np.maximum(history[-1] + change.mean, TINY)
+            found += [np.array([landed[i], entered[i]] if lead else [entered[i]]) for i in range(count)]
+        return found
+
+    def _later(
+        self, present: Array, curve: Array, now: int, facts: Sequence[Facts], images: int, stage: int
+    ) -> list[list[Entered]]:
+        """Every pair's leg when it is entered at each of `LATER` but the first, along the present pair's expected curve."""
+        count, times = len(facts), LATER[1:]
+        befores = [np.concatenate([present, on_curve(curve, np.arange(1.0, h + 1.0))]) for h in times]
+        until = [images + h * facts[now][1] for h in times]
+        histories = self._entered(befores, now, facts, until)
+        many = len(histories)
+        seen = self._seen(histories, [1] * many, list(facts) * len(times), [n for n in until for _ in facts], [stage + 1] * many)
+        model = self.fitted.run
+        ahead = model.ahead(seen, (self.bound or Bound()).correct(seen, model.bands(seen))[0])
+        legs = [Entered(times[i // count], float(seen.loss[i]), ahead.mean[i], ahead.high[i]) for i in range(many)]
+        return [legs[i : i + count] for i in range(0, many, count)]
+
     def _history(self, leg: Leg) -> Array:
         """Losses of a leg as the models read them: with the loss before its first epoch where they learned from it."""
         lead = [leg.start] if self.fitted.run.with_start or not leg.losses else []
         return np.array([*lead, *leg.losses])
 
     def _seen(
-        self, histories: Sequence[Array], done: Sequence[int], facts: Sequence[Facts], stage: Sequence[int]
+        self,
+        histories: Sequence[Array],
+        done: Sequence[int],
+        facts: Sequence[Facts],
+        images: Sequence[int],
+        stage: Sequence[int],
     ) -> Seen:
-        fixed = np.array(facts, dtype=np.float64)
+        fixed = np.array([(*f, n) for f, n in zip(facts, images, strict=True)], dtype=np.float64)
         return Seen(rows_of(histories), np.array(done, dtype=np.float64), fixed, np.array(stage, dtype=np.int64))
 
     def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> tuple[Bands, tuple[str, ...]]:
@@ -145,7 +194,8 @@ class Learned:
     def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
         """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
         model = self.fitted.run
-        rows, done, fixed, stages, truth = [], [], [], [], []
+        rows, done, fixed, images, stages, truth = [], [], [], [], [], []
+        trained = _images(legs, facts)
         for stage, leg in enumerate(legs):
             whole = self._history(leg)
             lead = len(whole) - len(leg.losses)
@@ -153,11 +203,12 @@ class Learned:
                 rows.append(whole[: k + lead])
                 done.append(k)
                 fixed.append(facts[leg.pair])
+                images.append(sum(trained[:stage]))
                 stages.append(stage)
                 truth.append(leg.losses[k] - whole[k + lead - 1])
         if not rows:
             return None
-        bands = model.bands(self._seen(rows, done, fixed, stages))
+        bands = model.bands(self._seen(rows, done, fixed, images, stages))
         found = scores(np.array(truth), Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0]))
         adaptive = Adaptive(model.warm)
         for score in found:
@@ -169,15 +220,22 @@ class Learned:
         """The change model learned the jump alone, to which the first epoch's own change is added (PACT (3))."""
         return self.fitted.change is not None and self.fitted.change.target == "jump"
 
-    def _changes(self, histories: Sequence[Array], before: Sequence[int], facts: Sequence[Facts]) -> list[Bands]:
-        """The change to the end of the first epoch of every pair, from every history: for each `Bands` of (P,); none to itself."""
+    def _changes(
+        self, histories: Sequence[Array], before: Sequence[int], facts: Sequence[Facts], images: Sequence[int]
+    ) -> list[Bands]:
+        """The change to the end of the first epoch of every pair, from every history: for each `Bands` of (P,); none to itself.
+
+        `images`: trained on until the end of each history.
+        """
         landings = self._landings(histories, before, facts)
         if not self._jump_learned:
             return landings
         count = len(facts)
         landed = np.concatenate([np.maximum(h[-1] + part.mean, TINY) for h, part in zip(histories, landings, strict=True)])
         none, once = [0] * len(landed), [1] * len(landed)  # epochs of a leg behind one handover at least
-        first = self.fitted.run.bands(self._seen([np.array([v]) for v in landed], none, list(facts) * len(histories), once))
+        until = [n for n in images for _ in facts]
+        seen = self._seen([np.array([v]) for v in landed], none, list(facts) * len(histories), until, once)
+        first = self.fitted.run.bands(seen)
         found = []
         for i, (b, part) in enumerate(zip(before, landings, strict=True)):
             mean, low, high = (getattr(first, name)[i * count : (i + 1) * count, 0] for name in ("mean", "low", "high"))
@@ -201,7 +259,7 @@ class Learned:
             found.append(Bands(*(np.where(still, 0.0, part) for part in (bands.mean, bands.low, bands.high))))
         return found
 
-    def _jumps(self, changes: Bands, last: float, curves: Array) -> Bands:
+    def _jumps(self, changes: Bands, last: float, curves: Array, pace: Array) -> Bands:
         """Where a curve must be entered to be there after the first epoch: that epoch is taken back on each curve.
 
         Jumps that the scenario states lead to where the curve is entered already.
@@ -209,7 +267,7 @@ class Learned:
         if self.fitted.change is None:
             return changes
         first = np.maximum(last + changes.mean, TINY)
-        began = np.array([float(one_epoch_before(c, np.array(v), ROOM)) for c, v in zip(curves, first, strict=True)])
+        began = entered_from(curves, first, pace, ROOM)
         return Bands(began - last, began - first + changes.low, began - first + changes.high)
 
     def _stated(self, loss: float, before: int, count: int) -> Bands:
@@ -226,18 +284,35 @@ class Learned:
         mean = np.where(finite, mean, 0.0)
         return Bands(mean, mean, np.where(np.isfinite(high), high, mean))
 
-    def _jump_lines(self, histories: Sequence[Array], curves: Array, facts: Sequence[Facts]) -> tuple[Array, Array, Array]:
-        """c0, c1 and the robust c0 (P, P) of handovers: lines through the jumps along each pair's expected path."""
+    def _jump_lines(
+        self,
+        histories: Sequence[Array],
+        onward: Sequence[Array],
+        law: tuple[Array, Array],
+        facts: Sequence[Facts],
+        images: Sequence[int],
+    ) -> tuple[Array, Array, Array]:
+        """c0, c1 and the robust c0 (P, P) of handovers: lines through the jumps along each pair's expected path.
+
+        Args:
+            histories: of every pair.
+            onward: expected losses at `HORIZONS` behind each.
+            law: curves, and the factors on progress by epoch from now on.
+            facts: of every pair.
+            images: trained on until the end of each history.
+        """
+        curves, pace = law
         count = len(facts)
         c0, c1, robust = np.zeros((count, count)), np.zeros((count, count)), np.zeros((count, count))
-        onward = [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves]
         every = [[np.concatenate([history, path[:at]]) for at in ALONG] for history, path in zip(histories, onward, strict=True)]
         before = [b for b in range(count) for _ in ALONG]
-        found = self._changes([h for rolled in every for h in rolled], before, facts)
+        until = [images[b] + (HORIZONS[at - 1] if at else 0) * facts[b][1] for b in range(count) for at in ALONG]
+        found = self._changes([h for rolled in every for h in rolled], before, facts, until)
         for b, rolled in enumerate(every):
             losses = np.array([h[-1] for h in rolled])
             each = zip(found[b * len(ALONG) : (b + 1) * len(ALONG)], losses, strict=True)
-            jumps = [self._jumps(changes, float(last), curves) for changes, last in each]
+            after = [min(HORIZONS[at - 1] if at else 0, len(pace) - 1) for at in ALONG]
+            jumps = [self._jumps(changes, float(last), curves, pace[h]) for (changes, last), h in zip(each, after, strict=True)]
             mean = np.stack([j.mean for j in jumps])
             above = np.stack([j.high - j.mean for j in jumps]).max(axis=0)
             away = losses - losses[0]
@@ -250,6 +325,11 @@ class Learned:
         np.fill_diagonal(c1, 0.0)
         np.fill_diagonal(robust, 0.0)
         return c0, c1, robust
+
+
+def _images(legs: Sequence[Leg], facts: Sequence[Facts]) -> list[int]:
+    """Images that each leg was trained on, each as often as it was."""
+    return [len(leg.losses) * facts[leg.pair][1] for leg in legs]
 
 
 def _switch(history: Array, before: Facts, after: Facts, same: bool) -> Switch:

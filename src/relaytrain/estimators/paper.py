@@ -171,7 +171,7 @@ def _whole(curves: Sequence[Curve], scales: Scales, *, cumulative: bool, with_st
                 continue
             pieces.append(part[:here])
             targets.append(wanted / np.asarray(scales.target_sd))
-            fixed.append([curve.classes, curve.samples, curve.pruned])
+            fixed.append(curve.fixed)
     none = np.zeros(len(pieces))
     seen = Seen(rows_of(pieces), none, np.array(fixed, dtype=np.float64), none.astype(np.int64))
     unit = np.stack(targets)

@@ -99,7 +99,7 @@ def growth_power(ahead: Callable[[Seen], Array], curves: Sequence[Curve], *, wit
         for end in range(max(3, len(lead)), len(losses) - 2 * AHEAD + 1, 2):
             histories.append(losses[:end])
             positions.append(float(end - len(lead)))
-            fixed.append((curve.classes, curve.samples, curve.pruned))
+            fixed.append(curve.fixed)
             stages.append(curve.stage)
             rest.append(losses[end:])
     if len(histories) < LEAST_MISSES:

@@ -53,14 +53,6 @@ def curve_through(start: float, path: Array, *, room: float = math.inf, exact: b
     return np.array([a[best], start - a[best], scale[best], alpha[best]])
 
 
-def one_epoch_before(curve: Array, loss: Array, room: float) -> Array:
-    """From which losses an epoch on the curve leads to `loss`; at most `room` times as high above the floor."""
-    a, b, s, alpha = curve
-    height = np.maximum(loss - a, 1e-12)
-    u = np.maximum((height / b) ** (-1.0 / alpha) - 1.0 / s, (room * height / b) ** (-1.0 / alpha))
-    return np.asarray(np.where(loss > a, a + b * u**-alpha, loss))
-
-
 def on_curve(curve: Array, ahead: Array | float) -> Array:
     """Losses `ahead` epochs after a curve's start."""
     a, b, s, alpha = curve

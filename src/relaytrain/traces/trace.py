@@ -165,6 +165,15 @@ class Path:
         """Training images it takes from the first epoch."""
         return sum(n * s.samples for n, s in zip(self._lengths, self.segments, strict=True))
 
+    @property
+    def images_before(self) -> int:
+        """Images that the last leg's network had been trained on when it began: a distilled student has seen none."""
+        found = 0
+        for n, parent, child in zip(self._lengths, self.segments, self.segments[1:], strict=False):
+            fresh = child.switch is not None and child.switch.kind == "distill"
+            found = 0 if fresh else found + n * parent.samples
+        return found
+
     def _column(self, values: list[Any], kind: type) -> NDArray[Any]:
         return np.repeat(np.array(values, dtype=kind), self._lengths)
 

@@ -123,7 +123,7 @@ def forecast(bundle: Bundle, *, epochs: int = EPOCHS) -> tuple[Relay, dict[str, 
                 elif not len(history):
                     continue
                 else:
-                    facts = np.array([[leg.classes, leg.samples, leg.pruned]], dtype=np.float64)
+                    facts = np.array([leg.fixed], dtype=np.float64)
                     ahead = model.bands(Seen(rows_of([history]), np.array([float(k)]), facts, np.array([leg.stage])))
                     values = [float(history[-1] + v[0, 0]) for v in (ahead.mean, ahead.low, ahead.high)]
                 row = (leg.epoch + k + 1, leg.losses[k], *values, float(k == 0 and switch is not None))
