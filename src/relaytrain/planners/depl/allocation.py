@@ -85,6 +85,12 @@ class Allocator:
         return bounds_at(self.dual, np.ascontiguousarray(np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1]))))
 
     @cached_property
+    def nothing(self) -> tuple[Real, Real]:
+        """The least bound there is, 0 whatever the counts."""
+        sets = len(self.bounding)
+        return np.zeros((sets, 1, self.slots.shape[0])), np.zeros((sets, 1))
+
+    @cached_property
     def dual(self) -> Dual:
         """For compiled code."""
         used = np.zeros((len(self.bounding), len(self.charge)), np.bool_)
@@ -209,16 +215,16 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 def worth_using(clusters: Sequence[Cluster], charge: Real, runs_on: NDArray[np.bool_] | None = None) -> list[int]:
     """Clusters that data can reach and that no other beats in every respect alike (of equals, the first)."""
-    may = np.ones((1, len(clusters)), np.bool_) if runs_on is None else runs_on
+    never = [[False]] * len(clusters) if runs_on is None else (~runs_on).T.tolist()
     rows = [
-        (-c.capability, -c.bandwidth, c.price, float(q), c.link_power, c.price * c.waiting, *(~may[:, i]).tolist())
-        for i, (c, q) in enumerate(zip(clusters, charge, strict=True))
+        (-c.capability, -c.bandwidth, c.price, float(q), c.link_power, c.price * c.waiting, *not_here)
+        for c, q, not_here in zip(clusters, charge, never, strict=True)
     ]
     kept: list[int] = []
     for i, row in enumerate(rows):
         others = (other for j, other in enumerate(rows) if j < i or (j > i and other != row))
         beaten = any(all(a <= b for a, b in zip(other, row, strict=True)) for other in others)
-        if math.isfinite(row[3]) and may[:, i].any() and not beaten:
+        if math.isfinite(row[3]) and not all(never[i]) and not beaten:
             kept.append(i)
     return kept
 

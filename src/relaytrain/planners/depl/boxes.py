@@ -48,9 +48,9 @@ class Found(NamedTuple):
 
 
 def room(segments: int, epochs: int, batch: int) -> Found:
-    """For a search that begins; enough boxes for halving every segment's ends one after the other."""
-    boxes = np.empty((2 + segments * (2 + epochs.bit_length()), 2, segments), np.int64)
-    lengths = np.empty((batch, segments), np.int64)
+    """For a search that begins; enough boxes for cutting every segment's ends down to one after the other."""
+    boxes = np.empty((2 + segments * (epochs + 1), 2, segments), np.int64)
+    lengths = np.zeros((batch, segments), np.int64)
     best = np.zeros(segments + 1, np.int64)
     return Found(np.zeros(3, np.int64), boxes, lengths, np.empty(batch), best, np.empty(2))
 
@@ -186,7 +186,7 @@ def shortest(losses: Any, way: Any, ends: Counts, goal: Any) -> int:
 def search(
     structures: Counts, losses: Any, goal: Any, prices: Any, dual: Any, below: float, focused: float, found: Any
 ) -> tuple[int, Any]:
-    """Looks for schedules that meet the goal and cost less than `below`.
+    """Looks for schedules that meet the goal and cost less than `below`; rows of `structures` may end with -1 for no version.
 
     With one cluster to use, the cheapest is written to found.best: 1 + the structure's number, lengths; found.costs then
     has its cost and the cost that the bounds were last made for. Where costs are not known here, or a schedule all but
@@ -196,36 +196,40 @@ def search(
     structure of the candidates). Returns how many there are, -1 if to go on takes the full frequencies, and the bounds on
     cost now in use.
     """
-    segments = structures.shape[1]
-    at, boxes = found.at, found.boxes
-    ones, ends = np.ones(segments, np.int64), np.zeros(segments, np.int64)
-    counts = np.zeros(losses.jumps.shape[1])
+    at, boxes, counts = found.at, found.boxes, np.zeros(losses.jumps.shape[1])
     found.best[0] = 0
     written, unknown = 0, False
     for which in range(at[0], structures.shape[0]):
+        segments = structures.shape[1]
+        while structures[which, segments - 1] < 0:
+            segments -= 1
+        structure, ends = structures[which, :segments], np.ones(segments, np.int64)
         left = at[1]
-        if left == 0 and cost_bound(structures[which], ones, prices) < below:
+        if left == 0 and cost_bound(structure, ends, prices) < below:
             for i in range(segments):
                 boxes[0, 0, i], boxes[0, 1, i] = i + 1, prices.epochs
             left = 1
-        way = way_of(losses, structures[which])
+        way = way_of(losses, structure)
         while left > 0 and written < found.bounds.shape[0]:
-            low, high = boxes[left - 1, 0], boxes[left - 1, 1]
+            low, high = boxes[left - 1, 0, :segments], boxes[left - 1, 1, :segments]
             if not tightened(way.versions, low, high, prices, below, goal.sure):
                 left -= 1
                 continue
-            widest = 0
+            widest, most = 0, 0.0
             for i in range(segments - 1):
-                if high[i] - low[i] > high[widest] - low[widest]:
-                    widest = i
-            single = segments == 1 or low[widest] == high[widest]
+                apart = losses.apart[way.versions[i], way.versions[i + 1]]
+                if apart[high[i]] - apart[low[i]] > most:
+                    widest, most = i, apart[high[i]] - apart[low[i]]
+            single = most == 0.0
             if not (single and goal.sure):
                 mean = least_mean(losses.moments, way, low, high, prices, below)
                 if hopeless(losses, way, low, high, goal, mean):
                     left -= 1
                     continue
             if not single:
-                middle = (low[widest] + high[widest]) // 2
+                apart, middle = losses.apart[way.versions[widest], way.versions[widest + 1]], low[widest]
+                while middle + 1 < high[widest] and apart[middle + 1] - apart[low[widest]] <= 0.5 * most:
+                    middle += 1
                 for i in range(segments):
                     boxes[left, 0, i], boxes[left, 1, i] = low[i], high[i]
                 boxes[left, 0, widest], high[widest] = middle + 1, middle
@@ -240,11 +244,12 @@ def search(
             if n == 0:
                 continue
             lengths = found.lengths[written]
+            lengths[:] = 0
             counts[:] = 0.0
             for i in range(segments):
                 lengths[i] = ends[i] - (ends[i - 1] if i > 0 else 0)
-                counts[structures[which, i]] += lengths[i]
-            bound = cost_bound(structures[which], lengths, prices)
+                counts[structure[i]] += lengths[i]
+            bound = cost_bound(structure, lengths, prices)
             if bound >= below:
                 continue
             if dual.slots.root.shape[1] == 1:

@@ -58,6 +58,8 @@ class Losses(NamedTuple):
     jump_im: Real
     glance: Real
     """(models (models + 1) (epochs + 1), few + 1, 4): see `glances`."""
+    apart: Real
+    """How much more uncertain a box is for each epoch that an end may lie later, summed up: (models, models + 1, epochs + 1)."""
 
 
 class Way(NamedTuple):
@@ -92,19 +94,25 @@ class Goal(NamedTuple):
 
 
 @jit
-def glances(re: Real, im: Real, moments: Real, few: int) -> Real:
-    """`Losses.glance`: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch.
+def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
+    """`Losses.glance` and `Losses.apart`. The first: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch.
 
     Of the few frequencies' real parts and imaginary parts; in the place after these, of variance and fourth cumulant.
-    D(e) for low <= e <= high is at most the first at high and the second at low, and at least the other two.
+    D(e) for low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W
+    of the variance, or of the mean where there are no frequencies.
     """
     models, rows = re.shape[:2]
+    kind = 1 if few > 0 else 0
+    apart = np.zeros((models, models + 1, rows))
     found = np.zeros((models * (models + 1) * rows, few + 1, 4))
     for m in range(models):
         for n in range(models + 1):
             if m == n:
                 continue
             for e in range(1, rows):
+                step = moments[kind, m, e] - moments[kind, m, e - 1]
+                step -= moments[kind, n, e] - moments[kind, n, e - 1]
+                apart[m, n, e] = apart[m, n, e - 1] + abs(step) + 1e-9
                 row = (m * (models + 1) + n) * rows + e
                 for i in range(few + 1):
                     for part in range(2):
@@ -116,7 +124,7 @@ def glances(re: Real, im: Real, moments: Real, few: int) -> Real:
                         before, sizes = found[row - 1, i, 2 * part], found[row - 1, i, 2 * part + 1]
                         sizes = before - sizes + abs(value - before - sizes)
                         found[row, i, 2 * part], found[row, i, 2 * part + 1] = 0.5 * (value + sizes), 0.5 * (value - sizes)
-    return found
+    return found, apart
 
 
 @jit

@@ -163,7 +163,8 @@ class DataLosses:
             instance, self.gain = instance.with_gain(self.gain), 1.0
             table = None
         self.table = LossTable(instance, [self.gain], switches) if table is None else table
-        self.moments = self.table.moments * (self.gain ** np.array([1.0, 2.0, 4.0]))[:, None, None]
+        powers = np.array([[[self.gain]], [[self.gain**2]], [[self.gain**4]]])
+        self.moments = self.table.moments if self.gain == 1.0 else self.table.moments * powers
         self.mean, self.variance = self.moments[0, :-1], self.moments[1, :-1]
         self._made: dict[tuple[int, bool, bool], Losses] = {}
 
@@ -191,12 +192,16 @@ class DataLosses:
             few, points = self._frequencies(epochs)
             points = self.table.frequencies.at if full else points
         t = np.concatenate([few, points])
-        re, im = self.table.log_cf_at(t, 0 if by_mean else epochs)
+        if by_mean:
+            re = im = np.zeros((len(self.instance.models), epochs + 1, 0))
+        else:
+            re, im = self.table.log_cf_at(t, epochs)
         jumps = self._jumps_at(t)
         few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
         return Losses(
             self.moments, self._jump_moments, float(self.instance.initial_loss), before, len(few), few_step, step, full,
-            re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag), glances(re, im, self.moments, len(few)),
+            re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag),
+            *glances(re, im, self.moments, len(few)),
         )  # fmt: skip
 
     def _frequencies(self, epochs: int) -> tuple[Real, Real]:

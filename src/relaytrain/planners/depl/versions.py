@@ -69,7 +69,6 @@ class VersionSearch:
         self._bounds: tuple[Real, Real] | None = None
         self._focused, self._closely = math.inf, False
         self._costs: dict[tuple[int, ...], float] = {}
-        self._known: dict[int, Counts] = {}
 
     def best(self, *, below: float = math.inf, expected: float | None = None) -> Schedule | None:
         """The cheapest schedule that costs less than `below`, or None.
@@ -81,13 +80,14 @@ class VersionSearch:
         self._bounds, self._focused = None, math.inf
         most, found = self.instance.target.max_epochs, None
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
-        for segments in range(1, self.switches + 2):
-            while True:
-                better = self._search(segments, epochs, below, expected)
+        for structures in self._structures:
+            while len(structures):
+                better = self._search(structures, epochs, below, expected)
                 if better is not None:
                     found, below = better, better.cost
-                needed = most if math.isinf(below) else min(most, self.affordable(below))
+                needed = most if epochs == most or math.isinf(below) else min(most, self.affordable(below))
                 if needed <= epochs:
+                    most = epochs  # what is found from now on is cheaper still
                     break
                 epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
         return found
@@ -123,19 +123,22 @@ class VersionSearch:
         slopes, offsets = self._wide
         return float((few * slopes.min(axis=2) + offsets).max(axis=1).min())
 
-    def _structures(self, segments: int) -> Counts:
-        """The sequences of so many versions, each possible after the one before it: (n, segments)."""
-        if segments not in self._known:
-            allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
-            firsts = [m for m in range(count) if before is None or before == m or allowed[before][m] is not None]
-            found: list[tuple[int, ...]] = [(m,) for m in firsts]
-            after = [[m for m in range(count) if m != a and allowed[a][m] is not None] for a in range(count)]
-            for _ in range(segments - 1):
-                found = [(*way, m) for way in found for m in after[way[-1]]]
-            most = self.switches + 1
-            kept = [way for way in found if segments + (before not in (None, way[0])) <= most]
-            self._known[segments] = np.array(kept, np.int64).reshape(len(kept), segments)
-        return self._known[segments]
+    @cached_property
+    def _structures(self) -> tuple[Counts, Counts]:
+        """The sequences of versions, each possible after the one before it: single ones, and the others, the shorter first.
+
+        Rows are as long as the longest; -1 stands where there is no version.
+        """
+        allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
+        after = [[m for m in range(count) if m != a and allowed[a][m] is not None] for a in range(count)]
+        firsts = [m for m in range(count) if before in (None, m) or (m in after[before] and self.switches > 0)]
+        most = min(self.switches + 1, self.instance.target.max_epochs)
+        level: list[tuple[int, ...]] = [(m,) for m in firsts]
+        others: list[tuple[int, ...]] = []
+        for length in range(2, most + 1):
+            level = [(*way, m) for way in level for m in after[way[-1]]]
+            others += [way + (-1,) * (most - length) for way in level if before in (None, way[0]) or length <= self.switches]
+        return np.array(firsts, np.int64)[:, None], np.array(others, np.int64).reshape(len(others), most)
 
     def focus(self, models: Sequence[int]) -> None:
         """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
@@ -158,17 +161,15 @@ class VersionSearch:
         at = int(bounds[used].argmax())
         return slopes[used, at], float(offsets[used, at])
 
-    def _search(self, segments: int, epochs: int, below: float, expected: float | None) -> Schedule | None:
-        """The best schedule of so many segments that costs less than `below`."""
-        structures = self._structures(segments)
-        if not len(structures) or segments > epochs:
-            return None
+    def _search(self, structures: Counts, epochs: int, below: float, expected: float | None) -> Schedule | None:
+        """The best schedule of these structures that costs less than `below`."""
         by_mean, goal = expected is not None, self.losses.goal(expected=expected)
         losses = self.losses.losses(epochs, by_mean=by_mean, full=self._closely)
         found: Schedule | None = None
-        deadline_s, state = float(self.instance.target.deadline_s), room(segments, epochs, _BATCH)
+        deadline_s, state = float(self.instance.target.deadline_s), room(structures.shape[1], epochs, _BATCH)
         while state.at[0] < len(structures):
-            prices = Prices(*self.dual, self.quickest_s, deadline_s, epochs)
+            dual = self.allocator.nothing if self._bounds is None and math.isinf(below) else self.dual
+            prices = Prices(*dual, self.quickest_s, deadline_s, epochs)
             count, prices = search(structures, losses, goal, prices, self.allocator.dual, below, self._focused, state)
             if state.best[0] > 0:
                 below, self._focused = (float(cost) for cost in state.costs)

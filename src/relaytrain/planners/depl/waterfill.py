@@ -176,11 +176,14 @@ def slots_for(
     """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, clusters) tells which can run where."""
     shape = (len(kinds), len(clusters))
 
-    def column(values: list[float]) -> Real:
-        return np.broadcast_to(np.array(values, np.float64), shape)
+    def table(rows: list[list[float]]) -> Real:
+        return np.array(rows, np.float64).reshape(shape)
 
-    work = np.broadcast_to(np.array([c for c, _ in kinds], np.float64)[:, None], shape)
-    link_s = np.array([s for _, s in kinds], np.float64)[:, None] / column([n.bandwidth for n in clusters])
+    def column(values: list[float]) -> Real:
+        return table([values] * len(kinds))
+
+    work = table([[c] * len(clusters) for c, _ in kinds])
+    link_s = table([[s / n.bandwidth for n in clusters] for _, s in kinds])
     price, fixed = column([n.price for n in clusters]), np.zeros(shape)
     if objective == "usage":
         fixed = price * work + column([n.link_power for n in clusters]) * link_s
