@@ -136,6 +136,6 @@ def _auto_change(
     bands = Bands(*(np.concatenate([getattr(b, name) for _, b in found])[order] for name in ("mean", "low", "high")))
     weights = (*(0.5 / len(nets) for _ in nets), 0.5)
     model = ChangeModel(inputs, target, (*nets, fit_linear(rows, truth, groups)), weights)
-    origin = np.array([f"{s.seed} {s.group}" for s in switches])
+    origin = np.array([s.group for s in switches])  # all seeds of one err alike
     factor = conformal_factor(scores(truth, bands), np.arange(len(truth)), independent=len(np.unique(origin)))
     return model if factor is None else replace(model, factor=factor)
