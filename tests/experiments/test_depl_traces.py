@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,9 @@ SHAPE = 400.0  # of the inverse-gamma: x scatters by 5 %
 REPLICATES = 19
 
 
-def write_drawn(folder: Path, seeds: int = 4) -> Path:
+def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: str = "drawn") -> Path:
     """Versions alone for 20 epochs, legs of 60 after switches; test losses A / sqrt(k + B) x, x independent."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     epochs, switches = [EPOCHS], [SWITCHES]
     for seed in range(seeds):
         rng, run_number = np.random.default_rng([3, seed]), -1
@@ -35,7 +36,7 @@ def write_drawn(folder: Path, seeds: int = 4) -> Path:
         for first, seconds in ((0.36, (0.5,)), (0.5, (0.75,)), (0.75, ()), (0.9, ())):
             root = run_number = run_number + 1
             losses = leg(root, "", 0, 0, "edge", first, 20)
-            for k1 in (5, 17):
+            for k1 in (5, 17) if switched else ():
                 for second in seconds:
                     run_number += 1
                     after = losses[k1 - 1] + 0.4 + 0.05 * rng.standard_t(5)
@@ -44,7 +45,8 @@ def write_drawn(folder: Path, seeds: int = 4) -> Path:
                     leg(run_number, root, 1, k1, "far-edge", second, 60)
     (folder / "epochs.csv").write_text("\n".join(epochs) + "\n")
     (folder / "switches.csv").write_text("\n".join(switches) + "\n")
-    (folder / "meta.json").write_text('{"format": 1, "preset": "depl-drawn", "loss": "cross-entropy, nats"}')
+    meta = {"format": 1, "preset": f"depl-{folder.name}", "loss": "cross-entropy, nats", "model": model}
+    (folder / "meta.json").write_text(json.dumps(meta))
     return folder
 
 
@@ -73,6 +75,8 @@ def test_fits_of_what_was_drawn_from_8_hold(drawn):
     verdicts = {found.finding.split(" (")[0]: found.holds for found in made.findings}
     assert all(verdicts.values()), verdicts
     assert len(made.rows) == 4 * len(fits.K2S) and all(row["r2"] > 0.5 for row in made.rows if row["K2"] >= 15)
+    single = [row for row in made.rows if row["K2"] == 1]
+    assert len(single) == 4 and all(np.isnan(row["p_each_median"]) and 0.0 < row["p_pooled"] <= 1.0 for row in single)
     assert [path.name for path in made.files] == ["depl-fig4.svg", "depl-fig4.csv"]
 
 
@@ -85,5 +89,26 @@ def test_version_figures_on_traces_of_ones_own(drawn, name, monkeypatch):
     if name == "depl-table1":
         assert [row["resources"] for row in made.rows] == pytest.approx([5.0, 2.5, 1.0])
         assert [row["r2_level"] > 0.9 for row in made.rows] == [True] * 3
+        assert "MobileNet, the table's other half: no such traces" in made.notes[-1]
     else:
         assert {found.finding: found.holds for found in made.findings}["The trajectories of the test loss are not deterministic but stochastic"]
+
+
+@pytest.mark.slow
+def test_table_1_has_both_networks_where_the_traces_do(tmp_path, monkeypatch):
+    write_drawn(tmp_path / "traces" / "one")
+    write_drawn(tmp_path / "traces" / "two", switched=False, model="MobileNet, drawn")
+    monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces"))
+    monkeypatch.setattr("relaytrain.experiments.depl.table1.find_spec", lambda package: None)
+    made = run("depl-table1", tmp_path / "out", formats=("svg",), replicates=0)
+    assert [(row["network"], row["pruned"]) for row in made.rows] == [(n, p) for n in ("AlexNet", "MobileNet") for p in (0.5, 0.75, 0.9)]
+    alone = [c.losses for c in fits.campaign_alone("MobileNet").root(0.9)]
+    gain, offset = made.rows[4]["A"], made.rows[4]["B"]  # of its intermediate version
+    x = [-np.diff([np.log(10.0), *losses]) * np.sqrt(np.arange(1, 21) + offset) / gain for losses in alone]
+    assert (made.rows[-1]["mean_x"], made.rows[-1]["var_x"]) == (pytest.approx(np.mean(x)), pytest.approx(np.var(x)))
+    assert [row["paper_mean"] for row in made.rows[3:]] == [1.02, 0.95, 0.92]
+    assert [row["resources"] for row in made.rows] == pytest.approx([5.0, 2.5, 1.0, 2.0, 1.0, 0.4])
+    assert sum(found.finding.startswith("MobileNet") for found in made.findings) == 3
+    monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces" / "two"))
+    with pytest.raises(UsageError, match="none of DepL's campaign with AlexNet"):
+        run("depl-table1", tmp_path / "out")

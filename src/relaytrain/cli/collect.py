@@ -30,7 +30,7 @@ Examples:
 
 Words = Annotated[list[str], typer.Argument(metavar="[SCENARIO] OUTDIR", help="A scenario, unless --preset; where to write.")]
 Preset = Annotated[
-    str | None, typer.Option("--preset", metavar="NAME", help="digits, v16s, v32, paper, depl or depl-small.")
+    str | None, typer.Option("--preset", metavar="NAME", help="digits, v16s, v32, paper, depl, depl-small or depl-small-mobilenet.")
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Repetitions; more can be added later.")]
 Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of CIFAR-10, for a preset that needs it.")]

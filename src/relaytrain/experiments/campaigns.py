@@ -19,13 +19,21 @@ def campaigns(only: str | None = None) -> dict[str, TraceSet]:
     return {only: found[only]}
 
 
-def depl_campaign() -> tuple[str, TraceSet]:
-    """The campaign like DepL's (two clusters, test loss), the largest where there are several."""
-    found = {name: traces for name, traces in bundled_traces().items() if _of_depl(name)}
+def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
+    """The campaign like DepL's (two clusters, test loss) with a network, the largest where there are several.
+
+    Traces tell their network in `model` of `meta.json`; those that do not say MobileNet count as AlexNet's.
+    """
+    found = {name: traces for name, traces in bundled_traces().items() if _of_depl(name) and _network(traces) == network}
     if not found:
-        raise UsageError("traces: got none of DepL's campaign, expected some: relaytrain collect --preset depl-small DIR")
+        preset = "depl-small-mobilenet" if network == "MobileNet" else "depl-small"
+        raise UsageError(f"traces: got none of DepL's campaign with {network}, expected some: relaytrain collect --preset {preset} DIR")
     name = max(found, key=lambda name: found[name].images)
     return name, found[name]
+
+
+def _network(traces: TraceSet) -> str:
+    return "MobileNet" if str(traces.meta.get("model", "")).startswith("MobileNet") else "AlexNet"
 
 
 def _of_depl(name: str) -> bool:

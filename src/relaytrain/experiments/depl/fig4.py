@@ -103,7 +103,7 @@ def _histogram(axes: Axes, tested: Sequence[Tested]) -> None:
 def _row(one: Tested) -> Row:
     k1, f1, f2 = one.config
     return {
-        "K1": k1, "F1": f1, "F2": f2, "K2": one.k2, "p_each_median": float(np.median(one.each)), "p_pooled": one.pooled,
+        "K1": k1, "F1": f1, "F2": f2, "K2": one.k2, "p_each_median": float(np.median(one.each)) if one.each else float("nan"), "p_pooled": one.pooled,
         "p_refitted": one.refitted, "r2": one.r2, "autocorrelation": one.autocorrelation,
         "coverage_99": float("nan") if one.coverage is None else one.coverage,
     }  # fmt: skip
@@ -159,7 +159,7 @@ def fit_of(tested: Sequence[Tested]) -> dict[str, float]:
         "each": float(np.mean([p > GOOD for p in each])),
         "pooled": float(np.mean([one.pooled > GOOD for one in tested])),
         "refitted": float(np.mean([one.refitted > GOOD for one in tested])),
-        "r2": float(np.median([one.r2 for one in tested])),
-        "autocorrelation": float(np.median([one.autocorrelation for one in tested])),
+        "r2": float(np.nanmedian([one.r2 for one in tested])),
+        "autocorrelation": float(np.nanmedian([one.autocorrelation for one in tested])),
         "coverage": float(np.mean(covered)) if covered else float("nan"),
     }

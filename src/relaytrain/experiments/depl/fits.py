@@ -19,8 +19,10 @@ from ...estimators.depl import CurveFit, Reading, fit_curves, least_squares
 from ...estimators.families import fit_family, naive_p
 from ..campaigns import depl_campaign
 
-K2S = (5, 15, 25, 40, 60)
-"""Epochs after the switch; of the paper's also 1, which leaves nothing to fit a curve to."""
+K2S = (1, 5, 15, 25, 40, 60)
+"""Epochs after the switch. A single one has no curve: x is then the loss over the mean of all seeds'."""
+FEW = 3
+"""Losses that a distribution is fitted to at least."""
 Config = tuple[int, float, float]
 NEAR = 0.005
 
@@ -45,12 +47,14 @@ class Campaign:
     @property
     def note(self) -> str:
         """Where the curves come from, and what is smaller than in the paper."""
+        if not self.legs:
+            return f"traces: {self.name}, {len(self.seeds)} seeds of every version, never switched"
         k1s = sorted({k1 for k1, _, _ in self.legs})
         pairs = sorted({(a, b) for _, a, b in self.legs})
         return (
             f"traces: {self.name}, {len(self.seeds)} seeds; K1 in {', '.join(map(str, k1s))} (the paper's: 1 to 20), "
             f"(F1, F2) in {', '.join(f'({a:g}, {b:g})' for a, b in pairs)} (all pairs of 0.25, 0.36, 0.5, 0.75), "
-            f"K2 in {', '.join(map(str, K2S))} (also 1); F2 is a share of the full network, above F1"
+            f"K2 in {', '.join(map(str, K2S))}; F2 is a share of the full network, above F1"
         )
 
 
@@ -68,8 +72,8 @@ def campaign_of(bundle: Bundle, name: str) -> Campaign:
             first, second = round(switch.before[2], 4), round(switch.after[2], 4)
             legs.setdefault((switch.epoch, first, second), []).append(curve)
             switches.setdefault((first, second), []).append(switch)
-    if not legs or not roots:
-        raise ScenarioError(f"traces {name}: got no switch from one cluster to another, expected DepL's campaign")
+    if not roots:
+        raise ScenarioError(f"traces {name}: got no version trained alone, expected DepL's campaign")
     return Campaign(
         name, bundle.seeds, {k: tuple(v) for k, v in sorted(roots.items())},
         {k: tuple(v) for k, v in sorted(legs.items())}, {k: tuple(v) for k, v in sorted(switches.items())},
@@ -77,8 +81,20 @@ def campaign_of(bundle: Bundle, name: str) -> Campaign:
 
 
 def campaign() -> Campaign:
-    """The one that ships, or that of $RELAYTRAIN_TRACES."""
+    """AlexNet's that ships, or that of $RELAYTRAIN_TRACES."""
     name, traces = depl_campaign()
+    found = campaign_of(bundle_of(traces, "test"), name)
+    if not found.legs:
+        raise ScenarioError(f"traces {name}: got no switch from one cluster to another, expected DepL's campaign")
+    return found
+
+
+def campaign_alone(network: str) -> Campaign | None:
+    """The versions of a network trained alone, where the traces have them."""
+    try:
+        name, traces = depl_campaign(network)
+    except UsageError:
+        return None
     return campaign_of(bundle_of(traces, "test"), name)
 
 
@@ -96,7 +112,11 @@ def ratios(curves: Sequence[Curve]) -> list[Array]:
 
 @dataclass(frozen=True)
 class Tested:
-    """p-values of one configuration and K2: of each seed's curve as the paper does, and of all seeds together."""
+    """p-values of one configuration and K2: of each seed's curve as the paper does, and of all seeds together.
+
+    A single epoch says nothing about a curve and too little about seeds left out: `each` is empty then, `r2` and
+    `autocorrelation` are NaN, `coverage` is None.
+    """
 
     config: Config
     k2: int
@@ -114,11 +134,12 @@ def p_values(found: Campaign, *, replicates: int) -> list[Tested]:
     for config, curves in found.legs.items():
         for k2 in K2S:
             part = cut(curves, k2)
-            if min(len(c.losses) for c in part) < k2:
+            if min(len(c.losses) for c in part) < k2 or len(part) * k2 < FEW:
                 continue
-            each = tuple(_own_p(curve) for curve in part)
+            each = tuple(_own_p(curve) for curve in part) if k2 > 1 else ()
             fit = fit_curves(part, "level", replicates=replicates).diagnostics
-            made.append(Tested(config, k2, each, fit.naive_p, fit.refitted_p, fit.r2, fit.autocorrelation, fit.coverage))
+            rest = (fit.r2, fit.autocorrelation, fit.coverage) if k2 > 1 else (float("nan"), float("nan"), None)
+            made.append(Tested(config, k2, each, fit.naive_p, fit.refitted_p, *rest))
     return made
 
 
