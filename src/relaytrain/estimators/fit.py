@@ -28,6 +28,8 @@ LEAST_WINDOWS = 30
 LEAST_SWITCHES = 12
 CHANGE_LR, CHANGE_BATCH, CHANGE_EPOCHS, CHANGE_WIDTHS = 3e-2, 4096, 300, (32, 16)
 """Of `auto`'s networks for handovers: all switches of most campaigns are one batch."""
+NET_SHARE, MANY_SWITCHES = 0.5, 200
+"""Weight of the networks beside the linear model, and from how many switches on they have it: of few they learn too little."""
 _INPUTS = {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}
 
 
@@ -124,18 +126,20 @@ def _auto_change(
     rows, truth = _INPUTS[inputs](switches), targets(switches, target)
     groups = np.array([s.group for s in switches])
     recipe = Recipe(CHANGE_LR, CHANGE_BATCH, max(CHANGE_EPOCHS * epochs // EPOCHS, 1), widths=CHANGE_WIDTHS)
+    share = NET_SHARE * min(len(switches) / MANY_SWITCHES, 1.0)
     nets, found = [], []
     for i in range(PARTS):
         kept, out = part != i, part == i
         if not kept.any():
             continue
         nets.append(fit_change(rows[kept], truth[kept], None, replace(recipe, seed=seed + i)))
-        member = ChangeModel(inputs, target, (nets[-1], fit_linear(rows[kept], truth[kept], groups[kept])))
+        pair = nets[-1], fit_linear(rows[kept], truth[kept], groups[kept])
+        member = ChangeModel(inputs, target, pair, (share, 1.0 - share))
         found.append((np.flatnonzero(out), member.bands(rows[out])))
     order = np.argsort(np.concatenate([at for at, _ in found]))
     bands = Bands(*(np.concatenate([getattr(b, name) for _, b in found])[order] for name in ("mean", "low", "high")))
-    weights = (*(0.5 / len(nets) for _ in nets), 0.5)
+    weights = (*(share / len(nets) for _ in nets), 1.0 - share)
     model = ChangeModel(inputs, target, (*nets, fit_linear(rows, truth, groups)), weights)
-    origin = np.array([s.group for s in switches])  # all seeds of one err alike
-    factor = conformal_factor(scores(truth, bands), np.arange(len(truth)), independent=len(np.unique(origin)))
+    alike = len(np.unique(groups))  # all seeds of a configuration err alike
+    factor = conformal_factor(scores(truth, bands), np.arange(len(truth)), independent=alike)
     return model if factor is None else replace(model, factor=factor)
