@@ -30,6 +30,8 @@ Complex = NDArray[np.complex128]
 _ROUNDS = 200
 _CLOSE = 1e-13
 _NEAR = 1e-7
+_GONE = -45.0
+"""log of a characteristic function too small to change a sum."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ class Label:
         """The x with P(variable <= x) = omega, by Newton's method kept inside a shrinking bracket."""
         if not 0.0 < omega < 1.0:
             raise UsageError(f"omega: got {omega}, expected a probability strictly between 0 and 1")
-        t, step = self.frequencies.at, 2.0 / self.frequencies.period
-        cf = np.exp(self.log_cf)
-        rows = np.array([cf.imag * self.frequencies.weights, cf.real, cf.real * self.frequencies.weights, cf.imag])
+        alive = np.flatnonzero(self.log_cf.real > _GONE)
+        few = slice(int(alive[-1]) + 1 if len(alive) else 1)
+        t, weights, step = self.frequencies.at[few], self.frequencies.weights[few], 2.0 / self.frequencies.period
+        cf = np.exp(self.log_cf[few])
+        rows = np.array([cf.imag * weights, cf.real, cf.real * weights, cf.imag])
         low, high = -self.frequencies.period / 2, self.frequencies.period / 2
         deviation = math.sqrt(max(-2.0 * float(self.log_cf[0].real), 0.0)) / float(t[0])
         x = min(max(self._guess(omega, deviation), 0.9 * low), 0.9 * high)

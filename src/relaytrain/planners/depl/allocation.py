@@ -256,13 +256,13 @@ def allocate(
     cost, table, root_mu = allocator.solve(counts, within=within)
     if not math.isfinite(cost):
         return Allocation(False, math.inf, (), (), math.inf, math.inf)
-    table, x = table.copy(), slots.resources(root_mu)  # tables are shared between calls
+    x, link_s = slots.resources(root_mu).tolist(), slots.link_s.tolist()
+    left = {kind: iter(np.repeat(useful, row.astype(np.int64)).tolist()) for kind, row in zip(kinds, table, strict=True)}
+    row_of, column_of = {kind: i for i, kind in enumerate(kinds)}, {n: i for i, n in enumerate(useful)}
     chosen, resources, elapsed_s = [], [], 0.0
     for key in keys:
-        kind = kinds.index(key)
-        n = int(np.flatnonzero(table[kind])[0])
-        table[kind, n] -= 1
-        chosen.append(useful[n])
-        resources.append(float(x[kind, n]))
-        elapsed_s += key[0] / resources[-1] + float(slots.link_s[kind, n])
+        chosen.append(next(left[key]))
+        kind, n = row_of[key], column_of[chosen[-1]]
+        resources.append(x[kind][n])
+        elapsed_s += key[0] / resources[-1] + link_s[kind][n]
     return Allocation(True, cost, tuple(chosen), tuple(resources), elapsed_s, min(cost, allocator.bound(counts)))

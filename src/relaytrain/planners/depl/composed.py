@@ -135,11 +135,11 @@ def _bands(made: Composed, level: float) -> tuple[Real, Real, tuple[tuple[str, f
     settings, found, instance = made.settings, made.found, made.settings.instance
     if not found.models:
         return np.zeros(0), np.zeros(0), ()
-    independent = exact_probability(instance, found.datasets, found.models)
-    sure = [("independent epochs", independent)]
     if settings.belief.independent:
+        sure = [("independent epochs", found.probability)]
         expected, guaranteed = _convolved(instance, found, level)
         return expected, guaranteed, tuple(sure)
+    sure = [("independent epochs", exact_probability(instance, found.datasets, found.models))]
     paths = Paths(instance, settings.belief, made.past or Past(), seed=made.seed + 1)
     losses = paths.losses(found.datasets, found.models)
     sure.append((str(settings.belief), float((losses[-1] <= instance.target.loss + 1e-9).mean())))

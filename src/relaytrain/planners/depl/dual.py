@@ -61,9 +61,17 @@ def bounds_at(dual: Any, root_mu: Real) -> tuple[Real, Real]:
     return slopes, offsets
 
 
+@within
+def around(grid: Real, first: int, last: int, near: Real) -> None:
+    """Writes multipliers from the one before grid[first] to the one after grid[last]."""
+    low, high = grid[max(first - 1, 0)], grid[min(last + 1, grid.shape[0] - 1)]
+    for r in range(FOCUS):
+        near[r] = low + (high - low) * r / (FOCUS - 1)
+
+
 @jit
 def bounds_near(dual: Any, counts: Any) -> tuple[Real, Real]:
-    """The same at few multipliers around the one that is best for so many epochs of each kind, of those in `grid`."""
+    """The same at few multipliers around the one that is best for so many epochs of each kind."""
     grid = multipliers(dual.slots, dual.deadline_s)
     near = np.empty((dual.used.shape[0], FOCUS))
     for u in range(near.shape[0]):
@@ -75,9 +83,27 @@ def bounds_near(dual: Any, counts: Any) -> tuple[Real, Real]:
                     value += counts[kind] * least_value(dual.slots, kind, dual.used[u], grid[r])
             if value > greatest:
                 best, greatest = r, value
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.shape[0] - 1)]
-        for r in range(FOCUS):
-            near[u, r] = low + (high - low) * r / (FOCUS - 1)
+        around(grid, best, best, near[u])
+    return bounds_at(dual, near)
+
+
+@jit
+def bounds_below(dual: Any, below: float) -> tuple[Real, Real]:
+    """The same at few multipliers around those that allow the fewest epochs of a single kind for a cost of `below`."""
+    grid = multipliers(dual.slots, dual.deadline_s)
+    near = np.empty((dual.used.shape[0], FOCUS))
+    for u in range(near.shape[0]):
+        first, last = grid.shape[0] - 1, 0
+        for kind in range(dual.slots.root.shape[0]):
+            best, fewest = 0, np.inf
+            for r in range(1, grid.shape[0]):
+                slope = least_value(dual.slots, kind, dual.used[u], grid[r])
+                epochs = (below - dual.paid[u] + grid[r] ** 2 * dual.deadline_s) / slope if slope > 0.0 else np.inf
+                if epochs < fewest and slope < HUGE:
+                    best, fewest = r, epochs
+            if fewest < np.inf:
+                first, last = min(first, best), max(last, best)
+        around(grid, min(first, last), max(first, last), near[u])
     return bounds_at(dual, near)
 
 

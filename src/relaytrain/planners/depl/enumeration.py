@@ -22,11 +22,11 @@ Counts = NDArray[np.int64]
 
 GONE = -20.0
 """log of a characteristic function that no longer counts."""
-COARSE = -7.0
+COARSE = -9.0
 """The same for a first look."""
-NARROW = 12.0
+NARROW = 16.0
 """Standard deviations in the period of a first look."""
-FEW = 32
+FEW = 40
 """Frequencies of a first look at most; it tells nothing where they do not suffice."""
 SLACK = 1e-9
 """By which a probability may fall short, as in all comparisons."""
@@ -49,7 +49,7 @@ class Losses(NamedTuple):
     step: float
     """Those of the full sum are (j + 1/2) step."""
     enough: bool
-    """For every schedule; else a full sum may find that they do not suffice."""
+    """For every schedule; else a full sum may find that there are too few of them, or none at all."""
     re: Real
     """Log characteristic functions at the few frequencies, then at all: (models, epochs + 1, few + points)."""
     im: Real
@@ -267,6 +267,8 @@ def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
         return 0
     if found - rest - beyond(period + offset, variance, fourth) >= asked:
         return 1
+    if way.re.shape[0] == losses.few and not losses.enough:
+        return -1
     if abs(offset) >= math.pi / losses.step:
         return 1 if offset > 0.0 else 0
     found = inverted(losses, way, ends, offset)

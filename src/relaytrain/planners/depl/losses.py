@@ -166,18 +166,22 @@ class DataLosses:
         powers = np.array([[[self.gain]], [[self.gain**2]], [[self.gain**4]]])
         self.moments = self.table.moments if self.gain == 1.0 else self.table.moments * powers
         self.mean, self.variance = self.moments[0, :-1], self.moments[1, :-1]
-        self._made: dict[tuple[int, bool, bool], Losses] = {}
+        self._made: dict[tuple[int, bool, int], Losses] = {}
 
     @cached_property
     def fewest(self) -> int | None:
         """Fewer epochs cannot do, by means and variances alone; None if no number can."""
         return self.table.fewest(self.gain)
 
-    def losses(self, epochs: int, *, by_mean: bool = False, full: bool = False) -> Losses:
-        """The arrays for schedules of up to so many epochs; with `full`, for exact answers."""
-        key = (epochs, by_mean, full)
+    def losses(self, epochs: int, *, by_mean: bool = False, level: int = 0) -> Losses:
+        """The arrays for schedules of up to so many epochs.
+
+        Level 0 has frequencies for a first look alone, which mostly suffices; 1 those of the full sum for schedules that
+        may well meet the target; 2 those for any.
+        """
+        key = (epochs, by_mean, level)
         if key not in self._made:
-            self._made[key] = self._losses(epochs, by_mean, full)
+            self._made[key] = self._losses(epochs, by_mean, level)
         return self._made[key]
 
     @property
@@ -185,12 +189,13 @@ class DataLosses:
         """As far as arrays were made for searches by probability."""
         return max((epochs for epochs, by_mean, _ in self._made if not by_mean), default=0)
 
-    def _losses(self, epochs: int, by_mean: bool, full: bool) -> Losses:
+    def _losses(self, epochs: int, by_mean: bool, level: int) -> Losses:
         before = -1 if self.instance.before is None else self.instance.before
         few = points = np.zeros(0)
         if not by_mean:
-            few, points = self._frequencies(epochs)
-            points = self.table.frequencies.at if full else points
+            narrow = self._narrow(epochs)
+            few = self._few(epochs, narrow)
+            points = points if level == 0 else self._points(epochs, narrow) if level == 1 else self.table.frequencies.at
         t = np.concatenate([few, points])
         if by_mean:
             re = im = np.zeros((len(self.instance.models), epochs + 1, 0))
@@ -199,27 +204,30 @@ class DataLosses:
         jumps = self._jumps_at(t)
         few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
         return Losses(
-            self.moments, self._jump_moments, float(self.instance.initial_loss), before, len(few), few_step, step, full,
+            self.moments, self._jump_moments, float(self.instance.initial_loss), before, len(few), few_step, step, level == 2,
             re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag),
             *glances(re, im, self.moments, len(few)),
         )  # fmt: skip
 
-    def _frequencies(self, epochs: int) -> tuple[Real, Real]:
-        """Frequencies for a first look and for the full sum, for schedules of so many epochs that may well meet the target.
+    def _narrow(self, epochs: int) -> float:
+        """The least variance, in units of the gain, of a version alone when it reaches the target on average.
 
-        None of these is much narrower than that of a version alone when it reaches the target on average. A first look has
-        a period for schedules of middling width.
+        Schedules that may well meet the target are hardly narrower.
         """
-        table, after = self.table, slice(epochs + 1)
-        jump = float(table.jumps[1].max()) / self.gain**2
-        widest = float(table.steps[1, :, :epochs].max(axis=0).sum()) + table.switches * jump
-        alone = (self.mean[:, after] > self.instance.target.loss - self.instance.initial_loss).sum(axis=1)
-        narrow = float(table.moments[1, np.arange(len(alone)), np.minimum(alone, epochs)].min())
-        middling = float(table.moments[1, :-1, epochs // 2 + 1].mean()) + jump
-        return (
-            _up_to(COARSE, narrow, NARROW * math.sqrt(middling), FEW),
-            _up_to(GONE, narrow, table.reach + 9.0 * math.sqrt(widest), MOST),
-        )
+        alone = (self.mean[:, : epochs + 1] > self.instance.target.loss - self.instance.initial_loss).sum(axis=1)
+        return float(self.table.moments[1, np.arange(len(alone)), np.minimum(alone, epochs)].min())
+
+    def _few(self, epochs: int, narrow: float) -> Real:
+        """Frequencies for a first look, whose period suits schedules of middling width."""
+        middling = float(self.table.moments[1, :-1, epochs // 2 + 1].mean()) + float(self.table.jumps[1].max()) / self.gain**2
+        return _up_to(COARSE, narrow, NARROW * math.sqrt(middling), FEW)
+
+    def _points(self, epochs: int, narrow: float) -> Real:
+        """Frequencies for the full sum of schedules that may well meet the target."""
+        table = self.table
+        widest = float(table.steps[1, :, :epochs].max(axis=0).sum())
+        widest += table.switches * float(table.jumps[1].max()) / self.gain**2
+        return _up_to(GONE, narrow, table.reach + 9.0 * math.sqrt(widest), MOST)
 
     @property
     def step(self) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .allocation import Allocator, worth_using
 from .boxes import FAR, Prices, room, search
-from .dual import HUGE, bounds_near, multipliers
+from .dual import HUGE, bounds_below, bounds_near, multipliers
 from .enumeration import SLACK, Counts, probable
 from .instance import Instance
 from .losses import MARGIN, DataLosses, LossTable, exact_probability
@@ -67,7 +67,7 @@ class VersionSearch:
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
         self.quickest_s = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
         self._bounds: tuple[Real, Real] | None = None
-        self._focused, self._closely = math.inf, False
+        self._focused, self._level = math.inf, 0
         self._costs: dict[tuple[int, ...], float] = {}
 
     def best(self, *, below: float = math.inf, expected: float | None = None) -> Schedule | None:
@@ -77,7 +77,8 @@ class VersionSearch:
         """
         if self.least_epochs is None or not self.allocator.bounding:
             return None
-        self._bounds, self._focused = None, math.inf
+        self._bounds = None if math.isinf(below) else bounds_below(self.allocator.dual, below)
+        self._focused = math.inf
         most, found = self.instance.target.max_epochs, None
         epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for structures in self._structures:
@@ -164,7 +165,7 @@ class VersionSearch:
     def _search(self, structures: Counts, epochs: int, below: float, expected: float | None) -> Schedule | None:
         """The best schedule of these structures that costs less than `below`."""
         by_mean, goal = expected is not None, self.losses.goal(expected=expected)
-        losses = self.losses.losses(epochs, by_mean=by_mean, full=self._closely)
+        losses = self.losses.losses(epochs, by_mean=by_mean, level=self._level)
         found: Schedule | None = None
         deadline_s, state = float(self.instance.target.deadline_s), room(structures.shape[1], epochs, _BATCH)
         while state.at[0] < len(structures):
@@ -175,9 +176,9 @@ class VersionSearch:
                 below, self._focused = (float(cost) for cost in state.costs)
                 self._bounds = prices.slopes, prices.offsets
                 found = Schedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
-            if count < 0:  # a close call: from now on with all frequencies
-                self._closely = True
-                losses = self.losses.losses(epochs, full=True)
+            if count < 0:  # a close call: from now on with more frequencies
+                self._level += 1
+                losses = self.losses.losses(epochs, level=self._level)
             elif count > 0:
                 lengths, bounds = state.lengths[:count], state.bounds[:count]
                 better = self._cheapest(structures[state.at[2]], lengths, bounds, below, by_mean)
@@ -208,8 +209,8 @@ class VersionSearch:
         """The target is met with the probability asked: by the search's table, exactly where it is a close call."""
         structure, ends = (np.array(part, np.int64) for part in segments_of(models))
         goal, epochs = self.losses.goal(), max(len(models), self.losses.epochs)
-        for full in (False, True):
-            losses = self.losses.losses(epochs, full=full)
+        for level in range(self._level, 3):
+            losses = self.losses.losses(epochs, level=level)
             met = probable(losses, structure, ends, goal, goal.asked)
             surely = probable(losses, structure, ends, goal, goal.asked + 2 * MARGIN)
             if met == 0 or surely == 1:
