@@ -204,6 +204,7 @@ def search(
         while structures[which, segments - 1] < 0:
             segments -= 1
         structure, ends = structures[which, :segments], np.ones(segments, np.int64)
+        low, high = np.empty(segments, np.int64), np.empty(segments, np.int64)
         left = at[1]
         if left == 0 and cost_bound(structure, ends, prices) < below:
             for i in range(segments):
@@ -211,15 +212,17 @@ def search(
             left = 1
         way = way_of(losses, structure)
         while left > 0 and written < found.bounds.shape[0]:
-            low, high = boxes[left - 1, 0, :segments], boxes[left - 1, 1, :segments]
+            for i in range(segments):
+                low[i], high[i] = boxes[left - 1, 0, i], boxes[left - 1, 1, i]
             if not tightened(way.versions, low, high, prices, below, goal.sure):
                 left -= 1
                 continue
             widest, most = 0, 0.0
             for i in range(segments - 1):
-                apart = losses.apart[way.versions[i], way.versions[i + 1]]
-                if apart[high[i]] - apart[low[i]] > most:
-                    widest, most = i, apart[high[i]] - apart[low[i]]
+                a, b = way.versions[i], way.versions[i + 1]
+                size = losses.apart[a, b, high[i]] - losses.apart[a, b, low[i]]
+                if size > most:
+                    widest, most = i, size
             single = most == 0.0
             if not (single and goal.sure):
                 mean = least_mean(losses.moments, way, low, high, prices, below)
@@ -227,12 +230,14 @@ def search(
                     left -= 1
                     continue
             if not single:
-                apart, middle = losses.apart[way.versions[widest], way.versions[widest + 1]], low[widest]
-                while middle + 1 < high[widest] and apart[middle + 1] - apart[low[widest]] <= 0.5 * most:
+                a, b, middle = way.versions[widest], way.versions[widest + 1], low[widest]
+                half = losses.apart[a, b, middle] + 0.5 * most
+                while middle + 1 < high[widest] and losses.apart[a, b, middle + 1] <= half:
                     middle += 1
                 for i in range(segments):
-                    boxes[left, 0, i], boxes[left, 1, i] = low[i], high[i]
-                boxes[left, 0, widest], high[widest] = middle + 1, middle
+                    boxes[left - 1, 0, i] = boxes[left, 0, i] = low[i]
+                    boxes[left - 1, 1, i] = boxes[left, 1, i] = high[i]
+                boxes[left, 0, widest], boxes[left - 1, 1, widest] = middle + 1, middle
                 left += 1
                 continue
             ends[:] = high

@@ -24,6 +24,8 @@ GONE = -20.0
 """log of a characteristic function that no longer counts."""
 COARSE = -9.0
 """The same for a first look."""
+ROUGH = -5.0
+"""The same for a first look at a box."""
 NARROW = 16.0
 """Standard deviations in the period of a first look."""
 FEW = 40
@@ -204,16 +206,21 @@ def between(losses: Any, way: Any, i: int, part: int, start: float) -> tuple[flo
 
 
 @within
-def glimpse(losses: Any, way: Any, offset: float) -> tuple[float, float]:
+def glimpse(losses: Any, way: Any, offset: float, gone: float) -> tuple[float, float]:
     """An upper bound on P(loss - mean <= offset) of what is looked at, but for a short period's error.
 
     Returned with a bound on what the frequencies left out add. Of a single schedule it is the value itself.
     """
     total, small, rest = 0.0, 0, 1.0
     for i in range(losses.few):
-        least_re, greatest_re = between(losses, way, i, 0, way.re[i])
-        least_im, greatest_im = between(losses, way, i, 1, way.im[i])
-        small = small + 1 if greatest_re < COARSE else 0
+        least_re, greatest_re, least_im, greatest_im = way.re[i], way.re[i], way.im[i], way.im[i]
+        for s in range(way.rows.shape[1]):
+            low, high = way.rows[0, s], way.rows[1, s]
+            greatest_re += losses.glance[high, i, 0] + losses.glance[low, i, 1]
+            least_re += losses.glance[high, i, 1] + losses.glance[low, i, 0]
+            greatest_im += losses.glance[high, i, 2] + losses.glance[low, i, 3]
+            least_im += losses.glance[high, i, 3] + losses.glance[low, i, 2]
+        small = small + 1 if greatest_re < gone else 0
         if small > 1:
             rest = math.exp(greatest_re) / (i + 0.5)
             break
@@ -247,7 +254,7 @@ def beyond(distance: float, variance: float, fourth: float) -> float:
 
 @jit
 def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
-    """Whether P(loss <= target) >= asked when segments end with epochs `ends`: Cantelli, a glimpse, then the full sum.
+    """Whether P(loss <= target) >= asked when segments end with epochs `ends`: moments, a glimpse, then the full sum.
 
     1, 0, or -1 where the full sum takes more frequencies than there are.
     """
@@ -261,7 +268,9 @@ def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
     if -offset > math.sqrt(variance * goal.odds) + SLACK:
         return 0
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
-    found, rest = glimpse(losses, way, offset)
+    if 1.0 - beyond(offset, variance, fourth) >= asked:
+        return 1
+    found, rest = glimpse(losses, way, offset, COARSE)
     period = 2.0 * math.pi / losses.few_step
     if found + rest + beyond(period - offset, variance, fourth) < asked:
         return 0
@@ -298,7 +307,7 @@ def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_
 def most_probable(losses: Any, way: Any, offset: float, variance: float) -> float:
     """An upper bound on P(loss - mean <= offset) of what is looked at, of that variance at most."""
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
-    found, rest = glimpse(losses, way, offset)
+    found, rest = glimpse(losses, way, offset, ROUGH)
     return found + rest + beyond(2.0 * math.pi / losses.few_step - offset, variance, fourth)
 
 

@@ -256,15 +256,15 @@ class DataLosses:
 
     def _jumps_at(self, t: Real) -> Complex:
         """The same at frequencies `t` in units of the gain."""
-        count, t = len(self.instance.models), t / self.gain
+        count = len(self.instance.models)
         logs = np.zeros((count, count, len(t)), np.complex128)
-        known: dict[tuple[float, float], Complex] = {}
-        for a, b in itertools.product(range(count), repeat=2):
-            if (jump := self.instance.switches[a][b]) is not None:
-                key = (jump.scale, jump.nu)  # the location is in the mean alone
-                if key not in known:
-                    known[key] = jump.log_cf(t)
-                logs[a, b] = known[key]
+        pairs = [(a, b, jump) for a, row in enumerate(self.instance.switches) for b, jump in enumerate(row) if jump is not None]
+        for nu in {jump.nu for _, _, jump in pairs}:  # the location is in the mean alone
+            scales = sorted({jump.scale for _, _, jump in pairs if jump.nu == nu})
+            rows = StudentT(0.0, 1.0, nu).log_cf(np.multiply.outer(scales, t / self.gain))
+            for a, b, jump in pairs:
+                if jump.nu == nu:
+                    logs[a, b] = rows[scales.index(jump.scale)]
         return logs
 
     def goal(self, *, expected: float | None = None) -> Goal:

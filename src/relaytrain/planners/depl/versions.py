@@ -33,6 +33,8 @@ Real = NDArray[np.float64]
 SWITCHES = 3
 ALL_SEQUENCES = 5_000
 """If there are no more sequences of versions than this, any number of switches is searched."""
+_AT_ONCE = 40
+"""Epochs for which tables are made in one go if there are no more."""
 _BATCH = 64
 """Schedules of a structure collected before their costs are looked at."""
 
@@ -80,7 +82,7 @@ class VersionSearch:
         self._bounds = None if math.isinf(below) else bounds_below(self.allocator.dual, below)
         self._focused = math.inf
         most, found = self.instance.target.max_epochs, None
-        epochs = min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
+        epochs = most if most <= _AT_ONCE else min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for structures in self._structures:
             while len(structures):
                 better = self._search(structures, epochs, below, expected)
