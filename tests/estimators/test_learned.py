@@ -19,7 +19,7 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Target
 from relaytrain.estimators.bounds import Bound
-from relaytrain.estimators.learned import Learned
+from relaytrain.estimators.learned import Learned, own_pace
 from relaytrain.estimators.zero import zero_trace
 from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
 
@@ -112,6 +112,20 @@ def test_the_next_epochs_band_is_the_models(campaign, auto):
         outcomes(2.3 / np.sqrt(1 + 0.2 * np.arange(1, 10) * 2.3**2) * np.where(np.arange(9) % 2, 1.35, 0.7)), PAIRS
     )
     assert wild.scatter[0] > calm.scatter[0]  # a run that is hard to predict gets wider bands
+
+
+def test_a_leg_that_has_come_to_rest_is_promised_no_more_falls(campaign, auto):
+    expected, deviations = np.full(30, -0.05), np.full(30, 0.03)
+    assert own_pace(expected, expected, deviations) == 1.0 and own_pace(expected[:0], expected[:0], deviations[:0]) == 1.0
+    stalled = [own_pace(expected[:n], 0.0 * expected[:n], deviations[:n]) for n in (1, 4, 30)]
+    assert 1.0 > stalled[0] > stalled[1] > stalled[2] and stalled[2] < 0.15
+    assert own_pace(expected, -expected, deviations) == 0.0  # it rises
+    assert own_pace(expected / 100, 0.0 * expected, deviations) > 0.95  # what scatter hides is no evidence
+    falling = campaign.curves[0].losses[:9]
+    going = Learned.of(auto, problem()).law(outcomes(falling), PAIRS)
+    still = Learned.of(auto, problem()).law(outcomes(np.append(falling, np.full(40, falling[-1]))), PAIRS)
+    ends = [law.next_loss(50, law.next_loss(49, np.array(falling[-1]), 0, 0), 0, 0) for law in (going, still)]
+    assert falling[-1] >= ends[1] > ends[0]
 
 
 def test_planners_search_a_learned_law(auto):

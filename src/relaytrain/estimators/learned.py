@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.law import Array, LevelLaw, LossLaw
+from ..core.law import Z_ROBUST, Array, LevelLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair, Problem
 from .bounds import Bound
@@ -41,6 +41,9 @@ ROOM = 4.0
 """An epoch after a handover divides the height above the floor by this at most."""
 
 TINY = 1e-3
+
+PACE_DOUBT, FORGETTING = 0.5, 0.9
+"""How far from 1 a leg's own pace may be, and the weight of an epoch beside the one after it."""
 
 
 @dataclass(frozen=True)
@@ -182,17 +185,17 @@ class Learned:
         """Losses ahead of every pair; the first epoch of the present one has the width that this run has taught."""
         model = self.fitted.run
         plain = model.bands(seen)
-        factor = self._adapted(legs, facts)
+        factor, pace = self._adapted(legs, facts)
         if factor is not None:
             wide = grown(plain, factor)
             plain.low[now, 0], plain.high[now, 0] = wide.low[now, 0], wide.high[now, 0]
             if factor > 0.0:  # a run less predictable than the traces is so further ahead, too
                 plain.low[now], plain.high[now] = wide.low[now], wide.high[now]
         plain, notes = (self.bound or Bound()).correct(seen, plain)
-        return model.ahead(seen, plain), notes
+        return _slowed(model.ahead(seen, plain), now, float(seen.loss[now]), pace), notes
 
-    def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> float | None:
-        """Widths to add one epoch ahead after what the run has shown; None before it has shown anything."""
+    def _adapted(self, legs: Sequence[Leg], facts: Sequence[Facts]) -> tuple[float | None, float]:
+        """Widths to add one epoch ahead after what the run has shown, and the present leg's own pace; first None and 1."""
         model = self.fitted.run
         rows, done, fixed, images, stages, truth = [], [], [], [], [], []
         trained = _images(legs, facts)
@@ -207,13 +210,15 @@ class Learned:
                 stages.append(stage)
                 truth.append(leg.losses[k] - whole[k + lead - 1])
         if not rows:
-            return None
+            return None, 1.0
         bands = model.bands(self._seen(rows, done, fixed, images, stages))
         found = scores(np.array(truth), Bands(bands.mean[:, 0], bands.low[:, 0], bands.high[:, 0]))
         adaptive = Adaptive(model.warm)
         for score in found:
             adaptive.tell(float(score))
-        return adaptive.factor()
+        here = np.array(stages) == len(legs) - 1
+        deviations = (bands.high[here, 0] - bands.low[here, 0]) / (2.0 * Z_ROBUST)
+        return adaptive.factor(), own_pace(bands.mean[here, 0], np.array(truth)[here], deviations)
 
     @property
     def _jump_learned(self) -> bool:
@@ -325,6 +330,37 @@ class Learned:
         np.fill_diagonal(c1, 0.0)
         np.fill_diagonal(robust, 0.0)
         return c0, c1, robust
+
+
+def own_pace(expected: Array, seen: Array, deviations: Array) -> float:
+    """The share of the changes expected of a leg that it has shown lately, between 0 and 1.
+
+    A leg that has come to rest, longer than any that was learned from, is promised the same fall again and again. So its
+    progress is weighed against what was expected of it: normal about 1 with standard deviation `PACE_DOUBT` beforehand, each
+    epoch a measurement of it, older ones counting less.
+
+    Args:
+        expected: changes of the loss one epoch ahead, oldest first.
+        seen: what they were.
+        deviations: standard deviations of these, as the bands have them.
+    """
+    if not len(expected):
+        return 1.0
+    weight = FORGETTING ** np.arange(len(expected) - 1.0, -1.0, -1.0) / np.maximum(deviations, TINY) ** 2
+    doubt = PACE_DOUBT**-2
+    found = (doubt + (weight * expected * seen).sum()) / (doubt + (weight * expected**2).sum())
+    return float(np.clip(found, 0.0, 1.0))
+
+
+def _slowed(ahead: Bands, now: int, loss: float, pace: float) -> Bands:
+    """The paths with the present pair's changes times `pace`, as wide as they were."""
+    if pace >= 1.0:
+        return ahead
+    shift = (pace - 1.0) * (ahead.mean[now] - loss)
+    parts = [part.copy() for part in (ahead.mean, ahead.low, ahead.high)]
+    for part in parts:
+        part[now] = np.maximum(part[now] + shift, 0.0)
+    return Bands(*parts)
 
 
 def _images(legs: Sequence[Leg], facts: Sequence[Facts]) -> list[int]:
