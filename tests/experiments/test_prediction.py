@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
+from relaytrain.estimators.curves import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
+from relaytrain.experiments.pact.table1 import _notes
+from relaytrain.traces.format import read_traces
 
 EPOCHS = "seed,run,parent,stage,k,k_stage,node_set,classes,samples,pruned_fraction,train_loss,test_loss,test_accuracy"
 SWITCHES = (
@@ -74,3 +77,10 @@ def test_campaigns_by_name(tiny):
     assert set(campaigns()) == {"tiny"}
     with pytest.raises(UsageError, match="expected one of tiny"):
         campaigns("digits")
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_single_seed_is_said_to_have_no_interval(tmp_path, seeds):
+    bundle = bundle_of(read_traces(write_campaign(tmp_path / "traces", seeds=seeds)), "train")
+    said = [note for note in _notes({"mine": bundle}) if note.startswith("mine: a single seed leaves nothing to draw")]
+    assert len(said) == (seeds == 1)

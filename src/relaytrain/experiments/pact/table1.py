@@ -143,7 +143,7 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         gains = [1.0 - best.spread(f)[0] / base.spread(f)[0] for f in ("mae", "winkler")]
         icp = best.interval("icp")
         words["change-better"].append(
-            (min(gains) >= cut["gain"] and icp.high >= 0.9, f"{name}: MAE -{gains[0]:.0%}, Winkler -{gains[1]:.0%}, ICP {icp}")
+            (min(gains) >= cut["gain"] and icp.high >= 0.9, f"{name}: MAE {-gains[0]:+.0%}, Winkler {-gains[1]:+.0%}, ICP {icp}")
         )
         zero = found.ahead["zero-trace"].interval("icp")
         words["zero-trace"].append((zero.value >= 0.9, f"{name}: {zero}"))
@@ -153,6 +153,7 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
 
 
 def _notes(bundles: Mapping[str, Bundle]) -> tuple[str, ...]:
+    single = [name for name, b in bundles.items() if len(b.seeds) == 1]
     sizes = ", ".join(f"{name}: {len(b.seeds)} seeds, {len(b.curves)} legs, {len(b.switches)} switches" for name, b in bundles.items())
     return (
         f"traces: {sizes}; all seeds, training loss, held out by configuration (K1 and F1), 4 folds",
@@ -161,6 +162,7 @@ def _notes(bundles: Mapping[str, Bundle]) -> tuple[str, ...]:
         "the paper's networks learn from half of the configurations and stop by a quarter; `auto` cross-fits the same three "
         "quarters; the last quarter, which is judged, neither has seen",
         "intervals in brackets: 5 % and 95 % of a bootstrap that draws whole seeds",
+        *(f"{name}: a single seed leaves nothing to draw, so its brackets say nothing" for name in single),
     )
 
 
