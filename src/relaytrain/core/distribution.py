@@ -171,6 +171,11 @@ class StudentT:
         """scale^2 nu / (nu - 2)."""
         return self.scale**2 * self.nu / (self.nu - 2)
 
+    @property
+    def unit(self) -> Tabulated:
+        """Without location and scale: the same for all that share nu."""
+        return _UnitT(self.nu)
+
     def log_cf(self, t: Real) -> Complex:
         """That of the unit t, at scale * t."""
         return _UnitT(self.nu).log_cf(self.scale * t)

@@ -9,7 +9,6 @@ Paper: DepL section IV-B, with the exact distribution in place of a rounded quan
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -51,9 +50,14 @@ class LossTable:
 
     @cached_property
     def jumps(self) -> Real:
-        """Mean, variance and fourth cumulant of the possible switches, (3, switches), and of none."""
-        rows = [(jump.mean, jump.variance, fourth_cumulant(jump)) for jump in self.instance.jumps]
-        return np.array([(0.0, 0.0, 0.0), *rows]).T
+        """Mean, variance and fourth cumulant of switches, (3, models, models); 0 where there is none."""
+        count = len(self.noises)
+        found = np.zeros((3, count, count))
+        for a, row in enumerate(self.instance.switches):
+            for b, jump in enumerate(row):
+                if jump is not None:
+                    found[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
+        return found
 
     @cached_property
     def reach(self) -> float:
@@ -204,7 +208,7 @@ class DataLosses:
         jumps = self._jumps_at(t)
         few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
         return Losses(
-            self.moments, self._jump_moments, float(self.instance.initial_loss), before, len(few), few_step, step, level == 2,
+            self.moments, self.table.jumps, float(self.instance.initial_loss), before, len(few), few_step, step, level == 2,
             re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag),
             *glances(re, im, self.moments, len(few)),
         )  # fmt: skip
@@ -236,18 +240,8 @@ class DataLosses:
 
     def jump(self, before: int, now: int) -> tuple[float, float, Complex]:
         """Mean, variance and log characteristic function of a switch."""
-        mean, variance, _ = self._jump_moments[:, before, now]
+        mean, variance, _ = self.table.jumps[:, before, now]
         return float(mean), float(variance), self._jumps[before, now]
-
-    @cached_property
-    def _jump_moments(self) -> Real:
-        """Means, variances and fourth cumulants of all switches, (3, models, models)."""
-        count = len(self.instance.models)
-        found = np.zeros((3, count, count))
-        for a, b in itertools.product(range(count), repeat=2):
-            if (jump := self.instance.switches[a][b]) is not None:
-                found[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
-        return found
 
     @cached_property
     def _jumps(self) -> Complex:
@@ -258,13 +252,16 @@ class DataLosses:
         """The same at frequencies `t` in units of the gain."""
         count = len(self.instance.models)
         logs = np.zeros((count, count, len(t)), np.complex128)
-        pairs = [(a, b, jump) for a, row in enumerate(self.instance.switches) for b, jump in enumerate(row) if jump is not None]
-        for nu in {jump.nu for _, _, jump in pairs}:  # the location is in the mean alone
-            scales = sorted({jump.scale for _, _, jump in pairs if jump.nu == nu})
-            rows = StudentT(0.0, 1.0, nu).log_cf(np.multiply.outer(scales, t / self.gain))
-            for a, b, jump in pairs:
-                if jump.nu == nu:
-                    logs[a, b] = rows[scales.index(jump.scale)]
+        t, known = t / self.gain, {}
+        for a, row in enumerate(self.instance.switches):
+            for b, jump in enumerate(row):
+                if jump is not None:
+                    key = (jump.scale, jump.nu)  # the location is in the mean alone
+                    if key not in known:
+                        table, sums = jump.unit.spline, np.zeros((2, 2, len(t)))
+                        add_splined(table.top, table.knots, table.coefficients, np.array([jump.scale]), t, sums[0], sums[1])
+                        known[key] = sums[0, 1]  # no imaginary part: Student's t is symmetric
+                    logs[a, b] = known[key]
         return logs
 
     def goal(self, *, expected: float | None = None) -> Goal:
