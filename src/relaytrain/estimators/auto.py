@@ -53,7 +53,7 @@ LR, BATCH, STEPS = 2e-2, 48, 400
 LEAST_LEGS = 2
 """Of a stage, to trust what was learned of it: of a single leg nobody has been asked what he thinks of another."""
 
-BLOCK = 4096
+BLOCK = 2048
 """States predicted together at most: what that takes stays small."""
 
 EPOCHS = 60

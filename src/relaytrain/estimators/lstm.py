@@ -106,25 +106,30 @@ def _last_state(weights: Mapping[str, Array], values: Array, length: NDArray[np.
 
     Single precision, as the networks were trained in: three times as quick as double.
     """
-    size = weights["lstm.weight_hh_l0"].shape[1]
-    # one exponential serves all gates: tanh(x) = 2 sigmoid(2 x) - 1, so the candidate's rows are doubled
-    twice = np.repeat([1.0, 1.0, 2.0, 1.0], size)
-    names = ("lstm.weight_ih_l0", "lstm.weight_hh_l0")
-    from_input, from_hidden = ((weights[name] * twice[:, None]).T.astype(np.float32) for name in names)
-    bias = ((weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"]) * twice).astype(np.float32)
-    hidden, cell = (np.zeros((len(values), size), dtype=np.float32) for _ in range(2))
-    values, steps = values.astype(np.float32), values.shape[1]
+    size, inputs, steps = weights["lstm.weight_hh_l0"].shape[1], values.shape[2], values.shape[1]
+    # one exponential serves all gates: tanh(x) = 2 sigmoid(2 x) - 1, so the candidate's rows are doubled; one product serves
+    # hidden state, inputs and bias, with the sign that the exponential of a sigmoid needs
+    twice = -np.repeat([1.0, 1.0, 2.0, 1.0], size)
+    bias = weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"]
+    parts = (weights["lstm.weight_hh_l0"].T, weights["lstm.weight_ih_l0"].T, bias[None])
+    joined = (np.concatenate(parts) * twice).astype(np.float32)
+    state = np.zeros((len(values), size + inputs + 1), dtype=np.float32)
+    state[:, -1] = 1.0
+    hidden, now = state[:, :size], state[:, size : size + inputs]
+    cell = np.zeros((len(values), size), dtype=np.float32)
+    room = np.empty((len(values), 4 * size), dtype=np.float32)
     for step in range(steps - int(length.max(initial=0)), steps):
         n = int((length >= steps - step).sum())
-        gates = hidden[:n] @ from_hidden
-        gates += values[:n, step] @ from_input + bias
-        np.negative(gates, out=gates)
+        now[:n] = values[:n, step]
+        gates = np.matmul(state[:n], joined, out=room[:n])
         np.exp(gates, out=gates)
         gates += 1.0
-        into, forget, candidate, out = np.split(np.reciprocal(gates, out=gates), 4, axis=1)
+        np.reciprocal(gates, out=gates)
+        into, forget, candidate, out = (gates[:, at : at + size] for at in range(0, 4 * size, size))
         candidate *= 2.0
         candidate -= 1.0
+        candidate *= into
         cell[:n] *= forget
-        cell[:n] += into * candidate
+        cell[:n] += candidate
         np.multiply(out, np.tanh(cell[:n]), out=hidden[:n])
     return hidden
