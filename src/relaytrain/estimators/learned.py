@@ -50,7 +50,8 @@ PACE_DOUBT, FORGETTING = 0.5, 0.9
 class Learned:
     """`Estimator` from fitted models. `start` holds the network before epoch 1, with `initial_loss`.
 
-    `jumps`: mean, slope and 0.95 figures of handovers from the scenario, for fits that learned none.
+    `jumps`: mean, slope and 0.95 figures of handovers from the scenario, for fits that learned none. `by_epoch`: progress
+    depends on when a handover is made (`later`); without, laws do not depend on the epoch, as fine grids of losses need.
     """
 
     fitted: Fitted
@@ -59,6 +60,7 @@ class Learned:
     initial_loss: float
     jumps: LevelLaw | None = None
     bound: Bound | None = None
+    by_epoch: bool = True
 
     @classmethod
     def of(cls, fitted: Fitted, problem: Problem, law: LossLaw | None = None, bound: Bound | None = None) -> Learned:
@@ -103,7 +105,7 @@ class Learned:
         )
         twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
         pace, onward = np.ones((1, len(pairs))), [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves]
-        if first and self.fitted.run.reads_before:
+        if first and self.by_epoch and self.fitted.run.reads_before:
             again = self._later(present, curves[now.pair], now.pair, facts, sum(trained), stage)
             pace = np.ones((LATER[-1] + 1, len(pairs)))
             for i in range(len(pairs)):

@@ -92,7 +92,9 @@ def _study(name: str, key: str, epochs: int) -> Study:
     pairs = place(world, 0.5).problem.pairs
     facts = dict(zip(pairs, world.facts, strict=True))
     made = {
-        which: Learned(fit(known, name="paper" if which == "paper" else "auto", epochs=epochs), facts, pairs[0], world.initial_loss)
+        which: Learned(
+            fit(known, name="paper" if which == "paper" else "auto", epochs=epochs), facts, pairs[0], world.initial_loss, by_epoch=False
+        )
         for which in ESTIMATORS
     }
     return Study(world, made, name, tuple(others))
