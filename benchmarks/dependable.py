@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from relaytrain.report.audit_rates import wilson
+
 OMEGAS = (0.5, 0.75, 0.9)
 PLANNERS = ("pact", "depl")
 SIZES = ("depl", "best-exp", "pact")
@@ -56,13 +58,6 @@ def _row(view: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wilson(hits: int, count: int) -> tuple[float, float]:
-    z, share = 1.96, hits / count
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count**2)) / (1 + z * z / count)
-    return middle - half, middle + half
-
-
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("store", type=Path, help="a folder for the runs, to go on from")
@@ -70,9 +65,8 @@ def main() -> None:
     asked.add_argument("--sizes", type=int, default=20, help="seeds for the sizes of prediction sets, at 0.9")
     asked.add_argument("--processes", type=int, default=2)
     asked.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="instead of the preset's")
-    asked.add_argument("--planners", nargs="+", default=PLANNERS)
     given = asked.parse_args()
-    wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in given.planners]
+    wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in PLANNERS]
     wanted += [(p, OMEGAS[-1], s) for s in range(given.sizes) for p in SIZES]
     done = {(row["planner"], row["omega"], row["seed"]) for row in finished(given.store)}
     left = [key for key in dict.fromkeys(wanted) if key not in done]

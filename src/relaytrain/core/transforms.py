@@ -20,7 +20,9 @@ Real = NDArray[np.float64]
 _NODES = np.linspace(-4.3, 4.3, 121)
 """Trapezoid nodes v; the distance from the saddle is width * sinh(v), so that tails of any weight are reached."""
 _STEP = _NODES[1] - _NODES[0]
-_BEND_AT_SADDLE = math.tanh(-3.0)
+_TURN = 1.5
+"""Where on the real line the path turns, from the saddle."""
+_BEND_AT_SADDLE = math.tanh(2.0 * (0.0 - _TURN))
 _BLOCK = 64
 """Transform arguments handled at once: few enough to stay in the processor's cache."""
 
@@ -80,7 +82,7 @@ def _integral(left: Complex, right: Complex, slope: Complex, curve: float) -> Co
         exponent = _exponent(left.real, right.real, slope.real, curve, real, np.expm1(-real), np.expm1(real))
         return np.asarray(np.log((np.exp(exponent) * speed).sum(axis=1) * _STEP), np.complex128)
     turn = 0.35 * np.angle(right)[:, None]
-    bend = np.tanh(2.0 * (real - 1.5))
+    bend = np.tanh(2.0 * (real - _TURN))
     angle = -turn * (bend - _BEND_AT_SADDLE)  # none at the saddle, whose peak may be as sharp as it likes
     # numpy's expm1 of complex numbers takes three times as long as its parts
     rise, fall = np.expm1(real), np.expm1(-real)
