@@ -64,7 +64,9 @@ def main() -> None:
     asked.add_argument("--seeds", type=int, default=10, help="runs for each planner and probability")
     asked.add_argument("--sizes", type=int, default=20, help="seeds for the sizes of prediction sets, at 0.9")
     asked.add_argument("--processes", type=int, default=2)
-    asked.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="instead of the preset's")
+    asked.add_argument(
+        "--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="instead of the preset's"
+    )
     given = asked.parse_args()
     wanted = [(p, w, s) for s in range(given.seeds) for w in OMEGAS for p in PLANNERS]
     wanted += [(p, OMEGAS[-1], s) for s in range(given.sizes) for p in SIZES]
@@ -80,7 +82,9 @@ def main() -> None:
 
 
 def report(rows: list[dict[str, Any]], seeds: int) -> None:
-    print(f"{'planner':<10} {'asked':>5} {'stated':>7} {'observed':>9} {'95 % interval':>16} {'energy J':>16} {'epochs':>7} {'runs':>5}")
+    print(
+        f"{'planner':<10} {'asked':>5} {'stated':>7} {'observed':>9} {'95 % interval':>16} {'energy J':>16} {'epochs':>7} {'runs':>5}"
+    )
     for planner in PLANNERS:
         for omega in OMEGAS:
             mine = [r for r in rows if (r["planner"], r["omega"]) == (planner, omega) and r["seed"] < seeds]
@@ -95,7 +99,9 @@ def report(rows: list[dict[str, Any]], seeds: int) -> None:
                 )
     if not any(r["planner"] == "best-exp" for r in rows):
         return
-    print(f"\nprediction sets at level 0.9, asked {OMEGAS[-1]}\n{'planner':<10} {'mean size':>16} {'coverage':>9} {'accuracy':>9} {'runs':>5}")
+    print(
+        f"\nprediction sets at level 0.9, asked {OMEGAS[-1]}\n{'planner':<10} {'mean size':>16} {'coverage':>9} {'accuracy':>9} {'runs':>5}"
+    )
     for planner in SIZES:
         mine = [r for r in rows if (r["planner"], r["omega"]) == (planner, OMEGAS[-1]) and r["size"] is not None]
         if mine:

@@ -27,7 +27,14 @@ from relaytrain.planners.depl.versions import VersionSearch
 from relaytrain.scenario import load_scenario
 
 QUICK = "--quick" in sys.argv
-CASES = (("alexnet", 13.0), ("alexnet", 9.0), ("alexnet", 5.0), ("mobilenet", 13.0), ("mobilenet", 9.0), ("mobilenet", 5.0))
+CASES = (
+    ("alexnet", 13.0),
+    ("alexnet", 9.0),
+    ("alexnet", 5.0),
+    ("mobilenet", 13.0),
+    ("mobilenet", 9.0),
+    ("mobilenet", 5.0),
+)
 
 
 def verdict(name: str, holds: bool) -> None:
@@ -66,7 +73,9 @@ def versions() -> None:
             f"{taken['2'] * 1e3:9.2f}  {taken['3'] * 1e3:9.2f}  {merged_s:9.2f} {fast[-1]:7.0f}x {slow[-1]:7.0f}x"
         )
         total_s += np.array([merged_s, taken["2"], taken["3"]])
-    print(f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, {total_s[0] / total_s[2]:.0f} with up to 3")
+    print(
+        f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, {total_s[0] / total_s[2]:.0f} with up to 3"
+    )
     verdict("equal or lower cost on every case", all(cheaper))
     verdict(f"at least 50 times faster with up to 2 switches (least {min(fast):.0f})", min(fast) >= 50)
     verdict(f"at least 50 times faster with up to 3 switches, the default (least {min(slow):.0f})", min(slow) >= 50)
@@ -104,7 +113,9 @@ def by_bisection(kinds, counts, clusters, deadline_s, charge) -> float:
     """The least cost over all assignments, the multiplier of each by bisection: no formula of the planner's."""
     table = tables(counts, len(clusters))
     work, size = (np.array(column, float)[:, None] for column in zip(*kinds, strict=True))
-    capability, bandwidth, price = (np.array([getattr(c, n) for c in clusters]) for n in ("capability", "bandwidth", "price"))
+    capability, bandwidth, price = (
+        np.array([getattr(c, n) for c in clusters]) for n in ("capability", "bandwidth", "price")
+    )
     low, high = np.full(len(table), 1e-6), np.full(len(table), 1e6)
     for _ in range(70):
         q = np.sqrt(low * high)[:, None, None]
@@ -132,7 +143,9 @@ def by_highs(epochs, clusters, deadline_s, levels: int = 16) -> float:
     once[rows, np.arange(len(cost))] = 1.0
     limits = [LinearConstraint(once, 1.0, 1.0), LinearConstraint(np.array([seconds]), -np.inf, deadline_s)]
     options = {"time_limit": 60.0, "mip_rel_gap": 1e-4}
-    return float(milp(np.array(cost), constraints=limits, integrality=np.ones(len(cost)), bounds=(0, 1), options=options).fun)
+    return float(
+        milp(np.array(cost), constraints=limits, integrality=np.ones(len(cost)), bounds=(0, 1), options=options).fun
+    )
 
 
 def allocation() -> None:
@@ -144,10 +157,14 @@ def allocation() -> None:
         clusters = [Cluster(str(n), rng.uniform(30, 120), rng.uniform(1, 40), rng.uniform(0.6, 1.6)) for n in range(3)]
         charge = rng.uniform(0, 20, 3) * (i % 2)
         epochs = [kinds[k] for k in (0, 0, 1, 1, 2, 2)]
-        deadline_s = rng.uniform(1.01, 2.5) * sum(min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs)
+        deadline_s = rng.uniform(1.01, 2.5) * sum(
+            min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs
+        )
         best = by_bisection(kinds, (2, 2, 2), clusters, deadline_s, charge)
         ratios.append(allocate(epochs, clusters, deadline_s, charge).cost / best)
-    print(f"  {len(ratios)} random ones (3 clusters, 6 epochs, half with data charges): cost / brute force at most {max(ratios):.9f}")
+    print(
+        f"  {len(ratios)} random ones (3 clusters, 6 epochs, half with data charges): cost / brute force at most {max(ratios):.9f}"
+    )
     verdict("at most 1.001 times brute force", max(ratios) <= 1.001)
     epochs = [(2.6, 0.5)] * 20 + [(1.4, 0.25)] * 20 + [(1.0, 0.1)] * 20
     table_one = [Cluster("A", 100, 20, 1.0), Cluster("B", 50, 20, 1.2)]
@@ -184,7 +201,9 @@ def tiny(seed: int) -> Instance:
         tuple(None if a == b else StudentT(rng.uniform(0.0, 0.15), rng.uniform(0.01, 0.05), 5.0) for b in range(count))
         for a in range(count)
     )
-    clusters = tuple(Cluster(f"n{i}", rng.uniform(25, 120), rng.uniform(2, 60), rng.uniform(0.7, 1.5)) for i in range(places))
+    clusters = tuple(
+        Cluster(f"n{i}", rng.uniform(25, 120), rng.uniform(2, 60), rng.uniform(0.7, 1.5)) for i in range(places)
+    )
     data = tuple(DataSource(f"d{i}", rng.uniform(0.4, 1.2)) for i in range(sources))
     target = Target(rng.uniform(2.2, 3.8), float(rng.choice([0.5, 0.9, 0.99])), rng.uniform(0.12, 0.6), 4)
     return Instance(models, switches, clusters, data, rng.uniform(0, 12, (sources, places)), 5.0, target, 0.7, 0.35)

@@ -77,7 +77,9 @@ def closed_loop(fitted: Fitted, tested: Bundle) -> None:
     for stage, runs in sorted(found.items()):
         each = np.sort([run.mean() for run in runs])
         worst = each[: max(len(each) // 10, 1)].mean()
-        print(f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs {worst:.3f}")
+        print(
+            f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs {worst:.3f}"
+        )
 
 
 def main() -> None:
@@ -95,7 +97,9 @@ def main() -> None:
         started = time.process_time()
         fitted.run.bands(many)
         taken.append(time.process_time() - started)
-    print(f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time {taken[0]:.2f})")
+    print(
+        f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time {taken[0]:.2f})"
+    )
 
 
 if __name__ == "__main__":

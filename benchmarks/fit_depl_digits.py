@@ -46,7 +46,9 @@ def main() -> None:
     report(curves, jumps)
 
 
-def trained(seed: int, version: str, data: tuple[str, ...], epochs: int, jumps: dict[str, list[float]] | None) -> list[float]:
+def trained(
+    seed: int, version: str, data: tuple[str, ...], epochs: int, jumps: dict[str, list[float]] | None
+) -> list[float]:
     """Losses of one version trained alone; `jumps` collects what handovers to smaller versions would do on the way."""
     scenario = load_scenario("depl_digits", overrides=[f"training.seed={seed}"])
     setup = TrainingSetup.from_scenario(scenario)

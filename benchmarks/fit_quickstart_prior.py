@@ -159,14 +159,18 @@ def fit_leg(leg: Leg, usual: Curve | None) -> Curve:
         return float(np.mean(curve(x).residuals(leg) ** 2)) + held
 
     starts = [np.array([centre[0], centre[1] + away, first]) for away in (-0.7, 0.7)]
-    found = min((minimize(cost, s, method="Nelder-Mead", options={"maxiter": 600}) for s in starts), key=lambda r: r.fun)
+    found = min(
+        (minimize(cost, s, method="Nelder-Mead", options={"maxiter": 600}) for s in starts), key=lambda r: r.fun
+    )
     return curve(found.x)
 
 
 def fit_legs(legs: list[Leg]) -> dict[Leg, Curve]:
     """Every leg's own curve: once by itself, once more held back towards the middle of all."""
     first = [fit_leg(leg, None) for leg in legs]
-    usual = Curve(float(np.median([c.floor for c in first])), math.exp(float(np.median(np.log([c.scale for c in first])))))
+    usual = Curve(
+        float(np.median([c.floor for c in first])), math.exp(float(np.median(np.log([c.scale for c in first]))))
+    )
     return {leg: fit_leg(leg, usual) for leg in legs}
 
 
@@ -209,7 +213,12 @@ def fit(legs: list[Leg]) -> Fit:
         mine = {leg: found for leg, found in fitted.items() if pair == str(GOLD) or leg.gold >= LEARNED}
         own, all_own = own | mine, all_own | fitted
         floors, logs = np.array([c.floor for c in mine.values()]), np.log([c.scale for c in mine.values()])
-        curve = Curve(float(floors.mean()), math.exp(float(logs.mean())), spread=float(logs.std()), floor_spread=float(floors.std()))
+        curve = Curve(
+            float(floors.mean()),
+            math.exp(float(logs.mean())),
+            spread=float(logs.std()),
+            floor_spread=float(floors.std()),
+        )
         rest = [found.residuals(leg) for leg, found in mine.items()]
         # Every leg's own floor, scale and start took degrees of freedom.
         noise = math.sqrt(float(np.mean([np.sum(r**2) / (len(r) - 2.5) for r in rest])))
@@ -220,7 +229,12 @@ def fit(legs: list[Leg]) -> Fit:
     between = np.corrcoef(paces)[np.triu_indices(len(paces), 1)]
     lags = [float(np.corrcoef(r[:-1], r[1:])[0, 1]) for r in (c.residuals(leg) for leg, c in own.items()) if len(r) > 5]
     common = float(np.clip(np.mean(between), 0.0, 0.9))
-    return Fit(curves, fit_jumps({leg: curve for leg, curve in all_own.items() if leg.gold or not leg.handed_over}), float(np.clip(np.mean(lags), 0.0, 0.9)), common)
+    return Fit(
+        curves,
+        fit_jumps({leg: curve for leg, curve in all_own.items() if leg.gold or not leg.handed_over}),
+        float(np.clip(np.mean(lags), 0.0, 0.9)),
+        common,
+    )
 
 
 def fit_jumps(own: dict[Leg, Curve]) -> dict[tuple[str, str], tuple[float, float, float]]:
@@ -270,7 +284,11 @@ def toml(found: Fit, seeds: int) -> str:
     for name, curve in found.curves.items():
         version, nodes = name.split(" on ")
         lines += ["[[prior.curves]]", f'version = "{version}"', f'nodes = "{nodes}"']
-        lines += [f"spread = {curve.spread:.2f}", f"floor_spread = {curve.floor_spread:.3f}", f"noise = {curve.noise:.3f}"]
+        lines += [
+            f"spread = {curve.spread:.2f}",
+            f"floor_spread = {curve.floor_spread:.3f}",
+            f"noise = {curve.noise:.3f}",
+        ]
     for (before, after), (_, _, spread) in found.jumps.items():
         lines += ["[[prior.handovers]]", *_sides(before, after), f"spread = {spread:.3f}"]
     return "\n".join(lines)
@@ -319,7 +337,11 @@ def ahead_at(law: LossLaw, path: list[Done], pairs: tuple[Pair, ...], epoch: int
 
 def coverage(rows: list[tuple[float, ...]]) -> list[str]:
     """By epochs ahead: how many losses stayed at or below each level, the median error and the median width."""
-    lines = [f"# {'epochs ahead':>13}{'losses':>8}" + "".join(f"{f'<= {q:g}':>9}" for q in LEVELS) + f"{'error':>8}{'0.95 over expected':>20}"]
+    lines = [
+        f"# {'epochs ahead':>13}{'losses':>8}"
+        + "".join(f"{f'<= {q:g}':>9}" for q in LEVELS)
+        + f"{'error':>8}{'0.95 over expected':>20}"
+    ]
     for ahead in CHECKED:
         mine = np.array([row[1:] for row in rows if row[0] == ahead])
         below = "".join(f"{np.mean(mine[:, 0] <= mine[:, 2 + i]):>9.0%}" for i in range(len(LEVELS)))
@@ -333,7 +355,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=list(PRESETS), default="digits")
     parser.add_argument("--seeds", type=int, default=8, help="runs to fit; 0: none, with --check alone")
-    parser.add_argument("--check", type=int, default=0, metavar="RUNS", help="fresh runs to foresee with the preset as it stands")
+    parser.add_argument(
+        "--check", type=int, default=0, metavar="RUNS", help="fresh runs to foresee with the preset as it stands"
+    )
     parser.add_argument("--traces", type=Path, help="keep the traces here, or take them from here")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()

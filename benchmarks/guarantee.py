@@ -37,8 +37,12 @@ def main() -> None:
     given = asked.parse_args()
     settings = load_scenario("depl_alexnet", overrides=[f"target.loss={given.target}"]).depl
     assert settings is not None
-    print(f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} fresh runs a setting")
-    print(f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | {'ignored: success':>17} {'cost/true':>9} | mean estimate")
+    print(
+        f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} fresh runs a setting"
+    )
+    print(
+        f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | {'ignored: success':>17} {'cost/true':>9} | mean estimate"
+    )
     for omega in given.omega:
         instance = replace(settings.instance, target=replace(settings.instance.target, probability=omega))
         for name, truth in SETTINGS.items():
@@ -77,7 +81,9 @@ def believed(instance: Instance, truth: Dependence, seed: int) -> Belief:
     """What twenty runs along the pilot schedule say of the dependence, from their losses alone."""
     models = PILOT[: instance.target.max_epochs]
     paths = Paths(instance, sure(truth), samples=RUNS, seed=seed)
-    return estimate([latent(instance, models, losses, paths, i) for i, losses in enumerate(paths.losses((0,), models).T)])
+    return estimate(
+        [latent(instance, models, losses, paths, i) for i, losses in enumerate(paths.losses((0,), models).T)]
+    )
 
 
 def latent(instance: Instance, models: tuple[int, ...], losses: np.ndarray, paths: Paths, run: int) -> Past:

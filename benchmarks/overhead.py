@@ -149,7 +149,9 @@ def main() -> None:
         kept = store.latest_checkpoint("overhead")
         assert kept is not None
         last = Checkpoint.from_bytes(kept.data)
-    print(f"the run: {ended.verdict} after {len(ended.outcomes)} epochs at loss {ended.loss:.3g}; {'; '.join(ended.notes)}")
+    print(
+        f"the run: {ended.verdict} after {len(ended.outcomes)} epochs at loss {ended.loss:.3g}; {'; '.join(ended.notes)}"
+    )
     report(ours, theirs, last, bare)
 
 

@@ -49,7 +49,9 @@ def show_bytes():
     print(f"VGG16, B = 8, N = m = 4, cuts {cuts}: bytes by stage (stash, on-demand, best-of)")
     for at, part in enumerate(split(units, cuts)):
         stash, demand, best = stored(part, steady_peaks(4, 4)[at], at == 3)
-        print(f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   best-of {best / stash:.3f}x stash, {best / demand:.3f}x on-demand")
+        print(
+            f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   best-of {best / stash:.3f}x stash, {best / demand:.3f}x on-demand"
+        )
     worse, worst, plain = 0, 0.0, 0.0
     for name in ("vgg11-4096", "vgg16-4096"):
         for batch in (1, 8, 64):
@@ -60,7 +62,9 @@ def show_bytes():
                     stash, demand, best = stored(part, steady_peaks(stages, m)[at], at == stages - 1)
                     worse += best > min(stash, demand)
                     worst, plain = max(worst, best / min(stash, demand)), max(plain, demand / stash)
-    print(f"grid: best-of above either at {worse} stages, at most {worst:.2f}x; on-demand alone up to {plain:.1f}x stash")
+    print(
+        f"grid: best-of above either at {worse} stages, at most {worst:.2f}x; on-demand alone up to {plain:.1f}x stash"
+    )
 
 
 def show_caps():
@@ -71,7 +75,9 @@ def show_caps():
             said = []
             for keeping in Keeping:
                 try:
-                    plan = partition(units, [Device(f"{i}", 1e10, cap * MIB) for i in range(stages)], m=stages, keeping=keeping)
+                    plan = partition(
+                        units, [Device(f"{i}", 1e10, cap * MIB) for i in range(stages)], m=stages, keeping=keeping
+                    )
                     said.append(f"{keeping.value} {plan.speedup:.2f}x")
                 except InfeasibleError:
                     said.append(f"{keeping.value} does not fit")
@@ -108,7 +114,9 @@ def show_cpu():
             schedule = async_1f1b(2, count, 4)
             simulate(modules, schedule, data, F.cross_entropy, SGD(0.01, 0.9), policies, count_bytes=False)
             times[name].append(time.thread_time() - begin)
-    print(f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} minibatches")
+    print(
+        f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} minibatches"
+    )
     base = statistics.median(times["stash"])
     for name, found in times.items():
         middle = statistics.median(found)
@@ -123,7 +131,9 @@ def planned_flops(stages, share):
     units = facts(chain(network("vgg16-4096")), 8)
     extra = 0
     for at, part in enumerate(split(units, equal_size([unit.weight_bytes for unit in units], stages))):
-        extra += saving(part, steady_peaks(stages, stages)[at], share, state_tensors=1, last=at == stages - 1).extra_flops
+        extra += saving(
+            part, steady_peaks(stages, stages)[at], share, state_tensors=1, last=at == stages - 1
+        ).extra_flops
     return 1 + extra / sum(unit.train_flops for unit in units)
 
 

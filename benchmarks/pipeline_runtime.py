@@ -57,7 +57,10 @@ def network(width=0.5):
 
 def minibatches(count):
     made = torch.Generator().manual_seed(1)
-    return [(torch.randn(BATCH, 3, 32, 32, generator=made), torch.randint(0, 10, (BATCH,), generator=made)) for _ in range(count)]
+    return [
+        (torch.randn(BATCH, 3, 32, 32, generator=made), torch.randint(0, 10, (BATCH,), generator=made))
+        for _ in range(count)
+    ]
 
 
 def crew(world, play, *arguments):
@@ -70,7 +73,9 @@ def crew(world, play, *arguments):
                 try:
                     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
                     store = dist.FileStore(f"{folder}/meeting", world)
-                    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120))
+                    dist.init_process_group(
+                        "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120)
+                    )
                     Path(folder, str(rank)).write_text(json.dumps(play(rank, world, *arguments)))
                     dist.barrier()
                     os._exit(0)
@@ -193,7 +198,9 @@ def savings(units, cuts, m):
 def links():
     wire = Wire(100 * MBIT)
     weights = sum(unit.weight_bytes for unit in facts())
-    print(f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; samples/s (load {os.getloadavg()[0]:.1f})")
+    print(
+        f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; samples/s (load {os.getloadavg()[0]:.1f})"
+    )
     for stages in (2, 3):
         devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
         emulation = Emulation(links=True)
@@ -213,7 +220,9 @@ def emulated():
     forward_s, backward_s = PACE
     chosen = savings(units, plan.cuts, m)[1.0]
     emulation = Emulation(links=True, seconds={device.name: PACE for device in devices})
-    print(f"emulated: N = {stages}, m = {m}, forward {1e3 * forward_s:g} ms, backward {1e3 * backward_s:g} ms, 100 Mbit/s")
+    print(
+        f"emulated: N = {stages}, m = {m}, forward {1e3 * forward_s:g} ms, backward {1e3 * backward_s:g} ms, 100 Mbit/s"
+    )
     theirs = crew(stages, torch_1f1b, small, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
     ideal = BATCH / (forward_s + backward_s)
     print(f"  Schedule1F1B {theirs:7.1f} samples/s; no idle time at all would be {ideal:.1f}")
@@ -237,10 +246,14 @@ def real():
         for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
             found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
-    print(f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} minibatches")
+    print(
+        f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} minibatches"
+    )
     for name, values in found.items():
         middle = statistics.median(values)
-        print(f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   (from {min(values):.1f} to {max(values):.1f})")
+        print(
+            f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   (from {min(values):.1f} to {max(values):.1f})"
+        )
 
 
 def memory():
@@ -256,7 +269,9 @@ def memory():
     for name, chosen in (("stash", split_of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
         with tempfile.TemporaryDirectory() as folder:
             runtime = Runtime(count_bytes=True, group_s=120.0)
-            work = Work(model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None)
+            work = Work(
+                model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None
+            )
             write_start(work, Path(folder))
             path = Path(folder) / "job.json"
             make_job(work, chosen, devices, Path(folder)).write(path)

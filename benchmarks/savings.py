@@ -195,7 +195,9 @@ def summary(rows: list[Row], names: Sequence[str] = (*PLANNERS, HINDSIGHT)) -> l
     first = names[0]
     pact = {seed: by[seed, first] for seed in seeds}
     wide = max(14, *(len(name) + 1 for name in names))
-    lines = [f"{'':{wide}}{'successes':>10}  {f'energy, {first} there':>24}  {first} minus it, where both succeed (95 %)"]
+    lines = [
+        f"{'':{wide}}{'successes':>10}  {f'energy, {first} there':>24}  {first} minus it, where both succeed (95 %)"
+    ]
     for name in names:
         mine = {seed: by[seed, name] for seed in seeds}
         won = sum(row.success for row in mine.values())
@@ -223,7 +225,9 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=Path, metavar="FILE", help="all rows as JSON; what is in it already is not trained again"
     )
-    parser.add_argument("--others", type=Path, metavar="FILE", help="all but PACT as rows for `relaytrain report --baselines`")
+    parser.add_argument(
+        "--others", type=Path, metavar="FILE", help="all but PACT as rows for `relaytrain report --baselines`"
+    )
     parser.add_argument(
         "--estimators", nargs="+", metavar="NAME[=FILE]", default=[],
         help="PACT alone, with each of prior, zero-trace, auto=FILE, paper=FILE",

@@ -19,7 +19,12 @@ from relaytrain.scenario.read import preset_names
 ROUNDS = 9
 FORBIDDEN = ("torch", "sklearn", "matplotlib", "fastapi")
 WANTED_S = {"--help": 0.5, "validate": 0.5, **{f"plan {name}": 1.5 for name in preset_names()}}
-PLAIN = {"python": "pass", "numpy": "import numpy", "pydantic": "from pydantic import BaseModel", "typer": "import typer"}
+PLAIN = {
+    "python": "pass",
+    "numpy": "import numpy",
+    "pydantic": "from pydantic import BaseModel",
+    "typer": "import typer",
+}
 SPY = """
 import sys
 from relaytrain.cli.app import main
@@ -51,11 +56,20 @@ def main() -> None:
     for name, seen in rows.items():
         wall_s, cpu_s = zip(*seen, strict=True)
         middle = statistics.median(wall_s)
-        verdict = f"  wanted < {WANTED_S[name]} s: {'met' if middle < WANTED_S[name] else 'NOT met'}" if name in WANTED_S else ""
-        print(f"{name:22} {middle:11.3f}s {min(wall_s):6.3f}s {statistics.median(cpu_s):11.3f}s {min(cpu_s):6.3f}s{verdict}")
+        verdict = (
+            f"  wanted < {WANTED_S[name]} s: {'met' if middle < WANTED_S[name] else 'NOT met'}"
+            if name in WANTED_S
+            else ""
+        )
+        print(
+            f"{name:22} {middle:11.3f}s {min(wall_s):6.3f}s {statistics.median(cpu_s):11.3f}s {min(cpu_s):6.3f}s{verdict}"
+        )
     for verb in WANTED_S:
         spied = subprocess.run(
-            [sys.executable, "-c", SPY.format(names=FORBIDDEN), *verb.split()], check=True, capture_output=True, text=True
+            [sys.executable, "-c", SPY.format(names=FORBIDDEN), *verb.split()],
+            check=True,
+            capture_output=True,
+            text=True,
         )
         print(f"{verb}: imports {spied.stderr.splitlines()[-1].strip() or 'none'} of {', '.join(FORBIDDEN)}")
 

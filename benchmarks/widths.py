@@ -46,7 +46,9 @@ def run_net(fold: Fold, recipe: Recipe) -> Learned:
 
 def change_net(fold: Fold, recipe: Recipe) -> Learned:
     """The same of lambda_change and the tested switches."""
-    rows = [(paper_inputs(part.switches), targets(part.switches, "first-epoch")) for part in (fold.train, fold.calibration)]
+    rows = [
+        (paper_inputs(part.switches), targets(part.switches, "first-epoch")) for part in (fold.train, fold.calibration)
+    ]
     started = time.process_time()
     net = fit_change(*rows[0], rows[1], recipe)
     spent = time.process_time() - started
@@ -69,7 +71,9 @@ def main() -> None:
     seeds = range(given.nets)
     folds = list(by_configuration(bundle_of(bundled_traces()[given.campaign], "train")))
     print(f"{given.campaign}, {len(folds)} folds, {given.nets} initialisations")
-    print("| | widths | weights | MAE | MIL | ICP | Winkler | against x 1 | CPU-s a fit |\n|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| | widths | weights | MAE | MIL | ICP | Winkler | against x 1 | CPU-s a fit |\n|---|---|---|---|---|---|---|---|---|"
+    )
     for name, usual, make in (("lambda_run", Recipe(), run_net), ("lambda_change", CHANGE_RECIPE, change_net)):
         found = {}
         for factor in FACTORS:
@@ -102,7 +106,9 @@ def tested(name: str, parts: list[tuple[Fold, Bands, float]], folds: int) -> Tes
     else:
         switches = [fold.test.switches for fold, _, _ in parts]
         truth = [targets(some, "first-epoch") for some in switches]
-        seeds, stages = ([np.array([getattr(s, what) for s in some]) for some in switches] for what in ("seed", "stage"))
+        seeds, stages = (
+            [np.array([getattr(s, what) for s in some]) for some in switches] for what in ("seed", "stage")
+        )
     sizes = [len(some) for some in truth]
     return Tested(
         name, np.concatenate(truth), bands, np.concatenate(seeds), np.concatenate(stages),

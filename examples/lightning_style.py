@@ -63,7 +63,9 @@ class Relay:
         self.before, self.handover_loss = self.pair, None
         if decision.version != self.pair.version:
             ratio = RATIOS[decision.version]
-            self.module.net = prune(self.module.net, torch.zeros(2, 1, 8, 8), ratio, of="full", full_parameters=self.full).model
+            self.module.net = prune(
+                self.module.net, torch.zeros(2, 1, 8, 8), ratio, of="full", full_parameters=self.full
+            ).model
         if decision.pair != self.pair:
             self.handover_loss = validate(self.module, self.loaders["validation"])
         self.pair = decision.pair

@@ -41,7 +41,9 @@ def main(most_epochs: int = 40) -> rt.Session:
         while (decision := session.ask()) is not None and decision.epoch <= most_epochs:
             probed = None
             if decision.version != held[0]:
-                made = prune(model, parts["gold"][0][:2], RATIOS[decision.version], of="full", full_parameters=full_size)
+                made = prune(
+                    model, parts["gold"][0][:2], RATIOS[decision.version], of="full", full_parameters=full_size
+                )
                 model = made.model
             if (decision.version, decision.nodes) != held:
                 probed = loss_of(model, *parts["validation"])

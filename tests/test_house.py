@@ -135,7 +135,16 @@ def _faults(file: Path) -> Iterator[str]:
         called = ast.unparse(node.func)
         words = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
         place = f"{_name(file)}:{node.lineno}: {called}"
-        if called in {"eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "os.system", "os.popen"}:
+        if called in {
+            "eval",
+            "exec",
+            "compile",
+            "__import__",
+            "builtins.eval",
+            "builtins.exec",
+            "os.system",
+            "os.popen",
+        }:
             yield place
         if called == "torch.load" and words.get("weights_only") != "True":
             yield f"{place} without weights_only=True"
@@ -190,7 +199,9 @@ def test_the_checks_see_what_they_look_for(monkeypatch, tmp_path, line):
     assert len(list(_faults(tmp_path / "bad.py"))) == 1
 
 
-@pytest.mark.parametrize("line", ["model.eval()", "open('f', 'rb')", "path.open('rb')", "RunStore.open(path)", "re.compile('x')"])
+@pytest.mark.parametrize(
+    "line", ["model.eval()", "open('f', 'rb')", "path.open('rb')", "RunStore.open(path)", "re.compile('x')"]
+)
 def test_the_checks_leave_the_rest_alone(monkeypatch, tmp_path, line):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     (tmp_path / "good.py").write_text(line)

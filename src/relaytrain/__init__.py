@@ -1,8 +1,8 @@
 """RelayTrain: train a network as a relay of versions and nodes, to a loss target by a deadline at least energy.
 
-    import relaytrain as rt
-    plan = rt.plan("smart_factory")
-    print(plan.explain())
+import relaytrain as rt
+plan = rt.plan("smart_factory")
+print(plan.explain())
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {f"single/{version}": Single(version) for version in versions}
     start = first_state(loaded)
     plans = {
-        name: _warned(made.plan(loaded.problem, loaded.costs, loaded.law, start), loaded) for name, made in planners.items()
+        name: _warned(made.plan(loaded.problem, loaded.costs, loaded.law, start), loaded)
+        for name, made in planners.items()
     }
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
@@ -130,4 +131,6 @@ def front(source: Source, *, level: float | None = None, overrides: Sequence[str
     from .planners.front import front as sweep
 
     loaded = scenario(source, overrides=overrides)
-    return sweep(loaded.problem, loaded.costs, loaded.law, first_state(loaded), level="expected" if level is None else level)
+    return sweep(
+        loaded.problem, loaded.costs, loaded.law, first_state(loaded), level="expected" if level is None else level
+    )

@@ -178,8 +178,12 @@ def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: 
     if model is None or shape is None:
         return False
     _, rebuilt = load_version(version, resolve=resolve, where="model.safetensors")
-    if not formats.same(rebuilt.state_dict(), checkpoint.weights) or not formats.same_outputs(model, rebuilt.eval(), shape):
-        raise RelayTrainError(f"{place / 'model.safetensors'}: the rebuilt network differs from the run's; do not use it")
+    if not formats.same(rebuilt.state_dict(), checkpoint.weights) or not formats.same_outputs(
+        model, rebuilt.eval(), shape
+    ):
+        raise RelayTrainError(
+            f"{place / 'model.safetensors'}: the rebuilt network differs from the run's; do not use it"
+        )
     archive = place / "model.pt2"
     if archive.is_file() and not formats.same_outputs(model, formats.read_program(archive.read_bytes()), shape):
         raise RelayTrainError(f"{archive}: its outputs are not the run's; do not use it")

@@ -107,7 +107,10 @@ def check_scenario(scenario: Scenario) -> list[Finding]:
     found += [Finding("warning", "scenario", words) for words in scenario.warnings]
     found += _impossible(scenario)
     if not scenario.data:
-        return [*found, Finding("note", "data", "no table [data]: it can be planned, not run", "add [data] to train it")]
+        return [
+            *found,
+            Finding("note", "data", "no table [data]: it can be planned, not run", "add [data] to train it"),
+        ]
     if importlib.util.find_spec("torch") is None:
         return [*found, Finding("error", "torch", "not installed, and needed to train", _install("train"))]
     from .training.setup import TrainingSetup
@@ -174,7 +177,9 @@ def _data(setup: TrainingSetup) -> Iterator[Finding]:
         present = _present(data)
         seen |= present
         if len(data) < FEW_SAMPLES:
-            yield Finding("error", f"data of {name}", f"{len(data)} image", "give it at least two: batch norm needs them")
+            yield Finding(
+                "error", f"data of {name}", f"{len(data)} image", "give it at least two: batch norm needs them"
+            )
         elif len(data) < setup.settings.batch:
             words = f"{len(data)} images, less than a batch of {setup.settings.batch}"
             yield Finding("note", f"data of {name}", words, "each of its epochs is a single step")

@@ -41,7 +41,9 @@ _NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "
 class TorchRunner:
     """`Runner` over a training setup: real epochs on real data."""
 
-    def __init__(self, setup: TrainingSetup, transport: Transport, clock: RunClock, pipelines: Members | None = None) -> None:
+    def __init__(
+        self, setup: TrainingSetup, transport: Transport, clock: RunClock, pipelines: Members | None = None
+    ) -> None:
         self.setup, self.transport, self.clock = setup, transport, clock
         self.epochs = FederatedEpoch(setup, transport, clock)
         self.pipelined = PipelinedEpoch(setup, pipelines or {}, clock)
@@ -200,7 +202,7 @@ def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -
             shrinks = new.way == "pruned" and (old.way == "network" or (old.way == "pruned" and old.ratio <= new.ratio))
             if new.way != "student" and new.grow is None and not shrinks:
                 change_s[i, j] = change_j[i, j] = math.inf
-                reasons[i, j] = f'no way from {before.version} to {now.version}: give {now.version} a `grow`'
+                reasons[i, j] = f"no way from {before.version} to {now.version}: give {now.version} a `grow`"
     return replace(costs, change_s=change_s, change_j=change_j, reasons=reasons)
 
 
@@ -213,7 +215,11 @@ def check_same(started: Mapping[str, Any], job: Job, *, allow_inexact: bool = Fa
     from .journal import EXACT_PACKAGES, packages
 
     now, then = packages(), started.get("packages", {})
-    changed = [f"{name} {then[name]} -> {now.get(name)}" for name in EXACT_PACKAGES if name in then and then[name] != now.get(name)]
+    changed = [
+        f"{name} {then[name]} -> {now.get(name)}"
+        for name in EXACT_PACKAGES
+        if name in then and then[name] != now.get(name)
+    ]
     if started.get("threads", job.settings.threads) != job.settings.threads:
         changed.append(f"threads {started['threads']} -> {job.settings.threads}")
     fits = [entry.get("estimator", {}).get("sha256") for entry in (started, job.manifest)]
@@ -246,12 +252,18 @@ def scenario_of(started: Mapping[str, Any], given: Scenario | None = None) -> Sc
 
     kept = started.get("scenario")
     if not isinstance(kept, Mapping) or started.get("in_memory"):
-        raise UsageError("this run was started from Python, with a module of that process; go on with rt.train(..., resume=RUN)")
+        raise UsageError(
+            "this run was started from Python, with a module of that process; go on with rt.train(..., resume=RUN)"
+        )
     loaded = load_scenario(kept)
     if given is not None:
         if given.digest != loaded.digest:
-            raise UsageError("the scenario given is not the one this run was started with; start a new run for another one")
+            raise UsageError(
+                "the scenario given is not the one this run was started with; start a new run for another one"
+            )
         return given
     if needs_code(loaded):
-        raise UsageError("this run uses code of your own: name its scenario too, `relaytrain resume RUN --scenario FILE`")
+        raise UsageError(
+            "this run uses code of your own: name its scenario too, `relaytrain resume RUN --scenario FILE`"
+        )
     return loaded

@@ -36,7 +36,6 @@ THIN_EVERY = 8
 """Epochs between two removals of checkpoints that no longer matter."""
 
 
-
 def start(
     job: Job, store: RunStore, *, run: str | None = None, told: Told | None = None, stop: StopAsked | None = None
 ) -> Ended:
@@ -61,7 +60,9 @@ def start(
     with store.create_run(name, body, start=job.runner.to_bytes(first)) as writer:
         relay = _Relay(job, store, writer, probed if known else math.inf, told, stop)
         relay.checkpoint = first
-        return relay.go(None if known else NonFiniteTraining(f"the loss before epoch 1 is {probed}; check data and start"))
+        return relay.go(
+            None if known else NonFiniteTraining(f"the loss before epoch 1 is {probed}; check data and start")
+        )
 
 
 def resume(
@@ -85,7 +86,13 @@ class _Relay:
     """One writer's part of a run."""
 
     def __init__(
-        self, job: Job, store: RunStore, writer: RunWriter, initial_loss: float, told: Told | None, stop: StopAsked | None
+        self,
+        job: Job,
+        store: RunStore,
+        writer: RunWriter,
+        initial_loss: float,
+        told: Told | None,
+        stop: StopAsked | None,
     ) -> None:
         self.job, self.store, self.writer = job, store, writer
         self.told, self.stop = told, stop
@@ -165,7 +172,11 @@ class _Relay:
             return self._conclude("stopped", test=False)
         except BaseException as error:
             with suppress(Exception):
-                if self.working and self.writer.planned is not None and not isinstance(error, WorkerLost | NonFiniteTraining):
+                if (
+                    self.working
+                    and self.writer.planned is not None
+                    and not isinstance(error, WorkerLost | NonFiniteTraining)
+                ):
                     self._book_lost(f"{type(error).__name__} during this epoch")
                 self.notes.append(f"{type(error).__name__}: {error}")
                 self._conclude("failed")
@@ -255,12 +266,16 @@ class _Relay:
             self.steering.lost[decision.nodes] = reason
             return None
         if not math.isfinite(result.outcome.loss):
-            raise NonFiniteTraining(f"the loss after epoch {decision.epoch} on {decision.pair} is {result.outcome.loss}")
+            raise NonFiniteTraining(
+                f"the loss after epoch {decision.epoch} on {decision.pair} is {result.outcome.loss}"
+            )
         return result
 
     # --- keeping it
 
-    def _record_epoch(self, decision: Decision, result: EpochResult, planned: Mapping[str, Any], step: Step | None) -> None:
+    def _record_epoch(
+        self, decision: Decision, result: EpochResult, planned: Mapping[str, Any], step: Step | None
+    ) -> None:
         outcome, wasted = self._booked(decision, result.outcome)
         for node, attempt, reason in result.failures:
             self.writer.append("node_failed", {"node": node, "attempt": attempt, "reason": reason}, decision.epoch)
@@ -289,7 +304,9 @@ class _Relay:
         elapsed_s = kept.elapsed_s + _number(extra.get("elapsed_s"))
         energy_j = kept.energy_j + _number(extra.get("energy_j"))
         if not (math.isfinite(elapsed_s) and math.isfinite(energy_j) and elapsed_s >= 0 and energy_j >= 0):
-            self.notes.append(f"epoch {decision.epoch}: the meter gave {elapsed_s} s and {energy_j} J; modelled figures are kept")
+            self.notes.append(
+                f"epoch {decision.epoch}: the meter gave {elapsed_s} s and {energy_j} J; modelled figures are kept"
+            )
             return replace(kept, elapsed_s=modelled[0], energy_j=modelled[1], provenance=costs.provenance), wasted
         return replace(kept, elapsed_s=elapsed_s, energy_j=energy_j), wasted
 
@@ -392,14 +409,20 @@ class _Relay:
                 probe = self.job.runner.test(self.checkpoint)
         state, totals = self.steering.state, self.writer.totals
         test_loss = None if probe is None or not math.isfinite(probe.loss) else probe.loss
-        accuracy = None if probe is None or probe.accuracy is None or not math.isfinite(probe.accuracy) else probe.accuracy
+        accuracy = (
+            None if probe is None or probe.accuracy is None or not math.isfinite(probe.accuracy) else probe.accuracy
+        )
         body = {
             "verdict": verdict,
             "loss": state.loss,
             "epochs": state.epoch,
             "test_loss": test_loss,
             "test_accuracy": accuracy,
-            **({} if probe is None or probe.prediction_sets is None else {"prediction_sets": dict(probe.prediction_sets)}),
+            **(
+                {}
+                if probe is None or probe.prediction_sets is None
+                else {"prediction_sets": dict(probe.prediction_sets)}
+            ),
             **totals.to_dict(),
             "infeasible": self.infeasible,
             "notes": list(dict.fromkeys(self.notes)),

@@ -1,7 +1,7 @@
 """Training from Python: `run` and `resume` a scenario, `train` a module at hand, `load_model` what a run trained.
 
-    result = rt.train(model, data, "my.toml", ratios={"half": 0.5})
-    result.verdict, result.energy_j, result.model
+result = rt.train(model, data, "my.toml", ratios={"half": 0.5})
+result.verdict, result.energy_j, result.model
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ def train(
     sets = data if isinstance(data, Sets) else _sets(data)
     shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
-    setup = TrainingSetup.from_model(model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings)
+    setup = TrainingSetup.from_model(
+        model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings
+    )
     opened = _open(store)
 
     def job() -> Job:

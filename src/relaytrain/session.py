@@ -86,7 +86,9 @@ class Session:
 
     def __repr__(self) -> str:
         at = self.state
-        return f"<Session {self._steering.problem.name}: epoch {at.epoch}, loss {at.loss:.4g}, {self.verdict or 'open'}>"
+        return (
+            f"<Session {self._steering.problem.name}: epoch {at.epoch}, loss {at.loss:.4g}, {self.verdict or 'open'}>"
+        )
 
     @property
     def state(self) -> State:
@@ -185,7 +187,9 @@ class Session:
         self._roll_backs += 1
         if self._roll_backs >= ROLL_BACKS:
             self._ended = ("failed", "losses stayed non-finite")
-            raise NonFiniteTraining(f"{self._roll_backs} epochs ended with a loss that is no number, the last on {decision.pair}")
+            raise NonFiniteTraining(
+                f"{self._roll_backs} epochs ended with a loss that is no number, the last on {decision.pair}"
+            )
         return False
 
     def __enter__(self) -> Self:
@@ -196,7 +200,10 @@ class Session:
     ) -> None:
         if self._ended is None:
             self.ask() if kind is None else None
-            self._ended = self._ended or ("stopped" if kind in (None, KeyboardInterrupt) else "failed", "the loop was left")
+            self._ended = self._ended or (
+                "stopped" if kind in (None, KeyboardInterrupt) else "failed",
+                "the loop was left",
+            )
         self._step = self._mark = None
 
 
@@ -223,9 +230,15 @@ def _parts(
         estimator: Estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
         return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, made
     if costs is None or law is None:
-        raise UsageError("Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law=")
+        raise UsageError(
+            "Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law="
+        )
     first = source.initial_loss if initial_loss is None else initial_loss
-    made = planner_named(planner or "pact", rule=rule or "adaptive") if planner is None or isinstance(planner, str) else planner
+    made = (
+        planner_named(planner or "pact", rule=rule or "adaptive")
+        if planner is None or isinstance(planner, str)
+        else planner
+    )
     fixed: Estimator = Fixed(law)
     if isinstance(law, LevelLaw):
         fixed = Prior(Belief.from_law(source.pairs, law, first), source.start, first)

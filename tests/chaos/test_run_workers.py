@@ -94,7 +94,11 @@ def test_c5_faults_of_nodes_in_process(relay, record_property):
             store = RunStore.open(base)
             job = launch.job_of(scenario, setup=setup)
             job.runner.epochs.transport = transport = Faulty(InProcess(setup), chance, chance.choice([0.1, 0.3]))
-            verdict = judge(f"faulty-{case:03d}", store, lambda j=job, s=store, c=case: orchestrator.start(j, s, run=f"faulty-{c:03d}"))
+            verdict = judge(
+                f"faulty-{case:03d}",
+                store,
+                lambda j=job, s=store, c=case: orchestrator.start(j, s, run=f"faulty-{c:03d}"),
+            )
             told = trace(store, f"faulty-{case:03d}")
             lost = [e for e in store.events(f"faulty-{case:03d}") if e.kind == "rolled_back"]
             if not lost and verdict != "failed":  # every failure was made good by trying again: nothing may differ
@@ -127,7 +131,9 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
             job = launch.job_of(scenario, setup=timed)
             job.runner.epochs.transport = crew
             start = setup.first_checkpoint().data
-            list(crew.send([Task("start", 1, 0, node, start, setup.settings) for node in setup.datasets]))  # all run now
+            list(
+                crew.send([Task("start", 1, 0, node, start, setup.settings) for node in setup.datasets])
+            )  # all run now
             hit: list[int] = []
             over, trained = threading.Event(), threading.Semaphore(0)
 

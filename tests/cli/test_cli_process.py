@@ -59,7 +59,9 @@ def test_the_process_ends_with_the_status(arguments, status):
 def test_pipes_get_plain_text_without_escapes():
     piped = _run(sys.executable, "-m", "relaytrain", "compare", "fig5", "-q", env={**os.environ, "COLUMNS": "40"})
     assert "\x1b" not in piped.stdout and piped.stderr == ""
-    assert any(line.startswith("pact/adaptive ") and "m0 on n0" in line for line in piped.stdout.splitlines()), "one line a row"
+    assert any(line.startswith("pact/adaptive ") and "m0 on n0" in line for line in piped.stdout.splitlines()), (
+        "one line a row"
+    )
 
 
 def test_an_ascii_terminal_is_no_reason_to_fail():
@@ -76,7 +78,14 @@ def test_a_reader_that_leaves_is_no_error():
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
 def test_a_full_disk_is_said_and_no_bug():
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([sys.executable, "-m", "relaytrain", "validate"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-m", "relaytrain", "validate"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert ended.returncode == 10
     assert "no space left" in ended.stderr and "bug" not in ended.stderr
 

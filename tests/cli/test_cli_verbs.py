@@ -42,7 +42,9 @@ def test_plan_text_and_json_say_what_python_says(relaytrain, name):
 
 
 def test_plan_options_reach_the_planner(relaytrain):
-    call = relaytrain("plan", "smart_factory", "--planner", "one_switch", "--set", "target.deadline=300", "--format", "json")
+    call = relaytrain(
+        "plan", "smart_factory", "--planner", "one_switch", "--set", "target.deadline=300", "--format", "json"
+    )
     plan = json.loads(call.out)
     assert plan["planner"] == "one-switch" and plan["target"]["deadline_s"] == 300
     assert len(plan["legs"]) <= 2
@@ -94,7 +96,9 @@ def test_compare_has_the_optimum_first_and_nothing_below_it(relaytrain):
 
 
 def test_front_agrees_with_the_optimum_of_each_deadline(relaytrain):
-    call = relaytrain("front", "smart_factory", "--format", "json", "--loss", "0.15", "--deadline", "178", "--deadline", "185")
+    call = relaytrain(
+        "front", "smart_factory", "--format", "json", "--loss", "0.15", "--deadline", "178", "--deadline", "185"
+    )
     found = json.loads(call.out)
     for column, deadline_s in enumerate(found["deadlines_s"]):
         best = rt.plan("smart_factory", planner="optimum", overrides=[f"target.deadline={deadline_s}"])

@@ -20,7 +20,9 @@ HOSTILE = "<script>alert('x')</script>&\"\x00\x1b[31m\ud800]]>"
 
 
 def _numbers(root: ET.Element) -> list[float]:
-    texts = " ".join(value for e in root.iter() for key, value in e.attrib.items() if key not in {"fill", "stroke", "font-family"})
+    texts = " ".join(
+        value for e in root.iter() for key, value in e.attrib.items() if key not in {"fill", "stroke", "font-family"}
+    )
     assert not re.search(r"\b(nan|inf)\b", texts)
     return [float(v) for e in root.iter() for k in ("x", "y", "x1", "x2", "y1", "y2") for v in [e.get(k)] if v]
 

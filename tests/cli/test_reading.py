@@ -115,7 +115,9 @@ class TestWithTorch:
         return tables()
 
     def test_doctor_looks_at_data_and_networks(self, relaytrain, runs, tmp_path):
-        found = json.loads(relaytrain("doctor", self.write(tmp_path, self.tables()), "--format", "json").out)["scenario"]
+        found = json.loads(relaytrain("doctor", self.write(tmp_path, self.tables()), "--format", "json").out)[
+            "scenario"
+        ]
         words = [f"{row['level']}: {row['where']}: {row['what']}" for row in found]
         assert "ok: full: trains, prunes and is rebuilt bit for bit" in words
         assert any(line.startswith("ok: data: images [1, 8, 8]: cloud 128, edge-1 64, edge-2 48") for line in words)
@@ -123,7 +125,12 @@ class TestWithTorch:
 
     def test_doctor_names_layers_that_cannot_be_pruned(self, relaytrain, runs, tmp_path):
         tables = self.tables()
-        tables["versions"][0] = {"name": "full", "factory": "stubborn_net:net", "parameters": 1000, "flops_per_sample": 3e6}
+        tables["versions"][0] = {
+            "name": "full",
+            "factory": "stubborn_net:net",
+            "parameters": 1000,
+            "flops_per_sample": 3e6,
+        }
         (tmp_path / "stubborn_net.py").write_text(
             "from torch import nn\n"
             "class Net(nn.Module):\n"
@@ -141,7 +148,11 @@ class TestWithTorch:
 
     def test_doctor_sees_data_that_cannot_teach(self, relaytrain, runs, tmp_path):
         tables = self.tables()
-        tables["data"] = {"source": "digits", "partition": "by-class", "classes": {"cloud": [0, 1, 2], "edge-1": [3], "edge-2": [4, 5]}}
+        tables["data"] = {
+            "source": "digits",
+            "partition": "by-class",
+            "classes": {"cloud": [0, 1, 2], "edge-1": [3], "edge-2": [4, 5]},
+        }
         call = relaytrain("doctor", self.write(tmp_path, tables))
         assert "warning  data of edge-1: all of one class" in call.out
         assert "no node holds class 6, 7, 8, 9, the target set does" in call.out
@@ -161,11 +172,14 @@ class TestWithTorch:
             writer.append("epoch_done", done, 1)
         call = relaytrain("export", "small", tmp_path / "out", "--store", tmp_path / "trained")
         assert call.status == 0 and call.out.startswith("full after epoch 1 of small-run-1 (loss 0.5)")
-        assert "state_dict.pt" in call.out and call.out.endswith("read back: network rebuilt and compared bit for bit\n")
+        assert "state_dict.pt" in call.out and call.out.endswith(
+            "read back: network rebuilt and compared bit for bit\n"
+        )
         assert "left out: model.pt2: not today" in call.err
-        again = relaytrain("export", "small", tmp_path / "out", "--store", tmp_path / "trained", "--force", "--format", "json")
+        again = relaytrain(
+            "export", "small", tmp_path / "out", "--store", tmp_path / "trained", "--force", "--format", "json"
+        )
         assert json.loads(again.out)["which"] == "final"
-
 
     def test_profile_writes_costs_that_a_scenario_takes(self, relaytrain, tmp_path):
         file, pasted = self.write(tmp_path, self.tables()), tmp_path / "measured.toml"

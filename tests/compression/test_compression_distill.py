@@ -44,7 +44,9 @@ def test_same_seed_same_bits_and_nothing_else_is_touched() -> None:
     first, second = (distill(teacher, student, inputs, labels, DistillOptions(epochs=3, batch=16)) for _ in range(2))
     other = distill(teacher, student, inputs, labels, DistillOptions(epochs=3, batch=16, seed=1))
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    )
     assert not torch.equal(first[0].weight, other[0].weight)
     assert all(torch.equal(a, b) for a, b in zip(before, (*teacher.parameters(), *student.parameters()), strict=True))
     assert not first.training and student.training

@@ -13,7 +13,12 @@ from relaytrain.models import build, family_spec
 
 pytestmark = pytest.mark.train
 
-FAMILIES = [("vgg11", 0.125, (3, 16, 16)), ("mobilenet", 0.25, (1, 8, 8)), ("resnet8", 1.0, (1, 8, 8)), ("cnn", 1.0, (1, 8, 8))]
+FAMILIES = [
+    ("vgg11", 0.125, (3, 16, 16)),
+    ("mobilenet", 0.25, (1, 8, 8)),
+    ("resnet8", 1.0, (1, 8, 8)),
+    ("cnn", 1.0, (1, 8, 8)),
+]
 
 
 def seeded(family: str, width: float, shape: tuple[int, int, int]) -> tuple[nn.Module, Tensor]:
@@ -164,7 +169,9 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("family, width, shape", FAMILIES)
-def test_optimizer_state_follows_the_kept_positions(family: str, width: float, shape: tuple[int, int, int], kind: str) -> None:
+def test_optimizer_state_follows_the_kept_positions(
+    family: str, width: float, shape: tuple[int, int, int], kind: str
+) -> None:
     """Each buffer afterwards is the buffer before, cut like its weight: checked by hiding the buffer in the weight."""
     model, images = seeded(family, width, shape)
     optimizer = OPTIMIZERS[kind](model.parameters())

@@ -48,7 +48,9 @@ def test_a_level_is_the_curve_times_one_factor_however_many_epochs_and_handovers
 
 def test_standing_moves_where_every_path_begins_and_nothing_else():
     law = replace(PLAIN, standing=np.array([-0.2, 0.0]))
-    assert path(law, "expected", [0] * 6) == pytest.approx(path(PLAIN, "expected", [0] * 6, 2.0 * math.exp(-0.2)), rel=1e-12)
+    assert path(law, "expected", [0] * 6) == pytest.approx(
+        path(PLAIN, "expected", [0] * 6, 2.0 * math.exp(-0.2)), rel=1e-12
+    )
     assert begin(law, 2.0, 1) == 2.0
 
 

@@ -23,7 +23,11 @@ VERSIONS = {
     "S": Version("S", weight_bytes=5_000, flops_per_sample=2e5, activation_bytes_per_sample=500),
 }
 A, B = Node("a", "fast", 1000), Node("b", "slow", 100)
-SETS = {"one": NodeSet("one", ("a",)), "two": NodeSet("two", ("a", "b")), "pipe": NodeSet("pipe", ("a", "b"), "pipeline", PipelineWay(share_data=True))}
+SETS = {
+    "one": NodeSet("one", ("a",)),
+    "two": NodeSet("two", ("a", "b")),
+    "pipe": NodeSet("pipe", ("a", "b"), "pipeline", PipelineWay(share_data=True)),
+}
 MEMBERS = {"one": [(A, FAST)], "two": [(A, FAST), (B, SLOW)], "pipe": [(A, FAST), (B, SLOW)]}
 
 
@@ -46,7 +50,9 @@ def test_the_slowest_node_decides_and_all_pay() -> None:
     slow = (0.2, 0.8)
     seconds = 1.0
     assert costs.run_s[0] == pytest.approx(seconds)
-    joules = 100 * fast[0] + 10 * (seconds - fast[0]) + 80_000 * 1e-6 + 5 * slow[0] + 1 * (seconds - slow[0]) + 80_000 * 1e-5
+    joules = (
+        100 * fast[0] + 10 * (seconds - fast[0]) + 80_000 * 1e-6 + 5 * slow[0] + 1 * (seconds - slow[0]) + 80_000 * 1e-5
+    )
     assert costs.run_j[0] == pytest.approx(joules)
 
 

@@ -16,8 +16,12 @@ CHAIN = Chain(
     batch=10, input_bytes=400, weight_bytes=(1000, 3000), plain_bytes=(0, 20), buffer_bytes=(0, 8), factor_bytes=(700, 500),
     forward_flops=(100, 300), saved_bytes=(50, 60), output_bytes=(80, 40), block_bytes=(1000, 3000), slice_bytes=(0, 0), end_bytes=4,
 )  # fmt: skip
-FIRST = DeviceProfile("first", flops_per_s=100.0, busy_w=5.0, idle_w=1.0, memory_bytes=math.inf, bits_per_s=640.0, j_per_bit=0.01)
-SECOND = DeviceProfile("second", flops_per_s=300.0, busy_w=7.0, idle_w=2.0, memory_bytes=math.inf, bits_per_s=80.0, j_per_bit=0.1)
+FIRST = DeviceProfile(
+    "first", flops_per_s=100.0, busy_w=5.0, idle_w=1.0, memory_bytes=math.inf, bits_per_s=640.0, j_per_bit=0.01
+)
+SECOND = DeviceProfile(
+    "second", flops_per_s=300.0, busy_w=7.0, idle_w=2.0, memory_bytes=math.inf, bits_per_s=80.0, j_per_bit=0.1
+)
 A, B = Node("a", "first", 95), Node("b", "second", 41)
 
 
@@ -52,7 +56,9 @@ def test_what_does_not_fit_is_impossible_in_words() -> None:
     seconds, joules, reason = try_pipeline_epoch(CHAIN, _group(), [(A, FIRST), (B, tight)], state_tensors=1)
     assert math.isinf(seconds) and math.isinf(joules) and reason is not None and "no split of 2 units fits" in reason
     four = [(Node(f"n{i}", "first", 9), FIRST) for i in range(4)]
-    _, _, reason = try_pipeline_epoch(CHAIN, NodeSet("p", tuple(n.name for n, _ in four), "pipeline"), four, state_tensors=0)
+    _, _, reason = try_pipeline_epoch(
+        CHAIN, NodeSet("p", tuple(n.name for n, _ in four), "pipeline"), four, state_tensors=0
+    )
     assert reason == "4 nodes, but only 2 units to share"
 
 
@@ -69,7 +75,9 @@ def test_the_far_edge_is_usable_as_a_pipeline_only() -> None:
     small = load_scenario("far_pipeline", ["devices.emulated-far-edge.memory_bytes=400 kB"])
     reason = small.costs.why_not(pairs["gold"], pairs["far-pipe"])
     assert reason is not None and reason.startswith("full on far-pipe: memory: no split of 4 units fits far-1")
-    assert math.isfinite(load_scenario("far_pipeline", ["node_sets.far-pipe.checkpoint=true"]).costs.run_s[pairs["far-pipe"]])
+    assert math.isfinite(
+        load_scenario("far_pipeline", ["node_sets.far-pipe.checkpoint=true"]).costs.run_s[pairs["far-pipe"]]
+    )
 
 
 @pytest.mark.train

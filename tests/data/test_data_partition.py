@@ -83,7 +83,9 @@ def test_splits_are_complete_and_alike_in_every_class(labels: np.ndarray, seed: 
 
 @settings(max_examples=60)
 @given(labels=LABELS, seed=SEEDS, data=st.data())
-def test_by_class_without_sizes_gives_every_image_of_an_owned_class(labels: np.ndarray, seed: int, data: st.DataObject) -> None:
+def test_by_class_without_sizes_gives_every_image_of_an_owned_class(
+    labels: np.ndarray, seed: int, data: st.DataObject
+) -> None:
     present = [int(c) for c in np.unique(labels)]
     owned = st.lists(st.sampled_from(present), min_size=1, unique=True)
     classes = {f"n{i}": data.draw(owned) for i in range(data.draw(st.integers(1, 5)))}

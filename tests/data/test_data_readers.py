@@ -95,17 +95,36 @@ def old_pickle(key: str, pixels: np.ndarray, labels: list[int]) -> bytes:
     """The words of an official python batch, as Python 2 and numpy 1 wrote them."""
 
     def text(value: bytes) -> bytes:
-        return b"U" + bytes([len(value)]) + value if len(value) < 256 else b"T" + len(value).to_bytes(4, "little") + value
+        return (
+            b"U" + bytes([len(value)]) + value if len(value) < 256 else b"T" + len(value).to_bytes(4, "little") + value
+        )
 
     def number(value: int) -> bytes:
         return b"K" + bytes([value]) if value < 256 else b"M" + value.to_bytes(2, "little")
 
     minus_one = b"J\xff\xff\xff\xff"
     listed = b"".join(number(label) for label in labels)
-    dtype = b"cnumpy\ndtype\nq\x0e" + text(b"u1") + b"K\x00K\x01\x87q\x10Rq\x11(K\x03" + text(b"|") + b"NNN" + 2 * minus_one + b"K\x00tq\x13b"
+    dtype = (
+        b"cnumpy\ndtype\nq\x0e"
+        + text(b"u1")
+        + b"K\x00K\x01\x87q\x10Rq\x11(K\x03"
+        + text(b"|")
+        + b"NNN"
+        + 2 * minus_one
+        + b"K\x00tq\x13b"
+    )
     array = (
-        b"cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\x09" + text(b"b") + b"q\x0a\x87q\x0bRq\x0c"
-        b"(K\x01" + number(pixels.shape[0]) + number(pixels.shape[1]) + b"\x86q\x0d" + dtype + b"\x89" + text(pixels.tobytes()) + b"q\x14tq\x15b"
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\x09"
+        + text(b"b")
+        + b"q\x0a\x87q\x0bRq\x0c"
+        b"(K\x01"
+        + number(pixels.shape[0])
+        + number(pixels.shape[1])
+        + b"\x86q\x0d"
+        + dtype
+        + b"\x89"
+        + text(pixels.tobytes())
+        + b"q\x14tq\x15b"
     )
     return (
         b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03" + text(key.encode()) + b"q\x04]q\x05("

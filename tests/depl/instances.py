@@ -55,7 +55,8 @@ def paper_like(network, loss, *, deadline_s=2.0, nu=5.0, epochs=80):
     }[network]
     names, offsets = ("fast-unsteady", "intermediate", "slow-steady"), (0.0, 0.0, 4.0)
     models = tuple(
-        Model(name, 0.0, work[i], gain[i], offsets[i], InverseGamma(mean[i], variance[i])) for i, name in enumerate(names)
+        Model(name, 0.0, work[i], gain[i], offsets[i], InverseGamma(mean[i], variance[i]))
+        for i, name in enumerate(names)
     )
     near, far = StudentT(0.055, 0.02, nu), StudentT(0.0825, 0.02, nu)
     switches = ((None, near, far), (near, None, near), (far, near, None))
@@ -67,7 +68,11 @@ def paper_like(network, loss, *, deadline_s=2.0, nu=5.0, epochs=80):
 def cheapest_placed(instance):
     """The least cost when every cluster holds data of its own: all placements, sequences and assignments."""
     target, best = instance.target, math.inf
-    sets = [c for size in range(len(instance.datasets) + 1) for c in itertools.combinations(range(len(instance.datasets)), size)]
+    sets = [
+        c
+        for size in range(len(instance.datasets) + 1)
+        for c in itertools.combinations(range(len(instance.datasets)), size)
+    ]
     for held in itertools.product(sets, repeat=len(instance.clusters)):
         usable = [n for n, data in enumerate(held) if data]
         for epochs in range(1, target.max_epochs + 1):
@@ -85,7 +90,10 @@ def cheapest_placed(instance):
                         rows.append((model.work * volume, model.size, instance.clusters[n]))
                     charge = sum(instance.charges[d, n] for n in usable for d in held[n])
                     cost = charge + bisected(rows, target.deadline_s, instance.objective)
-                    if cost < best and weighted_sum(terms, instance.initial_loss).cdf(target.loss) >= target.probability - 1e-9:
+                    if (
+                        cost < best
+                        and weighted_sum(terms, instance.initial_loss).cdf(target.loss) >= target.probability - 1e-9
+                    ):
                         best = cost
     return best
 

@@ -87,7 +87,8 @@ def test_no_expected_loss_is_missed(seed):
 
 
 @pytest.mark.parametrize(
-    "of", [InverseGamma(1.02, 0.031), LogNormal(0.9, 0.2), StudentT(0.1, 0.3, 6.0), Normal(1.0, 0.4), InverseGamma(1.0, 0.0)]
+    "of",
+    [InverseGamma(1.02, 0.031), LogNormal(0.9, 0.2), StudentT(0.1, 0.3, 6.0), Normal(1.0, 0.4), InverseGamma(1.0, 0.0)],
 )
 def test_fourth_cumulants_are_those_of_scipy(of):
     from scipy import stats
@@ -121,7 +122,11 @@ def test_a_glimpse_of_a_box_lies_above_every_schedule_in_it(seed):
         structure = np.array(random.permutation(3))
         low = np.sort(random.choice(np.arange(1, 10), 3, replace=False))
         high = np.minimum(low + random.integers(0, 3, 3), 11)
-        ends = [e for e in itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True))) if e[0] < e[1] < e[2]]
+        ends = [
+            e
+            for e in itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
+            if e[0] < e[1] < e[2]
+        ]
         offset = random.uniform(-1.0, 1.5)
         bound = box_bound(losses, structure, low, high, offset)
         for end in ends:

@@ -50,7 +50,9 @@ def test_the_past_moves_and_narrows_the_future_as_the_normal_law_says(dependence
 
 
 @pytest.mark.parametrize(
-    "of", [InverseGamma(1.0, 0.03), LogNormal(1.1, 0.05), Normal(1.0, 0.2), Empirical((0.7, 0.9, 1.0, 1.1, 1.4))], ids=str
+    "of",
+    [InverseGamma(1.0, 0.03), LogNormal(1.1, 0.05), Normal(1.0, 0.2), Empirical((0.7, 0.9, 1.0, 1.1, 1.4))],
+    ids=str,
 )
 def test_values_and_normal_figures_go_back_and_forth(of):
     z = np.linspace(-3, 3, 61)

@@ -70,7 +70,9 @@ def test_a_plan_states_what_plans_state():
 def test_planning_on_asks_for_the_rest_only():
     loaded = load_scenario("depl_alexnet", overrides=LOOSE)
     first = rt.plan(loaded, planner=Depl(loaded.depl, explained=False))
-    at = rt.State(8, first.losses[7], first.times_s[7], loaded.problem.index(first.decisions[7].pair), first.energies_j[7])
+    at = rt.State(
+        8, first.losses[7], first.times_s[7], loaded.problem.index(first.decisions[7].pair), first.energies_j[7]
+    )
     rest = rt.plan(loaded, planner=Depl(loaded.depl, explained=False), state=at)
     assert rest.decisions[0].epoch == 9 and rest.met
     assert rest.times_s[-1] <= 2.0 + 1e-9
@@ -98,7 +100,9 @@ def test_a_lower_probability_is_offered_before_giving_up():
 
 def test_lost_nodes_are_not_planned_on():
     loaded = load_scenario("depl_alexnet", overrides=("target.loss=15",))
-    gone = replace(loaded.costs, run_s=np.where([p.nodes == "A" for p in loaded.problem.pairs], math.inf, loaded.costs.run_s))
+    gone = replace(
+        loaded.costs, run_s=np.where([p.nodes == "A" for p in loaded.problem.pairs], math.inf, loaded.costs.run_s)
+    )
     made = Depl(loaded.depl, explained=False).plan(loaded.problem, gone, loaded.law, rt.State(0, 20.0, 0.0, 0))
     assert made.met and {leg.nodes for leg in made.legs} == {"B"}
 
@@ -133,7 +137,13 @@ def test_counting_dependence_in_costs_more_and_holds_on_fresh_paths():
 def test_what_the_run_has_shown_narrows_what_is_to_be_feared():
     settings = load_scenario("depl_alexnet", overrides=SMALL).depl
     belief = sure(Dependence(0.0, 0.8))
-    rest = replace(settings.instance, initial_loss=18.5, epochs_done=2, before=1, target=replace(settings.instance.target, max_epochs=10))
+    rest = replace(
+        settings.instance,
+        initial_loss=18.5,
+        epochs_done=2,
+        before=1,
+        target=replace(settings.instance.target, max_epochs=10),
+    )
     slow, fast = (plan_dependent(rest, belief, Past((1, 2), (1, 1), (z, z))) for z in (-2.0, 2.0))
     unknown = plan_dependent(rest, belief)
     assert fast.cost < unknown.cost < slow.cost

@@ -25,16 +25,28 @@ def changed(tmp_path, old, new):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('version = "slow-steady"', 'version = "slow"', "depl.versions[2].version: got 'slow', expected a declared version"),
+        (
+            'version = "slow-steady"',
+            'version = "slow"',
+            "depl.versions[2].version: got 'slow', expected a declared version",
+        ),
         ('version = "slow-steady"', 'version = "intermediate"', "'intermediate' a second time"),
         ("variance = 0.031", "variance = -1", "depl.versions[0].variance: got -1, expected a number from 0"),
         ("variance = 0.031", 'noise = "cauchy"', "depl.versions[0].noise: got 'cauchy'"),
         ("variance = 0.031", 'noise = "empirical"', "depl.versions[0].values: got 0 value(s)"),
         ("variance = 0.031", "values = [1.0, 2.0]", "values with noise = 'inverse-gamma'"),
         ("nu = 5", "nu = 2", "depl.switches[0].nu: got 2, expected a number > 2"),
-        ('nodes = "B"\ncapability = 50', 'nodes = "C"\ncapability = 50', "depl.clusters[1].nodes: got 'C', expected a declared node set"),
+        (
+            'nodes = "B"\ncapability = 50',
+            'nodes = "C"\ncapability = 50',
+            "depl.clusters[1].nodes: got 'C', expected a declared node set",
+        ),
         ("capability = 100", "capability = 0", "depl.clusters[0].capability: got 0"),
-        ('dataset = "cifar10"', 'dataset = "mnist"', "depl.datasets[0].dataset: got 'mnist', expected a declared data set"),
+        (
+            'dataset = "cifar10"',
+            'dataset = "mnist"',
+            "depl.datasets[0].dataset: got 'mnist', expected a declared data set",
+        ),
         ("deadline = 2.0", "deadline = inf", "depl.objective: got 'rate' without a deadline"),
         ("max_epochs = 80", "max_epochs = 80_000", "target.max_epochs: got 80000, expected at most 2000 beside [depl]"),
         ("max_switches = 3", "max_switchs = 3", "did you mean 'max_switches'?"),
@@ -59,7 +71,9 @@ def test_a_law_that_rests_on_nothing_is_refused(tmp_path):
 
 def test_costs_and_law_of_the_other_planners_follow_from_the_table():
     loaded = load_scenario("depl_alexnet")
-    by_pair = dict(zip(map(str, loaded.problem.pairs), zip(loaded.costs.run_s, loaded.costs.run_j, strict=True), strict=True))
+    by_pair = dict(
+        zip(map(str, loaded.problem.pairs), zip(loaded.costs.run_s, loaded.costs.run_j, strict=True), strict=True)
+    )
     assert by_pair["fast-unsteady on A"] == pytest.approx((2.6 / 100, 100.0))
     assert by_pair["slow-steady on B"] == pytest.approx((1.0 / 50, 60.0))
     losses = np.array([20.0])
@@ -76,7 +90,10 @@ def test_costs_and_law_of_the_other_planners_follow_from_the_table():
 
 def test_usage_counts_joules(tmp_path):
     path = changed(tmp_path, 'objective = "rate"', 'objective = "usage"')
-    loaded = load_scenario(path, overrides=["depl.versions.fast-unsteady.size=3", "depl.clusters.A.bandwidth=6", "depl.clusters.A.link_power=8"])
+    loaded = load_scenario(
+        path,
+        overrides=["depl.versions.fast-unsteady.size=3", "depl.clusters.A.bandwidth=6", "depl.clusters.A.link_power=8"],
+    )
     first = loaded.problem.index(("fast-unsteady", "A"))
     assert loaded.costs.run_s[first] == pytest.approx(0.026 + 0.5)
     assert loaded.costs.run_j[first] == pytest.approx(100 * (0.026 + 0.5) + 8 * 0.5)
@@ -86,7 +103,9 @@ def test_all_distributions_infinities_and_figures_can_be_written(tmp_path):
     text = TEXT.replace("variance = 0.031", 'noise = "empirical"\nvalues = [0.9, 1.0, 1.2]', 1)
     text = text.replace("variance = 0.01\n", 'variance = 0.01\nnoise = "log-normal"\nsize = 2.5\npower = 0.9\n', 1)
     text = text.replace("variance = 0.007", 'variance = 0.007\nnoise = "normal"', 1)
-    text = text.replace("charge = 0.0", 'nodes = "B"\ncharge = inf', 1).replace("capability = 50", "capability = 50\nbandwidth = 10", 1)
+    text = text.replace("charge = 0.0", 'nodes = "B"\ncharge = inf', 1).replace(
+        "capability = 50", "capability = 50\nbandwidth = 10", 1
+    )
     text = text.replace('to = "fast-unsteady"\nlocation = 0.0825', 'to = "fast-unsteady"\nlocation = inf', 1)
     path = tmp_path / "mine.toml"
     path.write_text(text + "\n[depl.dependence]\ncorrelation = 0.4\ncommon = 0.2\n")

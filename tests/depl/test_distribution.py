@@ -28,7 +28,9 @@ noises = st.one_of(
     st.builds(StudentT, st.floats(-0.2, 0.2), st.floats(0.01, 0.1), st.sampled_from([4.0, 5.0, 9.0])),
     st.builds(Normal, st.floats(-1.0, 1.0), st.floats(0.05, 0.5)),
 )
-sums = st.lists(st.tuples(st.floats(0.2, 1.5).flatmap(lambda f: st.sampled_from([f, -f])), noises), min_size=1, max_size=5)
+sums = st.lists(
+    st.tuples(st.floats(0.2, 1.5).flatmap(lambda f: st.sampled_from([f, -f])), noises), min_size=1, max_size=5
+)
 
 
 @pytest.mark.parametrize(("mean", "variance"), [(1.02, 0.031), (0.98, 0.3), (2.0, 0.001), (1.0, 0.8), (1.0, 2.0)])

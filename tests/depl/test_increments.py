@@ -104,15 +104,17 @@ def test_data_is_paid_for_once_and_a_share_of_resources_takes_longer():
     again = settings.run(replace(first, epoch=2), [outcome])[1]
     assert again == pytest.approx(joules - 4.0)
     assert settings.run(replace(first, nodes="B"), [outcome])[1] > 4.0
-    assert settings.run(replace(first, datasets=("rain",)), [outcome])[1] == pytest.approx(
-        0.010 * 213 + 0.022 + 2.0
-    )
+    assert settings.run(replace(first, datasets=("rain",)), [outcome])[1] == pytest.approx(0.010 * 213 + 0.022 + 2.0)
 
 
 def test_conformal_bands_cover_whatever_the_noise_is_like():
     """Misses exceed one in ten by no more than log(widest) / (rate n), for any sequence; well stated noise stays as it is."""
     random = np.random.default_rng(0)
-    for z in (3.0 * random.standard_normal(400), random.standard_cauchy(400).clip(-50, 50), np.r_[np.zeros(200), np.full(200, -2.0)]):
+    for z in (
+        3.0 * random.standard_normal(400),
+        random.standard_cauchy(400).clip(-50, 50),
+        np.r_[np.zeros(200), np.full(200, -2.0)],
+    ):
         factors = [widening(z[:n]) for n in range(len(z))]
         short = z < -NormalDist().inv_cdf(LEVEL) * np.array(factors)
         assert short.mean() <= 1 - LEVEL + (math.log(max(factors)) + RATE) / (RATE * len(z))
@@ -121,7 +123,9 @@ def test_conformal_bands_cover_whatever_the_noise_is_like():
 
 
 def test_short_epochs_widen_what_is_promised_next():
-    trusted, wary = (load_scenario("depl_alexnet", overrides=(*CHEAP, f"depl.bands={kind}")) for kind in ("given", "conformal"))
+    trusted, wary = (
+        load_scenario("depl_alexnet", overrides=(*CHEAP, f"depl.bands={kind}")) for kind in ("given", "conformal")
+    )
     history = [done(1, "intermediate", 19.6), done(2, "intermediate", 19.4)]
     state = rt.State(2, 19.4, 0.2, wary.problem.index(Pair("intermediate", "A")))
     plans = {}
@@ -137,7 +141,10 @@ def test_short_epochs_widen_what_is_promised_next():
 
 def test_normal_noise_is_the_same_given_or_conformal_until_an_epoch_falls_short():
     noise = [f"depl.versions.{m.name}.noise=normal" for m in load_scenario("depl_alexnet").depl.instance.models]
-    plans = [rt.plan(load_scenario("depl_alexnet", overrides=(*CHEAP, *noise, f"depl.bands={kind}"))) for kind in ("given", "conformal")]
+    plans = [
+        rt.plan(load_scenario("depl_alexnet", overrides=(*CHEAP, *noise, f"depl.bands={kind}")))
+        for kind in ("given", "conformal")
+    ]
     assert plans[0].to_dict() == plans[1].to_dict()
 
 
@@ -156,7 +163,9 @@ def test_a_run_stages_data_caps_speed_and_ends_with_prediction_sets(tmp_path):
     epochs = [e.body for e in events if e.kind == "epoch_done"]
     history = []
     for body in epochs:
-        outcome = EpochOutcome(Decision(**{**body["decision"], "datasets": tuple(body["decision"]["datasets"])}), body["loss"], 0.0, 0.0)
+        outcome = EpochOutcome(
+            Decision(**{**body["decision"], "datasets": tuple(body["decision"]["datasets"])}), body["loss"], 0.0, 0.0
+        )
         assert (body["elapsed_s"], body["energy_j"]) == pytest.approx(loaded.depl.run(outcome.decision, history))
         assert sum(node["samples"] for node in body["nodes"]) == 400 * len(outcome.decision.datasets)
         history.append(outcome)

@@ -41,7 +41,9 @@ def test_the_random_instances_are_of_both_sorts():
 
 
 @some
-@given(st.integers(0, 10_000), st.floats(0.0, 0.5), st.sampled_from(["loss", "probability", "deadline_s", "max_epochs"]))
+@given(
+    st.integers(0, 10_000), st.floats(0.0, 0.5), st.sampled_from(["loss", "probability", "deadline_s", "max_epochs"])
+)
 def test_a_looser_target_never_costs_more(seed, by, what):
     instance = random_instance(seed, epochs=5)
     target = instance.target

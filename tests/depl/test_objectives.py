@@ -74,7 +74,9 @@ def test_close_enough_stops_early(monkeypatch):
 
 def test_many_clusters_with_charges_still_find_the_ones_that_pay(monkeypatch):
     random = np.random.default_rng(2)
-    clusters = [Cluster(f"n{i}", random.uniform(40, 120), random.uniform(5, 60), random.uniform(0.7, 1.5)) for i in range(9)]
+    clusters = [
+        Cluster(f"n{i}", random.uniform(40, 120), random.uniform(5, 60), random.uniform(0.7, 1.5)) for i in range(9)
+    ]
     epochs, charge = [(2.6, 0.5)] * 2 + [(1.4, 0.25)] * 2, random.uniform(0, 60, 9)
     least = allocate(epochs, clusters, 0.35, charge).cost
     monkeypatch.setattr(allocation, "EXHAUSTIVE", 0)

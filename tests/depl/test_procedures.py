@@ -114,7 +114,9 @@ def test_blacklisting_loses_a_choice_that_works_and_the_joint_search_keeps_it(se
     kept = plan(instance)
     assert kept.datasets == favourite
     assert kept.cost == pytest.approx(cheapest(instance), rel=SAME)
-    alone = replace(instance, datasets=tuple(instance.datasets[d] for d in favourite), charges=instance.charges[list(favourite)])
+    alone = replace(
+        instance, datasets=tuple(instance.datasets[d] for d in favourite), charges=instance.charges[list(favourite)]
+    )
     assert plan_by("brute-force", alone).feasible
     paper = plan_by("literal", instance, Options(eta=eta))
     assert paper.feasible
@@ -211,7 +213,10 @@ def test_own_data_pays_when_charges_differ():
     assert own.cost <= plan(instance).cost
     volume = [sum(instance.datasets[d].volume for d in own.data_of[n]) for n in own.clusters]
     terms = [
-        (-(0.7 + 0.35 * math.log1p(q)) * instance.models[m].gain / math.sqrt(k + instance.models[m].offset), instance.models[m].noise)
+        (
+            -(0.7 + 0.35 * math.log1p(q)) * instance.models[m].gain / math.sqrt(k + instance.models[m].offset),
+            instance.models[m].noise,
+        )
         for k, (m, q) in enumerate(zip(own.models, volume, strict=True), start=1)
     ]
     terms += [(1.0, StudentT(0.05, 0.02, 5.0))] * sum(a != b for a, b in zip(own.models, own.models[1:], strict=False))

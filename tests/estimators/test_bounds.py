@@ -18,11 +18,18 @@ from relaytrain.estimators.bounds import (
 from relaytrain.estimators.features import AHEAD, Seen, rows_of
 from relaytrain.estimators.metrics import Bands
 
-PLAIN = Constants(smoothness=2.0, convexity=0.5, noise=0.1, gradient=1.0, heterogeneity=0.05, distance=3.0, local_steps=4)
+PLAIN = Constants(
+    smoothness=2.0, convexity=0.5, noise=0.1, gradient=1.0, heterogeneity=0.05, distance=3.0, local_steps=4
+)
 
 
 def seen_of(losses, positions):
-    return Seen(rows_of([np.array([v]) for v in losses]), np.array(positions, dtype=float), np.ones((len(losses), 4)), np.zeros(len(losses), int))
+    return Seen(
+        rows_of([np.array([v]) for v in losses]),
+        np.array(positions, dtype=float),
+        np.ones((len(losses), 4)),
+        np.zeros(len(losses), int),
+    )
 
 
 def test_theorem_1_by_hand():
@@ -97,7 +104,10 @@ def test_probe_and_lipschitz_bound_a_real_change():
         logits = np.maximum(x @ weights[0].T, 0.0) @ weights[1].T
         return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(200), y]
 
-    inputs = [float(np.linalg.norm(x, axis=1).mean()), float(np.linalg.norm(np.maximum(x @ before[0].T, 0), axis=1).mean())]
+    inputs = [
+        float(np.linalg.norm(x, axis=1).mean()),
+        float(np.linalg.norm(np.maximum(x @ before[0].T, 0), axis=1).mean()),
+    ]
     mean, robust = probed_change(losses(before), losses(after))
     assert mean == pytest.approx(float(losses(after).mean() - losses(before).mean())) and robust > mean
     assert abs(mean) <= lipschitz_change(before, after, inputs)

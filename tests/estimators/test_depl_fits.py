@@ -29,17 +29,28 @@ def change_curves(seeds: int, rng: np.random.Generator) -> list[Curve]:
 def test_least_squares_is_exact_without_noise():
     k = np.arange(1.0, 40.0)
     gain, offset, r2 = least_squares([(k, 1.7 / np.sqrt(k + 2.5))])
-    assert (gain, offset, r2) == (pytest.approx(1.7, rel=1e-3), pytest.approx(2.5, rel=5e-3), pytest.approx(1.0, abs=1e-6))
+    assert (gain, offset, r2) == (
+        pytest.approx(1.7, rel=1e-3),
+        pytest.approx(2.5, rel=5e-3),
+        pytest.approx(1.0, abs=1e-6),
+    )
 
 
 @pytest.mark.parametrize("family", ["inverse-gamma", "log-normal", "normal", "student-t"])
 def test_families_are_recovered_and_agree_with_scipys_likelihood(family):
-    truth = {"inverse-gamma": (12.0, 11.0), "log-normal": (0.1, 0.3), "normal": (1.0, 0.2), "student-t": (0.5, 0.2, 4.0)}
+    truth = {
+        "inverse-gamma": (12.0, 11.0),
+        "log-normal": (0.1, 0.3),
+        "normal": (1.0, 0.2),
+        "student-t": (0.5, 0.2, 4.0),
+    }
     wanted = Fit(family, truth[family])
     values = wanted.sample(np.random.default_rng(1), 4000)
     found = fit_family(values, family)
     assert np.allclose(found.parameters[:2], wanted.parameters[:2], rtol=0.12)
-    assert np.allclose(found.quantile(np.array([0.05, 0.5, 0.95])), wanted.quantile(np.array([0.05, 0.5, 0.95])), rtol=0.05, atol=0.02)
+    assert np.allclose(
+        found.quantile(np.array([0.05, 0.5, 0.95])), wanted.quantile(np.array([0.05, 0.5, 0.95])), rtol=0.05, atol=0.02
+    )
     if family == "inverse-gamma":
         from scipy import stats
 
@@ -93,7 +104,9 @@ def test_a_change_fit_is_what_planners_add_up():
 def test_rising_losses_need_a_family_with_negative_values():
     rng = np.random.default_rng(6)
     curves = change_curves(4, rng)
-    bumpy = [Curve(c.seed, 0, 0, "gold", 10, 100, 0.0, c.losses + 0.2 * rng.standard_normal(30), start=5.0) for c in curves]
+    bumpy = [
+        Curve(c.seed, 0, 0, "gold", 10, 100, 0.0, c.losses + 0.2 * rng.standard_normal(30), start=5.0) for c in curves
+    ]
     with pytest.raises(UsageError, match="losses rise"):
         fit_curves(bumpy, "change", replicates=0)
     chosen = fit_curves(bumpy, "change", family=None, replicates=0)
@@ -108,7 +121,19 @@ def test_autocorrelation_by_hand():
 def test_switches_are_students_t():
     rng = np.random.default_rng(7)
     made = [
-        Switch(i, 1, 1, "both", 0.5, np.array([1.0]), (10, 100, 0.0), (10, 50, 0.5), 2.0, None, 1.0 + 0.8 + 0.1 * float(rng.standard_t(4)))
+        Switch(
+            i,
+            1,
+            1,
+            "both",
+            0.5,
+            np.array([1.0]),
+            (10, 100, 0.0),
+            (10, 50, 0.5),
+            2.0,
+            None,
+            1.0 + 0.8 + 0.1 * float(rng.standard_t(4)),
+        )
         for i in range(200)
     ]
     fit = fit_switches(made, replicates=19)

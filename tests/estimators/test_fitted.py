@@ -18,6 +18,7 @@ from relaytrain.estimators.zero import zero_trace
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
+
 def test_networks_give_torchs_numbers_without_torch(campaign, auto):
     import torch
 
@@ -116,4 +117,6 @@ def test_stages_that_nothing_was_learned_of_are_covered_by_the_shipped_bands_too
     shipped, first = zero_trace().run.bands(seen), seen.stage == 0
     assert np.allclose(found.low[first], np.minimum(known.low, shipped.low)[first], atol=1e-6)
     assert np.allclose(found.high[first], np.maximum(known.high, shipped.high)[first], atol=1e-6)
-    assert np.array_equal(found.mean[~first], known.mean[~first]) and np.array_equal(found.high[~first], known.high[~first])
+    assert np.array_equal(found.mean[~first], known.mean[~first]) and np.array_equal(
+        found.high[~first], known.high[~first]
+    )

@@ -50,7 +50,10 @@ def test_an_epoch_is_taken_back_exactly():
         law = LevelLaw(curve[None, :], np.zeros((1, 1)), np.zeros((1, 1)), np.array([[factor]]))
         assert float(law.next_loss(1, np.array(before), 0, 0)) == pytest.approx(after, abs=1e-7)
     assert (began > losses).all()
-    assert entered_from(curves, np.array([0.1, 0.05]), pace, 4.0).tolist() == [0.1, 0.05]  # below the floor nothing moves
+    assert entered_from(curves, np.array([0.1, 0.05]), pace, 4.0).tolist() == [
+        0.1,
+        0.05,
+    ]  # below the floor nothing moves
 
 
 def test_legs_that_never_fall_hardly_move():

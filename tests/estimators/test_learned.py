@@ -38,7 +38,9 @@ def test_predicting_needs_neither_torch_nor_sklearn_and_is_the_same_in_another_p
         "print(json.dumps(law_to_json(law)))"
     )
     root = str(Path(__file__).parent)
-    there = subprocess.run([sys.executable, "-c", code, str(path), root], capture_output=True, text=True, timeout=300, check=False)
+    there = subprocess.run(
+        [sys.executable, "-c", code, str(path), root], capture_output=True, text=True, timeout=300, check=False
+    )
     assert there.returncode == 0, there.stderr
     here = Learned.of(auto, problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), PAIRS)
     assert json.loads(there.stdout) == json.loads(json.dumps(law_to_json(here)))
@@ -116,7 +118,9 @@ def test_the_next_epochs_band_is_the_models(campaign, auto):
 
 def test_a_leg_that_has_come_to_rest_is_promised_no_more_falls(campaign, auto):
     expected, deviations = np.full(30, -0.05), np.full(30, 0.03)
-    assert own_pace(expected, expected, deviations) == 1.0 and own_pace(expected[:0], expected[:0], deviations[:0]) == 1.0
+    assert (
+        own_pace(expected, expected, deviations) == 1.0 and own_pace(expected[:0], expected[:0], deviations[:0]) == 1.0
+    )
     stalled = [own_pace(expected[:n], 0.0 * expected[:n], deviations[:n]) for n in (1, 4, 30)]
     assert 1.0 > stalled[0] > stalled[1] > stalled[2] and stalled[2] < 0.15
     assert own_pace(expected, -expected, deviations) == 0.0  # it rises

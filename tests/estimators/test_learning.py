@@ -96,7 +96,10 @@ def test_metrics_by_hand():
 def test_the_least_winkler_score_is_that_of_the_true_quantiles():
     rng = np.random.default_rng(1)
     truth = rng.standard_normal(200_000)
-    best = min(np.linspace(1.0, 2.4, 29), key=lambda z: winkler_of(truth, Bands(truth * 0, truth * 0 - z, truth * 0 + z)).mean())
+    best = min(
+        np.linspace(1.0, 2.4, 29),
+        key=lambda z: winkler_of(truth, Bands(truth * 0, truth * 0 - z, truth * 0 + z)).mean(),
+    )
     assert best == pytest.approx(1.645, abs=0.06)
 
 
@@ -145,7 +148,11 @@ def test_adaptive_inference_finds_the_coverage_whatever_the_model(wrong):
     adaptive, hits = Adaptive(warm), []
     for _ in range(400):
         factor = adaptive.factor()
-        one = float(scores(np.array([wrong * rng.standard_normal()]), Bands(np.zeros(1), np.array([-1.645]), np.array([1.645])))[0])
+        one = float(
+            scores(
+                np.array([wrong * rng.standard_normal()]), Bands(np.zeros(1), np.array([-1.645]), np.array([1.645]))
+            )[0]
+        )
         hits.append(one <= factor)
         adaptive.tell(one)
     assert np.mean(hits[50:]) >= 0.87
@@ -164,7 +171,9 @@ def test_tail_goes_on_from_the_learned_part_and_widens(campaign):
 
 def test_a_law_rolled_out_by_itself_follows_its_own_curve():
     """A model that knows l' = 0.9 l gives 0.9^h l for as long as it is rolled out, and the tail goes on from there."""
-    seen = Seen(rows_of([np.array([2.0, 1.8]), np.array([0.5])]), np.array([2.0, 0.0]), np.zeros((2, 4)), np.zeros(2, int))
+    seen = Seen(
+        rows_of([np.array([2.0, 1.8]), np.array([0.5])]), np.array([2.0, 0.0]), np.zeros((2, 4)), np.zeros(2, int)
+    )
     steps = 0.9 ** np.arange(1, AHEAD + 1)
 
     def raw(now):
@@ -201,7 +210,9 @@ def test_forests_give_sklearns_numbers_missing_values_included(campaign):
     found = windows(campaign.curves, least=0, with_start=True)
     rows, target = tree_features(found.seen).reshape(-1, len(NAMES)), found.target.reshape(-1)
     assert np.isnan(rows).any()
-    model = HistGradientBoostingRegressor(loss="quantile", quantile=0.9, max_iter=25, early_stopping=False).fit(rows, target)
+    model = HistGradientBoostingRegressor(loss="quantile", quantile=0.9, max_iter=25, early_stopping=False).fit(
+        rows, target
+    )
     assert np.abs(exported(model).predict(rows) - model.predict(rows)).max() < 1e-9
     assert (fit_forest(rows, target, 0.95, max_iter=25).predict(rows) >= target).mean() == pytest.approx(0.95, abs=0.03)
 
@@ -254,7 +265,11 @@ def test_widths_by_category_are_raised_where_few_runs_are_independent():
     free, bound = category_factors(values, category, runs, runs), category_factors(values, category, runs, runs // 10)
     assert set(free) == set(bound) == {0, 1}  # the third has two runs
     for one in (0, 1):
-        assert bound[one] > free[one] > conformal_factor(values[category == one].reshape(-1), np.repeat(runs[category == one], 2))
+        assert (
+            bound[one]
+            > free[one]
+            > conformal_factor(values[category == one].reshape(-1), np.repeat(runs[category == one], 2))
+        )
 
 
 def test_of_few_runs_the_widest_score_does_not_rule():
@@ -319,7 +334,11 @@ def test_a_kept_fold_is_not_fitted_again_unless_something_changed(tmp_path, camp
 
     first, again = kept(tmp_path, fold, ("auto", 1), make), kept(tmp_path, fold, ("auto", 1), make)
     assert len(made) == 1 and np.array_equal(first[0].low, again[0].low) and again[1] == 0.5
-    kept(tmp_path, fold, ("auto", 2), make), kept(tmp_path, other, ("auto", 1), make), kept(None, fold, ("auto", 1), make)
+    (
+        kept(tmp_path, fold, ("auto", 2), make),
+        kept(tmp_path, other, ("auto", 1), make),
+        kept(None, fold, ("auto", 1), make),
+    )
     assert len(made) == 4
     for file in tmp_path.iterdir():
         file.write_bytes(b"torn")

@@ -22,7 +22,9 @@ def belief(*, pace: float = 0.3, floor: float = 0.05, jump: float = 0.1, noise: 
     curves = np.array([[0.4, 1.9, 2.0, 1.2], [0.2, 2.0, 5.0, 1.2], [0.1, 2.0, 8.0, 1.2]])
     jumps = np.full((3, 3), 0.1) * (1 - np.eye(3))
     spread = np.full((3, 3), jump) * (1 - np.eye(3))
-    return Belief(PAIRS, curves, np.ones((1, 3)), np.full(3, pace), np.full(3, floor), jumps, jumps * 0, spread, noise or Noise())
+    return Belief(
+        PAIRS, curves, np.ones((1, 3)), np.full(3, pace), np.full(3, floor), jumps, jumps * 0, spread, noise or Noise()
+    )
 
 
 def epochs(pair: int, losses, first: int = 1, probed: float | None = None) -> list[EpochOutcome]:
@@ -250,7 +252,8 @@ def test_epoch_tables_get_one_factor_a_pair():
     pair = loaded.problem.start
     losses = loaded.problem.initial_loss + 0.5 * np.cumsum(np.minimum(law.run[:6, pair], 0.0))
     rows = [
-        EpochOutcome(Decision(k + 1, *loaded.problem.pairs[pair]), float(loss), 1.0, 1.0) for k, loss in enumerate(losses)
+        EpochOutcome(Decision(k + 1, *loaded.problem.pairs[pair]), float(loss), 1.0, 1.0)
+        for k, loss in enumerate(losses)
     ]
     learned, fresh = made.law(rows, loaded.problem.pairs), made.law([], loaded.problem.pairs)
     assert np.allclose(fresh.run, law.run)

@@ -52,7 +52,12 @@ def test_a_strangers_network_goes_all_the_way(tmp_path: Path) -> None:
     walk = EXAMPLES / "stranger" / "walk.py"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(walk), str(tmp_path / "own")], check=False, env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, str(walk), str(tmp_path / "own")],
+        check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("valid: waves", "trains, prunes and is rebuilt bit for bit", "healthy", "target met", "bit for bit"):

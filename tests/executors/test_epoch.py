@@ -169,11 +169,15 @@ def test_absurd_and_foreign_updates_are_refused() -> None:
         if task.node == "edge-1":
             return [replace(result, checkpoint=other.data)]
         update = Checkpoint.from_bytes(result.data or b"")
-        return [replace(result, checkpoint=replace(update, weights={n: t * 1e8 for n, t in update.weights.items()}).data)]
+        return [
+            replace(result, checkpoint=replace(update, weights={n: t * 1e8 for n, t in update.weights.items()}).data)
+        ]
 
     with pytest.raises(EpochLost) as caught:
         run(wrong)
-    assert "edge-1: weights of another version" in str(caught.value) and "more than 1000 times the largest before" in str(caught.value)
+    assert "edge-1: weights of another version" in str(
+        caught.value
+    ) and "more than 1000 times the largest before" in str(caught.value)
 
 
 def test_an_error_target_reads_the_accuracy() -> None:

@@ -14,7 +14,10 @@ from relaytrain.launch import job_of  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 
 pytestmark = pytest.mark.train
-SMALL = ("nodes.cloud.samples=40", "versions.full.width=0.5")  # the chain written out is of another width: only costs see it
+SMALL = (
+    "nodes.cloud.samples=40",
+    "versions.full.width=0.5",
+)  # the chain written out is of another width: only costs see it
 
 
 def _runner(*overrides):
@@ -24,7 +27,9 @@ def _runner(*overrides):
 def _epochs(runner, nodes, count=2):
     checkpoint, losses = runner.first(), []
     for epoch in range(1, count + 1):
-        done = runner.run_epoch(Decision(epoch, "full", nodes, mode=runner.setup.problem.mode_of(nodes)), checkpoint, run="test")
+        done = runner.run_epoch(
+            Decision(epoch, "full", nodes, mode=runner.setup.problem.mode_of(nodes)), checkpoint, run="test"
+        )
         checkpoint = done.checkpoint
         losses.append(done.outcome.loss)
     return checkpoint, losses, done
@@ -54,7 +59,10 @@ def test_processes_and_one_process_give_the_same_bits():
 
 def test_only_the_first_nodes_data_train_unless_they_are_shared():
     runner = _runner()
-    assert runner.setup.owners_of("far-pipe") == ("far-1", "far-2", "far-3") and len(runner.setup.data_of("far-pipe")) == 120
+    assert (
+        runner.setup.owners_of("far-pipe") == ("far-1", "far-2", "far-3")
+        and len(runner.setup.data_of("far-pipe")) == 120
+    )
     apart = _runner("node_sets.far-pipe.share_data=false")
     assert apart.setup.owners_of("far-pipe") == ("far-1",) and len(apart.setup.data_of("far-pipe")) == 40
     assert apart.setup.owners_of("far") == ("far-1", "far-2", "far-3")

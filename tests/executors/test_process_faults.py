@@ -173,9 +173,7 @@ def test_a_deadline_ends_the_wait_for_a_worker_that_is_still_starting(tmp_path: 
 
 def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> None:
     (tmp_path / "fickle_net.py").write_text(
-        "from torch import nn\n"
-        "def net():\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
     )
     setup = TrainingSetup.from_scenario(load_scenario(users_tables("fickle_net:net")), folder=tmp_path)
     (tmp_path / "fickle_net.py").write_text("raise RuntimeError('not on this machine')\n")

@@ -20,7 +20,12 @@ def test_the_fits_are_the_least_squares_of_the_changes() -> None:
     k, y = [], []
     for path in campaigns("v16s")["v16s"].paths():
         leg = path.segments[-1]
-        if leg.stage == 1 and leg.node_set == "silver" and abs(leg.pruned_fraction - 0.5) < 1e-3 and len(leg.loss("train")) == 20:
+        if (
+            leg.stage == 1
+            and leg.node_set == "silver"
+            and abs(leg.pruned_fraction - 0.5) < 1e-3
+            and len(leg.loss("train")) == 20
+        ):
             losses = [leg.switch.after("train"), *leg.loss("train")]
             y += list(-np.diff(losses))
             k += list(range(1, 21))

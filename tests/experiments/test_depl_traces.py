@@ -30,7 +30,9 @@ def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: s
             x = (SHAPE - 1.0) / rng.gamma(SHAPE, 1.0, count)
             losses = (A + pruned) / np.sqrt(np.arange(1, count + 1) + B) * x
             for i, loss in enumerate(losses):
-                epochs.append(f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},10,100,{pruned},{loss:.6f},{loss:.6f},0.5")
+                epochs.append(
+                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},10,100,{pruned},{loss:.6f},{loss:.6f},0.5"
+                )
             return losses
 
         for first, seconds in ((0.36, (0.5,)), (0.5, (0.75,)), (0.75, ()), (0.9, ())):
@@ -41,7 +43,9 @@ def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: s
                     run_number += 1
                     after = losses[k1 - 1] + 0.4 + 0.05 * rng.standard_t(5)
                     ratio = 1 - (1 - second) / (1 - first)
-                    switches.append(f"{seed},{run_number},{root},{k1},prune,{ratio:.6f},edge,far-edge,1,1,{after:.6f},{after:.6f},1000,500")
+                    switches.append(
+                        f"{seed},{run_number},{root},{k1},prune,{ratio:.6f},edge,far-edge,1,1,{after:.6f},{after:.6f},1000,500"
+                    )
                     leg(run_number, root, 1, k1, "far-edge", second, 60)
     (folder / "epochs.csv").write_text("\n".join(epochs) + "\n")
     (folder / "switches.csv").write_text("\n".join(switches) + "\n")
@@ -83,15 +87,21 @@ def test_fits_of_what_was_drawn_from_8_hold(drawn):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["depl-fig2", "depl-table1"])
 def test_version_figures_on_traces_of_ones_own(drawn, name, monkeypatch):
-    monkeypatch.setattr("relaytrain.experiments.depl.table1.find_spec", lambda package: None)  # count parameters: no torch needed
+    monkeypatch.setattr(
+        "relaytrain.experiments.depl.table1.find_spec", lambda package: None
+    )  # count parameters: no torch needed
     made = run(name, drawn / "out", formats=("svg",), replicates=REPLICATES)
-    assert [path.name for path in made.files] == [f"{name}.svg", f"{name}.csv"] and all(found.why for found in made.findings)
+    assert [path.name for path in made.files] == [f"{name}.svg", f"{name}.csv"] and all(
+        found.why for found in made.findings
+    )
     if name == "depl-table1":
         assert [row["resources"] for row in made.rows] == pytest.approx([5.0, 2.5, 1.0])
         assert [row["r2_level"] > 0.9 for row in made.rows] == [True] * 3
         assert "MobileNet, the table's other half: no such traces" in made.notes[-1]
     else:
-        assert {found.finding: found.holds for found in made.findings}["The trajectories of the test loss are not deterministic but stochastic"]
+        assert {found.finding: found.holds for found in made.findings}[
+            "The trajectories of the test loss are not deterministic but stochastic"
+        ]
 
 
 @pytest.mark.slow
@@ -101,7 +111,9 @@ def test_table_1_has_both_networks_where_the_traces_do(tmp_path, monkeypatch):
     monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces"))
     monkeypatch.setattr("relaytrain.experiments.depl.table1.find_spec", lambda package: None)
     made = run("depl-table1", tmp_path / "out", formats=("svg",), replicates=0)
-    assert [(row["network"], row["pruned"]) for row in made.rows] == [(n, p) for n in ("AlexNet", "MobileNet") for p in (0.5, 0.75, 0.9)]
+    assert [(row["network"], row["pruned"]) for row in made.rows] == [
+        (n, p) for n in ("AlexNet", "MobileNet") for p in (0.5, 0.75, 0.9)
+    ]
     alone = [c.losses for c in fits.campaign_alone("MobileNet").root(0.9)]
     gain, offset = made.rows[4]["A"], made.rows[4]["B"]  # of its intermediate version
     x = [-np.diff([np.log(10.0), *losses]) * np.sqrt(np.arange(1, 21) + offset) / gain for losses in alone]

@@ -16,12 +16,26 @@ Reproduced = Callable[[str], Reproduction]
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
 FAST = ("pact-fig5", "pact-fig6", "pact-fig7", "mcpipe-fig1")
 PAPER = {"mcpipe": "mcPipe ", "depl": "DepL "}  # what stands before "Fig." where it is not PACT
-TRAINED = ("pact-fig2", "pact-fig4", "pact-table1", "mcpipe-fig2", "mcpipe-fig3", "mcpipe-fig4")  # minutes of training; what it showed is in the page
+TRAINED = (
+    "pact-fig2",
+    "pact-fig4",
+    "pact-table1",
+    "mcpipe-fig2",
+    "mcpipe-fig3",
+    "mcpipe-fig4",
+)  # minutes of training; what it showed is in the page
 FITTED = ("depl-fig2", "depl-fig4", "depl-table1")  # named otherwise; below
 RATIO = 0.0006  # the reference figures below are given to three decimals
 
 
-@pytest.mark.parametrize("name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in available() if name not in TRAINED + FITTED])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
+        for name in available()
+        if name not in TRAINED + FITTED
+    ],
+)
 def test_verdicts_are_the_shipped_ones(reproduced: Reproduced, name: str) -> None:
     made = reproduced(name)
     changed = [found.finding for found in made.findings if found.holds != found.expected]
@@ -38,7 +52,13 @@ def test_verdicts_are_the_shipped_ones(reproduced: Reproduced, name: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "epochs", "greedy", "cheap"),
-    [(13, (0, 16, 0), 1.226, 1.057), (11, (0, 24, 0), 1.164, 1.007), (9, (4, 17, 13), 1.211, 1.002), (7, (8, 17, 19), 1.177, 1.000), (5, (11, 18, 27), 1.207, 1.002)],
+    [
+        (13, (0, 16, 0), 1.226, 1.057),
+        (11, (0, 24, 0), 1.164, 1.007),
+        (9, (4, 17, 13), 1.211, 1.002),
+        (7, (8, 17, 19), 1.177, 1.000),
+        (5, (11, 18, 27), 1.207, 1.002),
+    ],
 )
 def test_depl_fig5_matches_an_independent_prototype(
     reproduced: Reproduced, target: float, epochs: tuple[int, ...], greedy: float, cheap: float
@@ -51,8 +71,12 @@ def test_depl_fig5_matches_an_independent_prototype(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "figure"), [("depl-fig2", "DepL Fig. 2"), ("depl-fig4", "DepL Fig. 4"), ("depl-table1", "DepL Table I")])
-def test_verdicts_on_fits_to_the_bundled_traces(reproduced: Reproduced, name: str, figure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "figure"), [("depl-fig2", "DepL Fig. 2"), ("depl-fig4", "DepL Fig. 4"), ("depl-table1", "DepL Table I")]
+)
+def test_verdicts_on_fits_to_the_bundled_traces(
+    reproduced: Reproduced, name: str, figure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RELAYTRAIN_TRACES", raising=False)
     made = reproduced(name)
     assert [found.finding for found in made.findings if found.holds != found.expected] == []
@@ -64,7 +88,9 @@ def test_the_page_shows_the_shipped_verdicts_of_what_takes_minutes() -> None:
     from relaytrain.experiments.pact import fig2
 
     expected = expected_of(fig2.__file__)
-    made = findings_markdown(judged("Fig. 2", expected, {key: (entry.holds, "seen") for key, entry in expected.items()}))
+    made = findings_markdown(
+        judged("Fig. 2", expected, {key: (entry.holds, "seen") for key, entry in expected.items()})
+    )
     page = [line for line in PAGE.read_text().splitlines() if line.startswith("| Fig. 2 ")]
     assert [line.rsplit("|", 2)[0] for line in page] == [line.rsplit("|", 2)[0] for line in made.splitlines()[2:]]
     assert all(line.endswith(words.split("seen. ")[1]) for line, words in zip(page, made.splitlines()[2:], strict=True))

@@ -39,7 +39,12 @@ def test_the_clock_by_hand(bench):
         assert clock.seconds["Local"] == flops / 1e9
         ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
         assert clock.seconds["data-distributed"] == pytest.approx(flops / FLOPS_PER_S[workers - 1] + ring)
-        assert clock.seconds["PipeDream"] == clock.seconds["GreedyUpdates"] <= clock.seconds["best-of"] <= clock.seconds["mcPipe"]
+        assert (
+            clock.seconds["PipeDream"]
+            == clock.seconds["GreedyUpdates"]
+            <= clock.seconds["best-of"]
+            <= clock.seconds["mcPipe"]
+        )
         assert len(clock.cuts) == workers - 1 and clock.fill_s > clock.seconds["PipeDream"]
 
 
@@ -50,8 +55,13 @@ def test_processes_are_no_faster_than_the_clock(bench, monkeypatch):
     monkeypatch.setattr(measured, "COUNT", 3)
     monkeypatch.setattr(measured, "WARM", 1)
     clock = steps(bench.units(), 2)
-    for method, found in (("data-distributed", measured._ring(bench, clock)), ("mcPipe", measured._pipelined(bench, clock, "mcPipe"))):
-        assert found >= 0.9 * clock.seconds[method]  # devices and wires wait for their time; a busy machine takes longer
+    for method, found in (
+        ("data-distributed", measured._ring(bench, clock)),
+        ("mcPipe", measured._pipelined(bench, clock, "mcPipe")),
+    ):
+        assert (
+            found >= 0.9 * clock.seconds[method]
+        )  # devices and wires wait for their time; a busy machine takes longer
 
 
 def test_finished_trainings_are_kept(tmp_path, monkeypatch):
@@ -73,7 +83,11 @@ def test_finished_trainings_are_kept(tmp_path, monkeypatch):
 def test_curves_read_between_their_points():
     curve = Curve("x", (0.0, 10.0, 20.0), ((0.0, 0.4, 0.5), (0.2, 0.6, 0.3)), 1.0)
     assert curve.accuracy == pytest.approx((0.1, 0.5, 0.4)) and curve.each((5.0,)) == pytest.approx((0.2, 0.4))
-    assert curve.at(5.0) == pytest.approx(0.3) and curve.reaches(0.3) == pytest.approx(5.0) and math.isinf(curve.reaches(0.6))
+    assert (
+        curve.at(5.0) == pytest.approx(0.3)
+        and curve.reaches(0.3) == pytest.approx(5.0)
+        and math.isinf(curve.reaches(0.6))
+    )
     slow = Curve("y", (0.0, 40.0), ((0.1, 0.5), (0.1, 0.5)), 1.0)
     words, faster = figures.times_to(curve, slow)
     assert faster == [True, True] and words[0].startswith("40%: 7.5 s against 30.0 s")

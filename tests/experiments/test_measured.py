@@ -25,10 +25,16 @@ def world(bundle):
 
 
 def test_a_world_has_the_losses_that_were_trained(bundle, world):
-    legs = {(c.stage, c.epoch, c.parent): c for c in bundle.curves if c.seed == 1 and c.node_set == "silver" and c.pruned == 0.5}
+    legs = {
+        (c.stage, c.epoch, c.parent): c
+        for c in bundle.curves
+        if c.seed == 1 and c.node_set == "silver" and c.pruned == 0.5
+    }
     for k1 in (5, 10, 20, 30):
         trained = legs[1, k1, 0]
-        assert np.allclose(world.leg("M", k1)[1:21], trained.losses) and world.leg("M", k1)[0] == pytest.approx(trained.start)
+        assert np.allclose(world.leg("M", k1)[1:21], trained.losses) and world.leg("M", k1)[0] == pytest.approx(
+            trained.start
+        )
     root = next(c for c in bundle.curves if c.seed == 1 and c.stage == 0)
     assert np.allclose(world.leg("L", 0)[1:31], root.losses)
     between = world.leg("M", 15)

@@ -34,12 +34,16 @@ def write_campaign(folder: Path, seeds: int = 4) -> Path:
             losses = start / np.sqrt(1 + 0.4 * k * start**2) * np.exp(0.03 * rng.standard_normal(count))
             for i, loss in enumerate(losses):
                 classes, samples = FACTS[nodes]
-                epochs.append(f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},{classes},{samples},{pruned},{loss:.5f},{loss * 1.2:.5f},0.5")
+                epochs.append(
+                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},{classes},{samples},{pruned},{loss:.5f},{loss * 1.2:.5f},0.5"
+                )
             return losses
 
         def switch(run, parent, k, ratio, before, after, last, rng=rng, seed=seed):
             landed = last + 0.6 + 0.3 * ratio + 0.05 * float(rng.standard_normal())
-            switches.append(f"{seed},{run},{parent},{k},prune,{ratio},{before},{after},{landed - 0.1:.5f},{landed:.5f},{landed:.5f},{landed:.5f},1000,{int(1000 * (1 - ratio))}")
+            switches.append(
+                f"{seed},{run},{parent},{k},prune,{ratio},{before},{after},{landed - 0.1:.5f},{landed:.5f},{landed:.5f},{landed:.5f},1000,{int(1000 * (1 - ratio))}"
+            )
             return landed
 
         gold = leg(0, "", 0, 0, "gold", 0, 2.3, 16)
@@ -48,9 +52,20 @@ def write_campaign(folder: Path, seeds: int = 4) -> Path:
             for ratio in (0.5, 0.75):
                 run += 1
                 middle = run
-                silver = leg(run, 0, 1, k1, "silver", ratio, switch(run, 0, k1, ratio, "gold", "silver", gold[k1 - 1]), 12)
+                silver = leg(
+                    run, 0, 1, k1, "silver", ratio, switch(run, 0, k1, ratio, "gold", "silver", gold[k1 - 1]), 12
+                )
                 run += 1
-                leg(run, middle, 2, k1 + 10, "bronze", 1 - (1 - ratio) / 2, switch(run, middle, k1 + 10, 0.5, "silver", "bronze", silver[9]), 10)
+                leg(
+                    run,
+                    middle,
+                    2,
+                    k1 + 10,
+                    "bronze",
+                    1 - (1 - ratio) / 2,
+                    switch(run, middle, k1 + 10, 0.5, "silver", "bronze", silver[9]),
+                    10,
+                )
     (folder / "epochs.csv").write_text("\n".join(epochs) + "\n")
     (folder / "switches.csv").write_text("\n".join(switches) + "\n")
     (folder / "meta.json").write_text('{"format": 1, "preset": "tiny", "loss": "cross-entropy, nats"}')

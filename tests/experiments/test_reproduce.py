@@ -24,8 +24,18 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def test_available_names_every_figure() -> None:
-    assert [name for name in available() if name.startswith("pact")] == ["pact-fig2", "pact-fig4", "pact-table1", *(f"pact-fig{number}" for number in (5, 6, 7, 8, 9))]
-    assert [name for name in available() if name.startswith("depl")] == ["depl-fig2", "depl-fig4", "depl-table1", *(f"depl-fig{number}" for number in (5, 6, 7, 8, 9))]
+    assert [name for name in available() if name.startswith("pact")] == [
+        "pact-fig2",
+        "pact-fig4",
+        "pact-table1",
+        *(f"pact-fig{number}" for number in (5, 6, 7, 8, 9)),
+    ]
+    assert [name for name in available() if name.startswith("depl")] == [
+        "depl-fig2",
+        "depl-fig4",
+        "depl-table1",
+        *(f"depl-fig{number}" for number in (5, 6, 7, 8, 9)),
+    ]
     assert "mcpipe-fig1" in available()
     assert all(line and "\n" not in line for line in available().values())
 
@@ -111,7 +121,10 @@ def test_listing_needs_no_heavy_import() -> None:
 
 def test_a_verdict_that_changes_is_seen() -> None:
     """A world in which PACT is the optimum contradicts a shipped finding; its shipped reason is then left out."""
-    runs = {target: dict.fromkeys(fig6.STRATEGIES, loop.benchmark("Optimum", loop.factory(target))) for target in loop.TARGETS}
+    runs = {
+        target: dict.fromkeys(fig6.STRATEGIES, loop.benchmark("Optimum", loop.factory(target)))
+        for target in loop.TARGETS
+    }
     expected = fig6.expected_of(fig6.__file__)
     found = fig6.judged("Fig. 6", expected, fig6.checks(runs, expected))
     by_text = {one.finding: one for one in found}
@@ -140,7 +153,9 @@ def test_closed_loop_stops_where_the_grid_leaves_no_path() -> None:
 
 
 def test_markdown_marks_what_the_paper_does_not_state() -> None:
-    text = findings_markdown((Finding("Fig. 8", "a cliff", True, "seen.", source="here"), Finding("Fig. 9", "b", False, "no.")))
+    text = findings_markdown(
+        (Finding("Fig. 8", "a cliff", True, "seen.", source="here"), Finding("Fig. 9", "b", False, "no."))
+    )
     assert "a cliff *(seen here, not stated in the paper)* | yes | seen. |" in text
     assert "| Fig. 9 | b | **no** | no. |" in text
 

@@ -246,7 +246,9 @@ def test_python_batches_of_images_never_run(trap: Trap, tmp_path: Path) -> None:
         with pytest.raises(ScenarioError, match="not a plain CIFAR batch"):
             read_batch(path)
     bomb = b"\x80\x02]q\x00" + b"".join(b"](h%ch%ceq%c" % (i, i, i + 1) for i in range(60)) + b"."
-    for number, text in enumerate([bomb, b"cos\nsystem\n(S'true'\ntR.", b"ctrap_module\nmake\n.", b"\x80\x02cos\nsystem\nq\x00.", b"."]):
+    for number, text in enumerate(
+        [bomb, b"cos\nsystem\n(S'true'\ntR.", b"ctrap_module\nmake\n.", b"\x80\x02cos\nsystem\nq\x00.", b"."]
+    ):
         path = tmp_path / f"hand_{number}"
         path.write_bytes(text)
         with pytest.raises(ScenarioError):

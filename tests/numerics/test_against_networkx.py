@@ -65,7 +65,10 @@ def test_hand_computed_graph():
     from relaytrain.core.problem import Pair, Problem, Target
 
     costs = CostTable(
-        np.array([1.0, 1.0]), np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([3.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
+        np.array([1.0, 1.0]),
+        np.array([[0.0, 2.0], [2.0, 0.0]]),
+        np.array([3.0, 1.0]),
+        np.array([[0.0, 1.0], [1.0, 0.0]]),
     )
     law = EpochLaw(np.array([[-0.5, -0.5]]), np.zeros((1, 2, 2)))
     for deadline, energy, actions in ((4.0, 3.0, (1, 1)), (2.0, 6.0, (0, 0)), (1.0, math.inf, ())):

@@ -115,7 +115,10 @@ def test_the_emulated_clock_knows_no_scatter(rule: str, grid: Grid | None) -> No
 def test_the_cheap_pair_is_left_where_its_seconds_scatter_too_far(rule: str, grid: Grid | None) -> None:
     """A cheap pair of one second on average, a dear one of 1.1 always."""
     problem, costs, law, state = stairs(run_s=[1.0, 1.1], spread=[0.5, 0.0], run_j=[1.0, 2.0], deadline_s=12.0)
-    assert Pact(rule=rule, grid=grid).plan(replace(problem, clock="emulated"), costs, law, state).summary() == "v0 on n x10"
+    assert (
+        Pact(rule=rule, grid=grid).plan(replace(problem, clock="emulated"), costs, law, state).summary()
+        == "v0 on n x10"
+    )
     spent = replace(state, loss=0.5, elapsed_s=6.2)  # half way and a little late: only five sure epochs are in time
     assert 6.2 + 5 * 1.1 < 12.0 < 6.2 + 1.0 + 4 * 1.1 + Z95 * 0.5
     plan = Pact(rule=rule, grid=grid).plan(problem, costs, law, spent)
@@ -130,7 +133,9 @@ def test_the_ladder_steps_down_to_the_level_that_time_allows() -> None:
     assert plan.feasible and plan.rung == 0.75 and not plan.met
     assert not Pact(rule="robust").plan(problem, costs, law, state).feasible
     assert Pact(rule="expected").plan(problem, costs, law, state).feasible
-    later = Pact().plan(replace(problem, target=replace(problem.target, deadline_s=plan.nearest[1].deadline_s)), costs, law, state)
+    later = Pact().plan(
+        replace(problem, target=replace(problem.target, deadline_s=plan.nearest[1].deadline_s)), costs, law, state
+    )
     assert plan.nearest[1].deadline_s == pytest.approx(levels[0.95], rel=1e-9) and later.met
     higher = Pact().plan(replace(problem, target=replace(problem.target, loss=plan.nearest[0].loss)), costs, law, state)
     assert 9 + Z95 * 0.5 * 3 <= 11.5  # nine epochs fit

@@ -24,7 +24,10 @@ def trace(store: RunStore, run: str) -> dict[str, Any]:
         elif event.kind == "rolled_back":
             done = {epoch: b for epoch, b in done.items() if epoch <= event.epoch}
         elif event.kind == "verdict":
-            verdict = {key: body[key] for key in ("verdict", "loss", "epochs", "test_loss", "test_accuracy", "useful_j", "useful_s")}
+            verdict = {
+                key: body[key]
+                for key in ("verdict", "loss", "epochs", "test_loss", "test_accuracy", "useful_j", "useful_s")
+            }
     plans = {epoch: planned[epoch] for epoch in done}
     return json.loads(json.dumps({"planned": plans, "done": done, "verdict": verdict}))
 

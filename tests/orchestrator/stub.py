@@ -56,7 +56,9 @@ TOML = {
 
 
 def scenario(**overrides: Any) -> Scenario:
-    sets = [f"{key.replace('__', '.')}={'inf' if value is None else json.dumps(value)}" for key, value in overrides.items()]
+    sets = [
+        f"{key.replace('__', '.')}={'inf' if value is None else json.dumps(value)}" for key, value in overrides.items()
+    ]
     return rt.load_scenario(TOML, overrides=sets)
 
 

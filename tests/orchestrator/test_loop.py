@@ -44,7 +44,9 @@ def test_every_plan_can_be_made_again_from_its_event_alone(store):
     for event in store.events("frozen-run", kinds=("planned",)):
         body = event.body
         at = body["state"]
-        state = State(at["epoch"], at["loss"], at["elapsed_s"], loaded.problem.pairs.index(tuple(at["pair"])), at["energy_j"])
+        state = State(
+            at["epoch"], at["loss"], at["elapsed_s"], loaded.problem.pairs.index(tuple(at["pair"])), at["energy_j"]
+        )
         again = planner.plan(loaded.problem, costs_from_json(body["costs"]), law_from_json(body["law"]), state)
         first = again.decisions[0]
         assert [first.version, first.nodes] == [body["decision"]["version"], body["decision"]["nodes"]]

@@ -19,9 +19,22 @@ from relaytrain.scenario import load_scenario  # noqa: E402
 from relaytrain.store import RunStore  # noqa: E402
 from relaytrain.training.setup import TrainingSetup  # noqa: E402
 
-QUICK = ("nodes.cloud.samples=60", "versions.full.width=0.5", "target.max_epochs=3", "devices.emulated-cloud.busy_w=0.01")
+QUICK = (
+    "nodes.cloud.samples=60",
+    "versions.full.width=0.5",
+    "target.max_epochs=3",
+    "devices.emulated-cloud.busy_w=0.01",
+)
 STALLS = {"nodes": "gold", "floor": 1.9, "drop": 0.4, "scale": 0.2, "power": 4.0}
-LEARNS = {"nodes": "far-pipe", "floor": 0.2, "drop": 2.1, "scale": 1.0, "power": 4.0, "progress": [0.01, 1.0], "robust_progress": 0.9}
+LEARNS = {
+    "nodes": "far-pipe",
+    "floor": 0.2,
+    "drop": 2.1,
+    "scale": 1.0,
+    "power": 4.0,
+    "progress": [0.01, 1.0],
+    "robust_progress": 0.9,
+}
 
 
 def _quick():

@@ -179,7 +179,12 @@ def net():
 @pytest.mark.slow
 def test_code_of_the_user_s_own_is_run_only_for_a_scenario_that_is_named_again(tmp_path, monkeypatch):
     made = small_relay()
-    made["versions"][0] = {"name": "full", "factory": "own_net_of_a_test:net", "parameters": 1000, "flops_per_sample": 3e6}
+    made["versions"][0] = {
+        "name": "full",
+        "factory": "own_net_of_a_test:net",
+        "parameters": 1000,
+        "flops_per_sample": 3e6,
+    }
     (tmp_path / "own_net_of_a_test.py").write_text(NET)
     path = tmp_path / "own.json"
     path.write_text(json.dumps(made))
@@ -206,7 +211,9 @@ def test_run_tells_every_epoch_and_ends_with_the_outcome(scenario_file, tmp_path
     assert status == 5 and "target missed" in out and "test loss" in out
     lines = [line for line in err.splitlines() if line.startswith("k ")]
     assert len(lines) == 9 and " | full on gold | loss " in lines[0] and " of 60s" in lines[0]
-    status = main(["run", str(scenario_file), "--store", str(tmp_path), "--set", "target.loss=9", "--format", "json", "-q"])
+    status = main(
+        ["run", str(scenario_file), "--store", str(tmp_path), "--set", "target.loss=9", "--format", "json", "-q"]
+    )
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert status == 0 and result["verdict"] == "met" and result["epochs"] == 0 and err == ""

@@ -35,7 +35,8 @@ def model_named(name):
 def data_for(shape, count=10, dtype=torch.float32, size=2):
     made = torch.Generator().manual_seed(2)
     return [
-        (torch.randn(size, *shape, generator=made, dtype=dtype), torch.randint(0, 5, (size,), generator=made)) for _ in range(count)
+        (torch.randn(size, *shape, generator=made, dtype=dtype), torch.randint(0, 5, (size,), generator=made))
+        for _ in range(count)
     ]
 
 

@@ -33,13 +33,21 @@ def _random_units(dice, count):
     units = []
     for index in range(count):
         layers = tuple(
-            Layer(f"{index}.{i}", dice.randint(1, 40), dice.choice([None, dice.randint(1, 60)]), dice.randint(1, 30), *blocks)
+            Layer(
+                f"{index}.{i}",
+                dice.randint(1, 40),
+                dice.choice([None, dice.randint(1, 60)]),
+                dice.randint(1, 30),
+                *blocks,
+            )
             for i, blocks in enumerate([(dice.randint(1, 12), dice.randint(0, 9)) for _ in range(dice.randint(1, 2))])
         )
         saved = frozenset({(2 * index, dice.randint(1, 9)), (2 * index + 1, dice.randint(1, 9))})
         flops = dice.randint(5, 60)
         output, end = (2 * index + 1, 9), frozenset({(99, 2)})
-        units.append(Unit(f"{index}", layers, dice.randint(0, 3), flops, 2 * flops, saved, output, end, dice.randint(1, 5)))
+        units.append(
+            Unit(f"{index}", layers, dice.randint(0, 3), flops, 2 * flops, saved, output, end, dice.randint(1, 5))
+        )
     return units
 
 
@@ -123,7 +131,10 @@ def test_theorem_1_is_met_exactly_by_square_layers_and_single_samples(m):
     units = _facts(nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(m))), 1, (16,))
     alive = steady_peaks(m, m)
     choice = {layer.name: Policy.on_demand for unit in units for layer in unit.layers}
-    sizes = [stage_bytes([unit], choice, alive[at], state_tensors=0, last=at == m - 1).stored for at, unit in enumerate(units)]
+    sizes = [
+        stage_bytes([unit], choice, alive[at], state_tensors=0, last=at == m - 1).stored
+        for at, unit in enumerate(units)
+    ]
     bound = FLOAT * theorem_1(m * 16 * 16, m, m)
     assert sizes[0] == bound and all(size < bound for size in sizes[1:])
 
@@ -167,7 +178,9 @@ def test_best_of_never_stores_more_than_either(name, batch):
         for at, part in enumerate(split(units, cuts)):
             layers = [layer for unit in part for layer in unit.layers]
             choices = smallest(layers, alive[at]), all_by(Policy.stash, layers), all_by(Policy.on_demand, layers)
-            best, *others = (stage_bytes(part, c, alive[at], state_tensors=0, last=at == stages - 1).stored for c in choices)
+            best, *others = (
+                stage_bytes(part, c, alive[at], state_tensors=0, last=at == stages - 1).stored for c in choices
+            )
             assert best <= min(others)
 
 

@@ -60,7 +60,11 @@ def test_a_lost_stage_costs_time_and_nothing_else(number):
     batches = data_for(shape, 24)
     keeping = chance.choice(["stash", "on-demand", "smallest"])
     chosen = best_of(model, batches, 3, 4) if keeping == "smallest" else None
-    training = Training(chance.choice([SGD(0.02, 0.9), Adam(0.003)]), m=4, keeping=Keeping(keeping) if chosen is None else Keeping.best_of)
+    training = Training(
+        chance.choice([SGD(0.02, 0.9), Adam(0.003)]),
+        m=4,
+        keeping=Keeping(keeping) if chosen is None else Keeping.best_of,
+    )
     killer = Killer(chance.randrange(3), chance.randrange(6, 20), signal.SIGSTOP if number % 2 else signal.SIGKILL)
     runtime = Runtime(snapshot_every=5, count_bytes=True, emulation=Emulation(delay_s=(0.0, 0.004)))
     found = run_pipeline(model, batches, DEVICES, training, runtime, spec=spec, split=chosen, progress=killer)
@@ -99,7 +103,14 @@ def test_when_the_rest_cannot_hold_the_network_it_says_so():
         partition(facts, small[:2], m=2)
     killer = Killer(1, 4, signal.SIGKILL)
     with pytest.raises(WorkerLost, match="lost d1, and for the rest: memory"):
-        run_pipeline(model, batches, small, Training(SGD(0.02)), Runtime(emulation=Emulation(delay_s=(0.004, 0.008))), progress=killer)
+        run_pipeline(
+            model,
+            batches,
+            small,
+            Training(SGD(0.02)),
+            Runtime(emulation=Emulation(delay_s=(0.004, 0.008))),
+            progress=killer,
+        )
 
 
 SCRIPT = """

@@ -78,9 +78,14 @@ def test_uneven_minibatches_and_one_stage():
     batches = [*data_for(shape, 4), *data_for(shape, 1, size=1)]
     for devices in (DEVICES[:1], DEVICES[:2]):
         training = Training(SGD(0.1))
-        assert_same(run_pipeline(model, batches, devices, training, SIMULATOR), run_pipeline(model, batches, devices, training))
+        assert_same(
+            run_pipeline(model, batches, devices, training, SIMULATOR), run_pipeline(model, batches, devices, training)
+        )
     master = Runtime(owner="master")
-    assert_same(run_pipeline(model, batches, DEVICES[:1], training, SIMULATOR), run_pipeline(model, batches, DEVICES[:1], training, master))
+    assert_same(
+        run_pipeline(model, batches, DEVICES[:1], training, SIMULATOR),
+        run_pipeline(model, batches, DEVICES[:1], training, master),
+    )
 
 
 def test_a_layer_that_fails_says_so():

@@ -39,7 +39,10 @@ def test_a_ring_ends_with_everyones_mean(world):
     replicas = [copy.deepcopy(model) for _ in range(world)]
     for replica in replicas:
         replica(torch.randn(4, 5)).square().sum().backward()
-    wanted = [torch.stack(list(grads)).mean(0) for grads in zip(*([p.grad for p in r.parameters()] for r in replicas), strict=True)]
+    wanted = [
+        torch.stack(list(grads)).mean(0)
+        for grads in zip(*([p.grad for p in r.parameters()] for r in replicas), strict=True)
+    ]
     pipes = [_Pipe() for _ in range(world)]
     rings = [Ring(rank, world, pipes[rank], pipes[rank - 1]) for rank in range(world)]
     with ThreadPoolExecutor(world) as pool:

@@ -166,7 +166,8 @@ def test_one_stage_is_torch_optim(name, rule):
 
 @pytest.mark.parametrize("rule", ["sgd", "momentum", "decay"])
 @pytest.mark.parametrize(
-    ("name", "dtype", "limit"), [("mlp", torch.float32, 1e-5), ("vgg", torch.float32, 5e-4), ("vgg", torch.float64, 1e-10)]
+    ("name", "dtype", "limit"),
+    [("mlp", torch.float32, 1e-5), ("vgg", torch.float32, 5e-4), ("vgg", torch.float64, 1e-10)],
 )
 def test_fused_replay_is_near(name, dtype, limit, rule):
     units, facts, cuts, data, schedule = _setup(name, 4, 4)
@@ -206,7 +207,10 @@ def test_the_closed_form_is_what_a_run_holds(name, stages, m, window):
     alive = [peak(schedule, stage) for stage in range(stages)]
     rule = RULES["momentum"][0]
     chosen, best = _best(facts, cuts, alive)
-    kinds = {p: ([dict.fromkeys(c, p) for c in chosen], [p] * stages) for p in (Policy.greedy, Policy.stash, Policy.on_demand)}
+    kinds = {
+        p: ([dict.fromkeys(c, p) for c in chosen], [p] * stages)
+        for p in (Policy.greedy, Policy.stash, Policy.on_demand)
+    }
     stored = {}
     for kind, (choices, policies) in {**kinds, "best": (chosen, best)}.items():
         run = simulate(parts, schedule, data, F.cross_entropy, rule, policies)
@@ -216,7 +220,11 @@ def test_the_closed_form_is_what_a_run_holds(name, stages, m, window):
             top = [max(getattr(h, key) for h in held) for key in ("weights", "optimizer")]
             assert top == [size.weights, size.optimizer]
             stored[kind, stage] = size.stored
-            found = [max(h.versions for h in held), max(h.in_flight for h in held), max(h.total - h.optimizer for h in held)]
+            found = [
+                max(h.versions for h in held),
+                max(h.in_flight for h in held),
+                max(h.total - h.optimizer for h in held),
+            ]
             moments, asks = timeline(schedule, stage), {"state_tensors": 0, "last": stage == stages - 1}
             between = [stage_bytes(part, choices[stage], moment, **asks) for moment in moments]
             most = max(moment.total - moment.transient for moment in between)
@@ -315,5 +323,7 @@ def test_activations_in_place_are_fine():
     quick = copy.deepcopy(plain)
     quick[1] = nn.ReLU(inplace=True)
     data = [(torch.randn(2, 4), torch.tensor([0, 2])) for _ in range(4)]
-    runs = [simulate([m], async_1f1b(1, 4, 1), data, F.cross_entropy, SGD(0.1), [Policy.on_demand]) for m in (plain, quick)]
+    runs = [
+        simulate([m], async_1f1b(1, 4, 1), data, F.cross_entropy, SGD(0.1), [Policy.on_demand]) for m in (plain, quick)
+    ]
     _same(*runs)

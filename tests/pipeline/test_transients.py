@@ -29,7 +29,12 @@ from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
 from relaytrain.pipeline.weights import versions_of  # noqa: E402
 
 pytestmark = pytest.mark.train
-RULES = {"sgd": SGD(0.1), "momentum": SGD(0.1, 0.9), "decay": SGD(0.1, 0.9, 0.01), "adam": Adam(0.01, weight_decay=0.01)}
+RULES = {
+    "sgd": SGD(0.1),
+    "momentum": SGD(0.1, 0.9),
+    "decay": SGD(0.1, 0.9, 0.01),
+    "adam": Adam(0.01, weight_decay=0.01),
+}
 LAYERS = {
     "linear": (nn.Linear(24, 100, bias=False), (3, 24)),
     "conv": (nn.Conv2d(6, 80, 3, padding=1, bias=False), (2, 6, 5, 5)),
@@ -155,7 +160,9 @@ def _network(dropout=0.0):
 
 def _data(count, side=8):
     dice = torch.Generator().manual_seed(4)
-    return [(torch.randn(2, 3, side, side, generator=dice), torch.randint(0, 4, (2,), generator=dice)) for _ in range(count)]
+    return [
+        (torch.randn(2, 3, side, side, generator=dice), torch.randint(0, 4, (2,), generator=dice)) for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -166,7 +173,9 @@ def test_forwards_by_blocks_are_exact(small_blocks, name, rule):
     facts = measure(units, torch.empty(2, 3, 16, 16), F.cross_entropy, torch.zeros(2, dtype=torch.long))
     parts = [nn.Sequential(*part) for part in split(units, equal_size([unit.weight_bytes for unit in facts], 3))]
     data, schedule = _data(6, 16), async_1f1b(3, 6, 3)
-    runs = [simulate(parts, schedule, data, F.cross_entropy, RULES[rule], [p] * 3) for p in (Policy.stash, Policy.on_demand)]
+    runs = [
+        simulate(parts, schedule, data, F.cross_entropy, RULES[rule], [p] * 3) for p in (Policy.stash, Policy.on_demand)
+    ]
     assert runs[0].losses == runs[1].losses
     for stash, demand in zip(runs[0].weights, runs[1].weights, strict=True):
         assert all(torch.equal(stash[key], demand[key]) for key in stash)
@@ -191,7 +200,9 @@ def test_random_numbers_are_the_same_again():
     found = []
     for again in (False, True):
         torch.manual_seed(9)
-        run = simulate([model], async_1f1b(1, 6, 1), data, F.cross_entropy, SGD(0.1), [Policy.stash], checkpoint=[again])
+        run = simulate(
+            [model], async_1f1b(1, 6, 1), data, F.cross_entropy, SGD(0.1), [Policy.stash], checkpoint=[again]
+        )
         found.append((run.losses, torch.rand(1)))
     assert found[0] == found[1]
 

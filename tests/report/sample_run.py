@@ -121,7 +121,13 @@ def started(sample: Sample) -> dict[str, Any]:
         "name": sample.name,
         "description": sample.description,
         "units": {"time": "s", "energy": "J"},
-        "target": {"loss": sample.target, "deadline": sample.deadline_s, "probability": LEVEL, "metric": "loss", "on": "validation"},
+        "target": {
+            "loss": sample.target,
+            "deadline": sample.deadline_s,
+            "probability": LEVEL,
+            "metric": "loss",
+            "on": "validation",
+        },
         "planner": {"name": sample.planner, "rule": "adaptive"},
         "versions": [{"name": sample.call(v)} for v, _, _ in sample.legs],
         "nodes": [{"name": sample.call(n)} for _, s, _ in sample.legs for n in NODES[s]],
@@ -175,7 +181,13 @@ def _play(writer: RunWriter, sample: Sample) -> None:
                 "state": {"epoch": epoch - 1, "loss": loss, "elapsed_s": elapsed_s},
                 "plan": plan_json(_as_seen(sample, epoch), epoch, before, loss, elapsed_s),
                 "law": {"kind": "made-up"},
-                "predicted": {"loss": expected, "guaranteed": guaranteed, "elapsed_s": seconds, "energy_j": joules, "level": LEVEL},
+                "predicted": {
+                    "loss": expected,
+                    "guaranteed": guaranteed,
+                    "elapsed_s": seconds,
+                    "energy_j": joules,
+                    "level": LEVEL,
+                },
             },
             epoch,
         )
@@ -198,16 +210,30 @@ def _play(writer: RunWriter, sample: Sample) -> None:
         before = version
         if epoch == sample.roll_back_at and not rolled:
             rolled = True
-            back = {"reason": sample.call("loss became non-finite"), "forbidden": [decision["version"], decision["nodes"]]}
+            back = {
+                "reason": sample.call("loss became non-finite"),
+                "forbidden": [decision["version"], decision["nodes"]],
+            }
             writer.append("rolled_back", {"to_epoch": epoch - 2, **back}, epoch - 2)
             standing = standing[: epoch - 1]
             loss, before, elapsed_s = standing[-1]
         if loss <= sample.target:
             break
     verdict = sample.verdict or ("met" if loss <= sample.target else "missed")
-    if sample.roll_back_at is None and sample.deadline_s is not None and elapsed_s > sample.deadline_s and not sample.verdict:
+    if (
+        sample.roll_back_at is None
+        and sample.deadline_s is not None
+        and elapsed_s > sample.deadline_s
+        and not sample.verdict
+    ):
         verdict = "missed"
-    found = {"verdict": verdict, "loss": loss, "test_loss": loss + 0.03, "test_accuracy": 0.91, "notes": list(sample.notes)}
+    found = {
+        "verdict": verdict,
+        "loss": loss,
+        "test_loss": loss + 0.03,
+        "test_accuracy": 0.91,
+        "notes": list(sample.notes),
+    }
     writer.append("verdict", {**found, **writer.totals.to_dict()})
 
 
@@ -241,7 +267,14 @@ def _done(
         "wasted_s": 0.0,
         "blob": writer.put_blob(f"epoch {decision['epoch']} {loss!r}".encode()),
         "nodes": [
-            {"node": sample.call(n), "samples": 100, "train_loss": loss, "cpu_s": 0.01 * seconds, "energy_j": share, "elapsed_s": seconds}
+            {
+                "node": sample.call(n),
+                "samples": 100,
+                "train_loss": loss,
+                "cpu_s": 0.01 * seconds,
+                "energy_j": share,
+                "elapsed_s": seconds,
+            }
             for n in names
         ],
         "failed_nodes": [],

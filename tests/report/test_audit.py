@@ -94,7 +94,9 @@ def test_targets_called_infeasible_that_were_reached(store):
     hopeless = Sample(**QUIET, feasible=False, rung=0.0, probability=0.0)
     write_run(store, "run-gave-up-1", Sample(**QUIET, feasible=False, rung=0.0, probability=0.0, verdict="missed"))
     write_run(store, "run-other-2", Sample(**QUIET, planner="single"))  # same case, another planner
-    write_run(store, "run-elsewhere-3", Sample(**{**vars(hopeless), "seed": 8, "verdict": "missed"}))  # nobody reached it
+    write_run(
+        store, "run-elsewhere-3", Sample(**{**vars(hopeless), "seed": 8, "verdict": "missed"})
+    )  # nobody reached it
     found = audit(store)
     assert found.infeasible == 2
     assert [(w.run, w.reached_by) for w in found.wrong_noes] == [("run-gave-up-1", ("run-other-2",))]

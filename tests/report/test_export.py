@@ -98,7 +98,9 @@ def test_the_manifest_names_every_file(exported):
 
 def test_a_version_from_weights_is_the_one_from_a_module():
     checkpoint = pruned(1)
-    assert formats.version_bytes(checkpoint.weights, checkpoint.spec) == save_version(checkpoint.model(), checkpoint.spec)
+    assert formats.version_bytes(checkpoint.weights, checkpoint.spec) == save_version(
+        checkpoint.model(), checkpoint.spec
+    )
 
 
 def test_what_cannot_be_exported_is_refused_in_words(exported, tmp_path):

@@ -76,7 +76,19 @@ def test_hostile_strings_stay_text(play):
     page = Page(html)
     assert not {"script", "img", "iframe", "object", "embed", "link", "base", "form"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    for word in ("name", "description", "full", "small", "gold", "edge2", "note", "planner", "package", "network", "baseline"):
+    for word in (
+        "name",
+        "description",
+        "full",
+        "small",
+        "gold",
+        "edge2",
+        "note",
+        "planner",
+        "package",
+        "network",
+        "baseline",
+    ):
         assert f"alert('{word}')" in page.text, word
     assert "{{ full }}" in page.text  # templates inside strings are not followed
     for reason in REASONS:
@@ -146,7 +158,9 @@ def test_the_same_run_gives_the_same_bytes(store, play):
 
 def test_baselines_stand_beside_the_run(play, tmp_path):
     file = tmp_path / "others.json"
-    file.write_text('[{"name": "single/full", "energy": 1649.0, "success": false, "how": "trained"}, {"name": "x", "success": 0.7}]')
+    file.write_text(
+        '[{"name": "single/full", "energy": 1649.0, "success": false, "how": "trained"}, {"name": "x", "success": 0.7}]'
+    )
     rows = read_baselines(file)
     assert rows[1] == Baseline("x", None, 0.7, "predicted")
     view = play()
@@ -155,7 +169,9 @@ def test_baselines_stand_beside_the_run(play, tmp_path):
     assert "70%" in page.text and "predicted" in page.text
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", '[{"name": "a", "how": "guessed"}]', '[{"name": "a", "success": 3}]', "[", "\xff"])
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", '[{"name": "a", "how": "guessed"}]', '[{"name": "a", "success": 3}]', "[", "\xff"]
+)
 def test_wrong_baselines_are_refused(tmp_path, text):
     file = tmp_path / "others.json"
     file.write_bytes(text.encode("latin-1"))
@@ -173,10 +189,14 @@ def long_run(epochs: int) -> RunView:
         predicted = {"loss": 1.0, "guaranteed": 1.1, "elapsed_s": 1.0, "energy_j": 1.0, "level": 0.95}
         rows.append(("planned", epoch, {"decision": pair, "plan": {"legs": legs}, "predicted": predicted}))
         if epoch % 10 == 0:
-            rows.append(("handover", epoch, {"kind": "prune", "before": ["a", "b"], "after": [pair["version"], pair["nodes"]]}))
+            rows.append(
+                ("handover", epoch, {"kind": "prune", "before": ["a", "b"], "after": [pair["version"], pair["nodes"]]})
+            )
             rows.append(("node_failed", epoch, {"node": name, "reason": "r" * 2000}))
         nodes = [{"node": f"node-{n}-{epoch % 300}", "energy_j": 0.1} for n in range(3)]
-        rows.append(("epoch_done", epoch, {"decision": pair, "loss": 1.0, "energy_j": 1.0, "elapsed_s": 1.0, "nodes": nodes}))
+        rows.append(
+            ("epoch_done", epoch, {"decision": pair, "loss": 1.0, "energy_j": 1.0, "elapsed_s": 1.0, "nodes": nodes})
+        )
     return RunView.of(Event("long-run-1", n, k, e, b, 1, float(n), float(n)) for n, (k, e, b) in enumerate(rows, 1))
 
 

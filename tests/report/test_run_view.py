@@ -135,7 +135,11 @@ def test_a_followed_path_is_no_re_plan():
     rows = [("run_started", None, started(Sample()))]
     for epoch, pair in enumerate(path, 1):
         other = {"legs": [{"version": "c", "nodes": "z", "first_epoch": epoch, "last_epoch": epoch + 3}]}
-        body = {"decision": {"version": pair[0], "nodes": pair[1]}, "plan": other, **({"path": path} if epoch == 1 else {})}
+        body = {
+            "decision": {"version": pair[0], "nodes": pair[1]},
+            "plan": other,
+            **({"path": path} if epoch == 1 else {}),
+        }
         rows.append(("planned", epoch, body))
         rows.append(("epoch_done", epoch, {"loss": 1.0, "elapsed_s": 1.0, "energy_j": 1.0}))
     view = RunView.of(Event("some-run-1", n, k, e, b, 1, float(n), float(n)) for n, (k, e, b) in enumerate(rows, 1))

@@ -178,9 +178,16 @@ _add("huge-integer", BASE.replace("seed = 7", "seed = " + "9" * 5000), "expected
 _add("bad-date", BASE.replace("seed = 7", "seed = 2026-13-45"), "TOML")
 
 # --- JSON
-_JSON = json.dumps({"target": {"loss": 0.3}, "versions": [{"name": "L"}], "node_sets": [{"name": "g"}],
-                    "pairs": [{"version": "L", "nodes": "g", "seconds": 1, "energy": 1}],
-                    "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 0.9, "scale": 5, "power": 1}]}}, indent=1)
+_JSON = json.dumps(
+    {
+        "target": {"loss": 0.3},
+        "versions": [{"name": "L"}],
+        "node_sets": [{"name": "g"}],
+        "pairs": [{"version": "L", "nodes": "g", "seconds": 1, "energy": 1}],
+        "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 0.9, "scale": 5, "power": 1}]},
+    },
+    indent=1,
+)
 for word in ("NaN", "Infinity", "-Infinity"):
     _add(f"json-{word}", _JSON.replace("0.3", word), word, ".json")
 _add("json-empty", "", "JSON", ".json")
@@ -220,8 +227,11 @@ _swap("no-flops", "flops_per_s = ", "speed = ", "devices.box")
 _swap("device-without-power", 'busy_w = "50 W"\n', "", "devices.box.busy_w")
 _add("no-versions", BASE.replace("[[versions]]", "[[nodes]]"), "versions")
 _add("no-node-sets", EPOCH.replace("[[node_sets]]", "[[nodes]]"), "node_sets")
-_add("empty-versions", EPOCH.replace('[[versions]]\nname = "L"\n', "").replace("[target]", "versions = []\n[target]"),
-     "versions")
+_add(
+    "empty-versions",
+    EPOCH.replace('[[versions]]\nname = "L"\n', "").replace("[target]", "versions = []\n[target]"),
+    "versions",
+)
 
 # --- wrong types
 _swap("string-for-number", "loss = 0.3", 'loss = "0.3"', "target.loss")
@@ -248,7 +258,14 @@ for label, value in {"nan": "nan", "inf": "inf", "minus-inf": "-inf", "negative"
     _swap(f"loss-{label}", "loss = 0.3", f"loss = {value}", "target.loss")
 for label, value in {"zero": "0", "negative": "-5", "nan": "nan", "subnormal": "5e-324", "1e308": "1e308"}.items():
     _swap(f"deadline-{label}", 'deadline = "10m"', f"deadline = {value}", "target.deadline")
-for label, value in {"zero": "0", "one": "1", "two": "2", "negative": "-0.5", "nan": "nan", "percent": '"95 %"'}.items():
+for label, value in {
+    "zero": "0",
+    "one": "1",
+    "two": "2",
+    "negative": "-0.5",
+    "nan": "nan",
+    "percent": '"95 %"',
+}.items():
     _swap(f"probability-{label}", "probability = 0.9", f"probability = {value}", "target.probability")
 for label, value in {"zero": "0", "negative": "-1", "nan": "nan", "subnormal": "1e-320"}.items():
     _swap(f"pair-seconds-{label}", 'seconds = "10s"', f"seconds = {value}", "pairs[0].seconds")
@@ -293,9 +310,20 @@ _swap("grid-too-fine", "loss_step = 0.01", "loss_step = 1e-9", "states")
 _swap("grid-without-deadline", 'deadline = "10m"\n', "", "planner.grid")
 
 # --- quantities
-for label, value in {"no-unit": "10", "word": "soon", "wrong-unit": "10 kg", "empty": "", "reversed": "5s10m",
-                     "twice": "5m5m", "negative": "-5m", "comma": "1,5h", "unicode": "１０m", "long": "1" * 200 + "s",
-                     "nan": "nan", "inf-text": "inf"}.items():
+for label, value in {
+    "no-unit": "10",
+    "word": "soon",
+    "wrong-unit": "10 kg",
+    "empty": "",
+    "reversed": "5s10m",
+    "twice": "5m5m",
+    "negative": "-5m",
+    "comma": "1,5h",
+    "unicode": "１０m",
+    "long": "1" * 200 + "s",
+    "nan": "nan",
+    "inf-text": "inf",
+}.items():
     _swap(f"duration-{label}", 'deadline = "10m"', f'deadline = "{value}"', "target.deadline")
 _swap("energy-unit", 'energy = "2 kJ"', 'energy = "2 kW"', "pairs[0].energy")
 _swap("energy-case", 'energy = "2 kJ"', 'energy = "2 KJ"', "pairs[0].energy")
@@ -336,12 +364,19 @@ _swap("planner-name", 'rule = "adaptive"', 'name = "packt"', "planner.name")
 _swap("mode", 'nodes = ["a", "b"]', 'nodes = ["a", "b"]\nmode = "pipelined"', "node_sets[1].mode")
 _swap("metric", "probability = 0.9", 'metric = "accuracy"', "target.metric")
 _swap("target-on", "probability = 0.9", 'on = "everything"', "target.on")
-_swap("no-cost-to-model", 'flops_per_sample = 2e5\n', "", "pairs[1].seconds")
+_swap("no-cost-to-model", "flops_per_sample = 2e5\n", "", "pairs[1].seconds")
 _swap("no-device-to-model", 'device = "jetson-nano"\n', "", "pairs[1].seconds")
 _swap("no-samples-to-model", "samples = 50\n", "", "pairs[1].seconds")
-_add("all-infinite", BASE.replace('seconds = "10s"', "seconds = inf").replace("seconds = 1.5", "seconds = inf"), "pairs")
-_swap("nothing-fits", 'memory_bytes = "8 GiB"', 'memory_bytes = "1 kB"',
-      "pairs", BASE.replace('seconds = "10s"\nenergy = "2 kJ"\n', ""))
+_add(
+    "all-infinite", BASE.replace('seconds = "10s"', "seconds = inf").replace("seconds = 1.5", "seconds = inf"), "pairs"
+)
+_swap(
+    "nothing-fits",
+    'memory_bytes = "8 GiB"',
+    'memory_bytes = "1 kB"',
+    "pairs",
+    BASE.replace('seconds = "10s"\nenergy = "2 kJ"\n', ""),
+)
 
 # --- epoch law
 _swap("steps-empty", "change = [-0.1, -0.05]", "change = []", "law.steps[0].change", EPOCH)
@@ -351,9 +386,15 @@ _swap("steps-strings", "change = [-0.1, -0.05]", 'change = ["-0.1"]', "law.steps
 _swap("steps-missing", "[[law.steps]]\nchange = [-0.1, -0.05]\n", "", "law.steps", EPOCH)
 _swap("steps-in-level", 'kind = "epoch"', 'kind = "level"', "law.steps", EPOCH)
 _swap("curves-in-epoch", "[[law.jumps]]", "[[law.curves]]\nfloor = 0.1\n[[law.jumps]]", "law.curves", EPOCH)
-_swap("slope-in-epoch", 'jump = 0.01', "jump_per_loss = 0.1", "law.jumps",
-      EPOCH.replace('name = "L"\n', 'name = "L"\n[[versions]]\nname = "S"\n').replace(
-          "[law]", '[[pairs]]\nversion = "S"\nnodes = "gold"\nseconds = 1\nenergy = 1\n[law]'))
+_swap(
+    "slope-in-epoch",
+    "jump = 0.01",
+    "jump_per_loss = 0.1",
+    "law.jumps",
+    EPOCH.replace('name = "L"\n', 'name = "L"\n[[versions]]\nname = "S"\n').replace(
+        "[law]", '[[pairs]]\nversion = "S"\nnodes = "gold"\nseconds = 1\nenergy = 1\n[law]'
+    ),
+)
 _swap("random-with-epoch", "[law]", "[world.random]\n[law]", "world.random", EPOCH)
 _swap("jump-list-in-level", "jump = 0.02", "jump = [0.02, 0.01]", "law.jumps[0].jump")
 

@@ -99,7 +99,9 @@ def test_without_drops_rules_that_name_the_set() -> None:
     assert scenario.problem.pairs == (Pair("L", "gold"),)
 
 
-@pytest.mark.parametrize(("names", "says"), [(["gold", "iron"], "left"), (["irn"], "did you mean 'iron'"), ([""], "got")])
+@pytest.mark.parametrize(
+    ("names", "says"), [(["gold", "iron"], "left"), (["irn"], "did you mean 'iron'"), ([""], "got")]
+)
 def test_without_too_much(names: list[str], says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         load_scenario(base(), without=names)
@@ -155,7 +157,10 @@ def test_the_name_comes_from_the_file(tmp_path: Path) -> None:
 def test_pairs_default_to_all_and_start_to_the_first() -> None:
     data = tomllib.loads(EPOCH)
     del data["pairs"]
-    data["versions"] = [{"name": "L", "parameters": 10, "flops_per_sample": 1e6}, {"name": "S", "parameters": 5, "flops_per_sample": 1e5}]
+    data["versions"] = [
+        {"name": "L", "parameters": 10, "flops_per_sample": 1e6},
+        {"name": "S", "parameters": 5, "flops_per_sample": 1e5},
+    ]
     data["nodes"] = [{"name": "a", "device": "xeon-core", "samples": 10}]
     data["node_sets"] = [{"name": "x", "nodes": ["a"]}, {"name": "y", "nodes": ["a"], "mode": "pipeline"}]
     problem = load_scenario(data).problem
@@ -201,7 +206,9 @@ def test_free_changes_are_named() -> None:
     data = tomllib.loads(EPOCH)
     data["versions"].append({"name": "S"})
     data["pairs"].append({"version": "S", "nodes": "gold", "seconds": 1, "energy": 1})
-    assert load_scenario(data).warnings == ("changes: nothing given for L on gold -> S on gold and 1 more: taken as free",)
+    assert load_scenario(data).warnings == (
+        "changes: nothing given for L on gold -> S on gold and 1 more: taken as free",
+    )
 
 
 def test_shipped_profiles_are_copied_into_the_resolved_scenario() -> None:

@@ -88,7 +88,11 @@ def test_several_faults_come_in_one_message(tmp_path: Path) -> None:
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
     for line, key in zip(lines, ("target.loss", "law.curves[0].drop", "planner.seed"), strict=True):
-        number = next(n for n, row in enumerate(text.splitlines(), 1) if row == f"{key.rpartition('.')[2]} = -{line.split('got -')[1].split(',')[0]}")
+        number = next(
+            n
+            for n, row in enumerate(text.splitlines(), 1)
+            if row == f"{key.rpartition('.')[2]} = -{line.split('got -')[1].split(',')[0]}"
+        )
         assert line.startswith(f"{path}:{number}: {key}: got -")
 
 

@@ -57,7 +57,18 @@ def test_presets_say_what_they_are(name: str) -> None:
 
 
 def test_the_presets() -> None:
-    known = ["depl_alexnet", "depl_digits", "depl_mobilenet", "epoch_example", "far_pipeline", "fashion", "fig5", "quickstart", "smart_factory", "worlds"]
+    known = [
+        "depl_alexnet",
+        "depl_digits",
+        "depl_mobilenet",
+        "epoch_example",
+        "far_pipeline",
+        "fashion",
+        "fig5",
+        "quickstart",
+        "smart_factory",
+        "worlds",
+    ]
     assert preset_names() == known
 
 
@@ -92,7 +103,12 @@ def test_worlds() -> None:
     assert drawn is not None
     assert (drawn.floor, drawn.scale, drawn.power) == ((0.8, 1.15), (0.7, 1.3), (0.9, 1.15))
     assert (drawn.target_loss, drawn.change_cost, drawn.back_jump) == ((0.2, 0.42), (0.25, 0.5), 0.05)
-    assert (drawn.slack_factor, drawn.slack_extra_s, drawn.tight_factor, drawn.tight_share) == (1.6, 5, 1.1, (0.15, 0.8))
+    assert (drawn.slack_factor, drawn.slack_extra_s, drawn.tight_factor, drawn.tight_share) == (
+        1.6,
+        5,
+        1.1,
+        (0.15, 0.8),
+    )
     assert sorted((j.before, j.now, j.low, j.high, j.per_loss) for j in drawn.jumps) == [
         (0, 1, 0.005, 0.03, 0.02), (0, 2, 0.04, 0.12, 0.04), (1, 2, 0.005, 0.03, 0.02)]  # fmt: skip
 
@@ -108,7 +124,11 @@ def test_quickstart_is_a_relay_of_three_legs() -> None:
     reason = scenario.costs.why_not(0, 1)
     assert reason is not None and reason.startswith("full needs ") and "edge-1 of silver has " in reason
     plan = relaytrain.plan("quickstart", planner="optimum")
-    assert [(leg.version, leg.nodes) for leg in plan.legs] == [("full", "gold"), ("medium", "silver"), ("small", "bronze")]
+    assert [(leg.version, leg.nodes) for leg in plan.legs] == [
+        ("full", "gold"),
+        ("medium", "silver"),
+        ("small", "bronze"),
+    ]
     assert plan.elapsed_s < scenario.problem.target.deadline_s
 
 
@@ -177,7 +197,11 @@ def as_tables(case: dict[str, Any]) -> dict[str, Any]:
         ]  # fmt: skip
     else:
         tables["steps"] = [
-            {**named[p], "change": [row[p] for row in law["run"]["exp"]], "robust_change": [row[p] for row in law["run"]["rob"]]}
+            {
+                **named[p],
+                "change": [row[p] for row in law["run"]["exp"]],
+                "robust_change": [row[p] for row in law["run"]["rob"]],
+            }
             for p in range(len(pairs))
         ]
     start = named[case["start"]]

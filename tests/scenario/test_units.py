@@ -43,7 +43,9 @@ def test_quantities(quantity: units.Quantity, text: str, value: float) -> None:
     assert math.isclose(read, value, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize("text", ["", "J", "4 kW", "4 KJ", "1,5 J", "4 k J", "inf J", "nan J", "0x10 J", "4" * 70 + " J"])
+@pytest.mark.parametrize(
+    "text", ["", "J", "4 kW", "4 KJ", "1,5 J", "4 k J", "inf J", "nan J", "0x10 J", "4" * 70 + " J"]
+)
 def test_no_energies(text: str) -> None:
     assert units.ENERGY.read(text) is None
 
@@ -56,4 +58,10 @@ def test_durations_read_back() -> None:
 
 
 def test_bytes() -> None:
-    assert [format_bytes(n) for n in (12, 1200, 1.2e6, 1.2e9, 1.2e12)] == ["12 B", "1.2 kB", "1.2 MB", "1.2 GB", "1.2 TB"]
+    assert [format_bytes(n) for n in (12, 1200, 1.2e6, 1.2e9, 1.2e12)] == [
+        "12 B",
+        "1.2 kB",
+        "1.2 MB",
+        "1.2 GB",
+        "1.2 TB",
+    ]

@@ -8,7 +8,9 @@ from relaytrain.traces.tree import Campaign, Growing
 
 def small_campaign() -> Campaign:
     sets = {"gold": (64, range(7)), "silver": (36, range(9)), "bronze": (20, range(10))}
-    tables = scenario_tables("small", ("cnn", 0.25, 0.125), (0.5, 0.75), sets, {"source": "digits"}, {"lr": 0.05, "batch": 8})
+    tables = scenario_tables(
+        "small", ("cnn", 0.25, 0.125), (0.5, 0.75), sets, {"source": "digits"}, {"lr": 0.05, "batch": 8}
+    )
     tree = Growing()
     gold = tree.root("full", "gold", 4)
     for k1 in (2, 4):

@@ -82,7 +82,11 @@ def test_every_kind_of_switch_is_there(straight: tuple[Campaign, Path, Path]):
     assert by_kind["version"].ratio_of_current == 0.5
     shared, naive = images_of(campaign, {"gold": 64, "silver": 36, "bronze": 20})
     assert (traces.images, traces.naive_images) == (2 * shared, 2 * naive)
-    assert {(s.node_set, s.classes, s.samples) for s in traces.segments} == {("gold", 7, 64), ("silver", 9, 36), ("bronze", 10, 20)}
+    assert {(s.node_set, s.classes, s.samples) for s in traces.segments} == {
+        ("gold", 7, 64),
+        ("silver", 9, 36),
+        ("bronze", 10, 20),
+    }
 
 
 KILLED = """
@@ -128,7 +132,9 @@ def test_killed_and_resumed_gives_the_same_bytes(straight: tuple[Campaign, Path,
     assert list(work.rglob("*.safetensors")) == []
 
 
-def test_a_finished_campaign_trains_nothing_and_starts_nobody(straight: tuple[Campaign, Path, Path], tmp_path: Path, monkeypatch):
+def test_a_finished_campaign_trains_nothing_and_starts_nobody(
+    straight: tuple[Campaign, Path, Path], tmp_path: Path, monkeypatch
+):
     campaign, work, traces = straight
     folder = tmp_path / "out"
     for seed in SEEDS:
@@ -157,7 +163,12 @@ def test_lost_weights_name_their_piece(straight: tuple[Campaign, Path, Path], tm
 @pytest.mark.parametrize(
     ("name", "samples", "shared", "naive"),
     [
-        ("paper", {"gold": 45_000, "silver": 5000, "bronze": 1500}, 33.9e6, 367e6),  # counted by hand for the paper's grid
+        (
+            "paper",
+            {"gold": 45_000, "silver": 5000, "bronze": 1500},
+            33.9e6,
+            367e6,
+        ),  # counted by hand for the paper's grid
         ("digits", {"gold": 800, "silver": 120, "bronze": 48}, None, None),
         ("v16s", {"gold": 2700, "silver": 300, "bronze": 90}, None, None),
     ],

@@ -59,7 +59,9 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="The version.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="The version."),
+) -> None:
     """Options before the verb."""
 
 
@@ -76,7 +78,9 @@ def _app(names: Sequence[str]) -> typer.Typer:
         if name in GROUPS:
             app.add_typer(module.app, name=name)
         else:
-            app.command(name=name, help=module.HELP, short_help=module.SHORT, epilog=module.EXAMPLES)(getattr(module, name))
+            app.command(name=name, help=module.HELP, short_help=module.SHORT, epilog=module.EXAMPLES)(
+                getattr(module, name)
+            )
     return app
 
 
@@ -89,7 +93,9 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
 def _start_quickly() -> None:
     """Habits of a long-lived server that a command line of half a second need not pay for."""
     gc.set_threshold(50_000)  # importing makes tens of thousands of objects, hardly any of them garbage
-    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":  # else every package's metadata is read
+    if (
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__"
+    ):  # else every package's metadata is read
         # Its loader imports the readers of metadata, `email` among them, even to find nothing: a twentieth of `validate`.
         sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread a process; numpy starts them all on import
@@ -103,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        status = _app(_named(sys.argv[1:] if arguments is None else arguments))(args=arguments, prog_name="relaytrain", standalone_mode=False)
+        status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
+            args=arguments, prog_name="relaytrain", standalone_mode=False
+        )
     except RelayTrainError as error:
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
@@ -142,7 +150,9 @@ def _unexpected(error: Exception) -> int:
         traceback.print_exc()
         return _fail(f"unexpected {type(error).__name__}: {error}", BUG)
     words = str(error).splitlines()[0] if str(error) else "no further words"
-    return _fail(f"unexpected {type(error).__name__}: {words}\nthis is a bug of relaytrain; add -v for the traceback", BUG)
+    return _fail(
+        f"unexpected {type(error).__name__}: {words}\nthis is a bug of relaytrain; add -v for the traceback", BUG
+    )
 
 
 def _fail(words: str, status: int) -> int:

@@ -25,7 +25,9 @@ Examples:
 
 Folder = Annotated[
     Path | None,
-    typer.Argument(metavar="[STORE]", help="The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs).", show_default=False),
+    typer.Argument(
+        metavar="[STORE]", help="The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs).", show_default=False
+    ),
 ]
 
 

@@ -28,18 +28,28 @@ Examples:
   relaytrain collect my.toml traces/mine --switch 2,5,10 --then 3
 """
 
-Words = Annotated[list[str], typer.Argument(metavar="[SCENARIO] OUTDIR", help="A scenario, unless --preset; where to write.")]
+Words = Annotated[
+    list[str], typer.Argument(metavar="[SCENARIO] OUTDIR", help="A scenario, unless --preset; where to write.")
+]
 Preset = Annotated[
-    str | None, typer.Option("--preset", metavar="NAME", help="digits, v16s, v32, paper, depl, depl-small or depl-small-mobilenet.")
+    str | None,
+    typer.Option(
+        "--preset", metavar="NAME", help="digits, v16s, v32, paper, depl, depl-small or depl-small-mobilenet."
+    ),
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Repetitions; more can be added later.")]
-Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of CIFAR-10, for a preset that needs it.")]
-Cifar100 = Annotated[bool, typer.Option("--cifar100", help="Preset paper: new classes from CIFAR-100, beside CIFAR-10.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Folder of CIFAR-10, for a preset that needs it.")
+]
+Cifar100 = Annotated[
+    bool, typer.Option("--cifar100", help="Preset paper: new classes from CIFAR-100, beside CIFAR-10.")
+]
 Switch = Annotated[str | None, typer.Option("--switch", metavar="K,K...", help="A scenario's first switches (2,5,10).")]
 Then = Annotated[str | None, typer.Option("--then", metavar="K,K...", help="Its second ones, epochs later (3).")]
 Epochs = Annotated[int | None, typer.Option("--epochs", metavar="N", help="Epochs after its switches (8).")]
 Workers = Annotated[
-    int, typer.Option("--workers", metavar="N", help="Processes (2); the traces do not depend on it.", show_default=False)
+    int,
+    typer.Option("--workers", metavar="N", help="Processes (2); the traces do not depend on it.", show_default=False),
 ]
 Compress = Annotated[bool, typer.Option("--compress", help="Write .csv.gz.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only the estimate: images and CPU-hours.")]
@@ -85,7 +95,9 @@ def collect(
         from ..traces.derived import Grid, campaign_of
 
         usual = Grid()
-        grid = Grid(_numbers("--switch", switch, usual.first), _numbers("--then", then, usual.second), epochs or usual.epochs)
+        grid = Grid(
+            _numbers("--switch", switch, usual.first), _numbers("--then", then, usual.second), epochs or usual.epochs
+        )
         campaign = campaign_of(api.scenario(scenario, overrides=sets or ()), grid)
     count = seeds if seeds is not None else campaign.seeds
     expected = estimate(campaign, count)
@@ -111,7 +123,10 @@ def collect(
             }
         )  # fmt: skip
         return 0
-    kinds = {kind: sum(s.change == kind for s in traces.switches) for kind in ("both", "nodes", "version", "distill", "restore")}
+    kinds = {
+        kind: sum(s.change == kind for s in traces.switches)
+        for kind in ("both", "nodes", "version", "distill", "restore")
+    }
     listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
     emit(
         f"{count} seeds, {len(traces.segments)} segments, {len(traces.switches)} switches ({listed}) -> {found.folder}\n"
@@ -126,7 +141,9 @@ def _words(words: list[str], preset: str | None) -> tuple[str, Path]:
         return "", Path(words[0])
     if preset is None and len(words) == 2:
         return words[0], Path(words[1])
-    wanted = "OUTDIR alone beside --preset" if preset is not None else "SCENARIO and OUTDIR, or --preset NAME and OUTDIR"
+    wanted = (
+        "OUTDIR alone beside --preset" if preset is not None else "SCENARIO and OUTDIR, or --preset NAME and OUTDIR"
+    )
     raise UsageError(f"collect: got {len(words)} words ({' '.join(words)[:80]}), expected {wanted}")
 
 

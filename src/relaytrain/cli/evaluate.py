@@ -75,11 +75,15 @@ def evaluate(
     else:
         from ..report.tables import rows_table
 
-        emit_view(rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss"))
+        emit_view(
+            rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss")
+        )
     if figure is not None:
         from ..report.calibration import calibration_svg
 
-        write_figure(figure, calibration_svg({name: (one.truth, one.bands.low, one.bands.high) for name, one in tested.items()}))
+        write_figure(
+            figure, calibration_svg({name: (one.truth, one.bands.low, one.bands.high) for name, one in tested.items()})
+        )
     return 0
 
 

@@ -103,7 +103,9 @@ def _traces(run: str, folder: Path, store: Path | None, force: bool, output: For
             }
         )  # fmt: skip
     else:
-        emit(f"{len(traces.segments)} legs of {epochs} epochs, {len(traces.switches)} handovers of {traces.meta['run']} -> {folder}")
+        emit(
+            f"{len(traces.segments)} legs of {epochs} epochs, {len(traces.switches)} handovers of {traces.meta['run']} -> {folder}"
+        )
     return 0
 
 

@@ -37,7 +37,9 @@ MetricName = Annotated[
 EstimatorName = Annotated[str, typer.Option("--estimator", metavar="NAME", help="auto or paper.")]
 ChangeTarget = Annotated[
     str | None,
-    typer.Option("--change-target", metavar="WHAT", help="jump or first-epoch (what the traces say).", show_default=False),
+    typer.Option(
+        "--change-target", metavar="WHAT", help="jump or first-epoch (what the traces say).", show_default=False
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of networks, trees and the split.")]
 

@@ -34,7 +34,9 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
 
     table = Table(title=None)
     for heading in ("run", "status", "epochs", "loss", "best", "energy", "time", "updated"):
-        table.add_column(heading, justify="left" if heading in ("run", "status", "updated") else "right", no_wrap=heading == "run")
+        table.add_column(
+            heading, justify="left" if heading in ("run", "status", "updated") else "right", no_wrap=heading == "run"
+        )
     for row in rows:
         losses = ["-" if row[key] is None else f"{row[key]:.4g}" for key in ("loss", "best_loss")]
         table.add_row(

@@ -72,7 +72,9 @@ def emit_view(view: RenderableType, plain: str | None = None) -> None:
         emit(plain)
         return
     width = None if watched.is_terminal else PIPE_WIDTH
-    shown = Console(file=io.StringIO(), force_terminal=watched.is_terminal, width=width or watched.width, highlight=False)
+    shown = Console(
+        file=io.StringIO(), force_terminal=watched.is_terminal, width=width or watched.width, highlight=False
+    )
     if not watched.is_terminal:
         _plain_boxes(view)
     shown.print(view)
@@ -99,7 +101,9 @@ def check_figure(path: Path | None) -> None:
     if path.suffix.lower() != ".svg":
         raise UsageError(f"--figure: got '{path}', expected a file name that ends in .svg")
     if not path.parent.is_dir():
-        raise UsageError(f"--figure: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}")
+        raise UsageError(
+            f"--figure: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}"
+        )
 
 
 def write_figure(path: Path | None, svg: str) -> None:

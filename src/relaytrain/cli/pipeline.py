@@ -34,17 +34,29 @@ Examples:
 """
 DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
 
-Network = Annotated[str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg16-4096 without one.", show_default=False)]
+Network = Annotated[
+    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg16-4096 without one.", show_default=False)
+]
 Devices = Annotated[
     list[str] | None,
-    typer.Option("--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."),
+    typer.Option(
+        "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."
+    ),
 ]
 Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (1).", show_default=False)]
-Image = Annotated[str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)]
+Image = Annotated[
+    str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)
+]
 Classes = Annotated[int, typer.Option("--classes", metavar="N", help="Number of classes (10).", show_default=False)]
-WindowName = Annotated[str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)]
-Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)]
-Checkpoint = Annotated[bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")]
+WindowName = Annotated[
+    str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)
+]
+Optimizer = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)
+]
+Checkpoint = Annotated[
+    bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")
+]
 
 COUNT_HELP = """Count the versions of a scenario as chains of units, between which a pipeline node set may split them.
 
@@ -56,16 +68,22 @@ Examples:
   relaytrain pipeline count far_pipeline
   relaytrain pipeline count my.toml full --format json
 """
-ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file or a preset that trains.", show_default=False)]
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A file or a preset that trains.", show_default=False)
+]
 VersionName = Annotated[str | None, typer.Argument(metavar="[VERSION]", help="One version; all of them without.")]
 
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
 
 
-app.command(name="run", help=pipeline_run.HELP, short_help=pipeline_run.SHORT, epilog=pipeline_run.EXAMPLES)(pipeline_run.run)
+app.command(name="run", help=pipeline_run.HELP, short_help=pipeline_run.SHORT, epilog=pipeline_run.EXAMPLES)(
+    pipeline_run.run
+)
 
 
-@app.command(name="plan", help=PLAN_HELP, short_help="Who takes which layers, and how fast that is.", epilog=PLAN_EXAMPLES)
+@app.command(
+    name="plan", help=PLAN_HELP, short_help="Who takes which layers, and how fast that is.", epilog=PLAN_EXAMPLES
+)
 def plan(
     network: Network = "vgg16-4096",
     device: Devices = None,
@@ -100,7 +118,12 @@ def plan(
     return 0
 
 
-@app.command(name="count", help=COUNT_HELP, short_help="A scenario's versions as chains, for pipeline node sets.", epilog=COUNT_EXAMPLES)
+@app.command(
+    name="count",
+    help=COUNT_HELP,
+    short_help="A scenario's versions as chains, for pipeline node sets.",
+    epilog=COUNT_EXAMPLES,
+)
 def count(
     scenario: ScenarioName,
     version: VersionName = None,
@@ -143,7 +166,19 @@ def _view(planned: Planned) -> RenderableType:
     from ..core.explain import say_time
     from ..report.tables import table, titled
 
-    columns = ("device", "units", "compute", "link", "weights", "versions", "optimizer", "in flight", "transient", "total", "on demand")
+    columns = (
+        "device",
+        "units",
+        "compute",
+        "link",
+        "weights",
+        "versions",
+        "optimizer",
+        "in flight",
+        "transient",
+        "total",
+        "on demand",
+    )
     made = table(columns, numbers=columns[2:10])
     for stage in planned.plan.stages:
         size = stage.choice.size
@@ -154,7 +189,9 @@ def _view(planned: Planned) -> RenderableType:
             *(f"{count / 2**20:.1f}" for count in sizes),
             f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
         )  # fmt: skip
-    head = f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
+    head = (
+        f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
+    )
     ways = table(("versions", "a minibatch", "over the fastest device alone"), numbers=("a minibatch",))
     for way, other in planned.others.items():
         row = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from ..pipeline.partition import Device
 
 Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
-InFlight = Annotated[int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")]
-Keep = Annotated[str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)]
+InFlight = Annotated[
+    int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")
+]
+Keep = Annotated[
+    str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)
+]
 
 
 def named(kind: Any, option: str, name: str) -> Any:
@@ -33,12 +37,16 @@ def devices_of(texts: list[str] | tuple[str, ...]) -> list[Device]:
     for text in texts:
         name, *words = (part.strip() for part in text.split(","))
         if not name or not 1 <= len(words) <= 3 or name in {other.name for other in made}:
-            raise UsageError(f"--device: got {text[:80]!r}, expected a name of its own, a speed and, if you like, memory and link")
+            raise UsageError(
+                f"--device: got {text[:80]!r}, expected a name of its own, a speed and, if you like, memory and link"
+            )
         figures = [math.inf] * 3
         for index, (word, kind) in enumerate(zip(words, (SPEED, BYTES, RATE), strict=False)):
             value = kind.read(word)
             if value is None:
-                raise UsageError(f"--device {name}: got {word[:40]!r}, expected {kind.name} such as {kind.example.split(' or ')[0]}")
+                raise UsageError(
+                    f"--device {name}: got {word[:40]!r}, expected {kind.name} such as {kind.example.split(' or ')[0]}"
+                )
             figures[index] = value
         made.append(Device(name, figures[0], figures[1], figures[2] / 8))
     return made

@@ -35,26 +35,50 @@ Examples:
 """
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
 
-Network = Annotated[str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg11 without one.", show_default=False)]
+Network = Annotated[
+    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg11 without one.", show_default=False)
+]
 Devices = Annotated[
     list[str] | None,
-    typer.Option("--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."),
+    typer.Option(
+        "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."
+    ),
 ]
-Data = Annotated[str, typer.Option("--data", metavar="NAME", help="digits, fashion-mnist, cifar10 ... (digits).", show_default=False)]
-Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (0.125).", show_default=False)]
-Minibatches = Annotated[int, typer.Option("--minibatches", metavar="N", help="How many to train (40).", show_default=False)]
-Optimizer = Annotated[str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum, adam (momentum).", show_default=False)]
+Data = Annotated[
+    str, typer.Option("--data", metavar="NAME", help="digits, fashion-mnist, cifar10 ... (digits).", show_default=False)
+]
+Width = Annotated[
+    float, typer.Option("--width", metavar="X", help="All widths times this (0.125).", show_default=False)
+]
+Minibatches = Annotated[
+    int, typer.Option("--minibatches", metavar="N", help="How many to train (40).", show_default=False)
+]
+Optimizer = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum, adam (momentum).", show_default=False)
+]
 Rate = Annotated[float, typer.Option("--lr", metavar="X", help="Learning rate (0.01).", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and order (0).", show_default=False)]
-Owner = Annotated[str, typer.Option("--owner", metavar="WHO", help="Who holds the data: first or master (first).", show_default=False)]
-Every = Annotated[int, typer.Option("--snapshot-every", metavar="N", help="Updates between snapshots (10).", show_default=False)]
-Folder = Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Keep snapshots here; a killed run goes on from them.")]
+Owner = Annotated[
+    str, typer.Option("--owner", metavar="WHO", help="Who holds the data: first or master (first).", show_default=False)
+]
+Every = Annotated[
+    int, typer.Option("--snapshot-every", metavar="N", help="Updates between snapshots (10).", show_default=False)
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", metavar="DIR", help="Keep snapshots here; a killed run goes on from them.")
+]
 Emulate = Annotated[bool, typer.Option("--emulate", help="Devices and links as slow as their figures.")]
-Rebalance = Annotated[bool, typer.Option("--rebalance", help="Give a persistently slow stage less; results then depend on timing.")]
-Bind = Annotated[str, typer.Option("--bind", metavar="WHERE", help="An interface or address (localhost).", show_default=False)]
+Rebalance = Annotated[
+    bool, typer.Option("--rebalance", help="Give a persistently slow stage less; results then depend on timing.")
+]
+Bind = Annotated[
+    str, typer.Option("--bind", metavar="WHERE", help="An interface or address (localhost).", show_default=False)
+]
 Trusted = Annotated[bool, typer.Option("--trusted-network", help="Allow an address that others can reach.")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="All stages in one process: the same result.")]
-Prepare = Annotated[Path | None, typer.Option("--prepare", metavar="DIR", help="Only write what torchrun's workers need.")]
+Prepare = Annotated[
+    Path | None, typer.Option("--prepare", metavar="DIR", help="Only write what torchrun's workers need.")
+]
 
 
 def run(
@@ -105,7 +129,9 @@ def run(
         path, world = write_job(order, devices, training, runtime, prepare)
         note("start on every host, with that host's --node-rank, and with --interface NAME between hosts:")
         command = f"torchrun --nnodes 1 --nproc-per-node {world} -m relaytrain.pipeline.worker {path}"
-        emit_json({"schema": "relaytrain.pipeline-prepared/1", "job": str(path), "processes": world, "command": command})
+        emit_json(
+            {"schema": "relaytrain.pipeline-prepared/1", "job": str(path), "processes": world, "command": command}
+        )
         return 0
     result = run_order(order, devices, training, runtime, _watch)
     if output is Format.json:
@@ -117,9 +143,13 @@ def run(
 
 def _watch(event: dict[str, Any]) -> None:
     if event["kind"] == "started":
-        note(f"attempt {event['attempt']}: from update {event['step']} on {', '.join(event['devices'])}, cut at {event['cuts']}")
+        note(
+            f"attempt {event['attempt']}: from update {event['step']} on {', '.join(event['devices'])}, cut at {event['cuts']}"
+        )
     elif event["kind"] == "lost":
-        note(f"lost {', '.join(event['devices']) or 'a link'} ({event['why']}): the rest goes on from the newest snapshot")
+        note(
+            f"lost {', '.join(event['devices']) or 'a link'} ({event['why']}): the rest goes on from the newest snapshot"
+        )
     elif event["kind"] == "slow":
         note(f"{event['device']} is {event['factor']:.1f}x slower than planned against the others: split anew")
 
@@ -135,7 +165,9 @@ def _view(network: str, result: PipelineResult) -> RenderableType:
     made = table(columns, numbers=columns[1:])
     for at, name in enumerate(split.devices):
         first = (0, *split.cuts)[at]
-        made.add_row(Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}")
+        made.add_row(
+            Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
+        )
     losses = result.losses
     head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, loss {losses[0]:.3f} to {losses[-1]:.3f}; MiB"
     return titled(head, made)

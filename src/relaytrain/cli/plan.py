@@ -29,14 +29,21 @@ Examples:
 
 PlannerName = Annotated[
     str | None,
-    typer.Option("--planner", metavar="NAME", help="pact, optimum, one-switch, static-learn, single; with [depl] depl, best-exp, best-exp-greedy."),
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="pact, optimum, one-switch, static-learn, single; with [depl] depl, best-exp, best-exp-greedy.",
+    ),
 ]
 RuleName = Annotated[
     str | None,
-    typer.Option("--rule", metavar="NAME", help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity."),
+    typer.Option(
+        "--rule", metavar="NAME", help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity."
+    ),
 ]
 EstimatorName = Annotated[
-    str | None, typer.Option("--estimator", metavar="NAME", help="prior, auto, paper or zero-trace.", show_default=False)
+    str | None,
+    typer.Option("--estimator", metavar="NAME", help="prior, auto, paper or zero-trace.", show_default=False),
 ]
 FittedFile = Annotated[
     Path | None, typer.Option("--fitted", metavar="FILE", help="What `relaytrain fit` wrote.", show_default=False)

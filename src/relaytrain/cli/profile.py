@@ -33,7 +33,8 @@ Examples:
 """
 
 Batches = Annotated[
-    int, typer.Option("--batches", metavar="N", help="Steps to time at each of two batch sizes (12).", show_default=False)
+    int,
+    typer.Option("--batches", metavar="N", help="Steps to time at each of two batch sizes (12).", show_default=False),
 ]
 Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE.toml", help="Write the costs as [[pairs]] here.")]
 
@@ -54,7 +55,9 @@ def profile(
     if batches < 1:
         raise UsageError(f"--batches: got {batches}, expected at least 1")
     if pairs is not None and not pairs.parent.is_dir():
-        raise UsageError(f"--pairs: got '{pairs}', expected a folder that exists; make it first: mkdir -p {pairs.parent}")
+        raise UsageError(
+            f"--pairs: got '{pairs}', expected a folder that exists; make it first: mkdir -p {pairs.parent}"
+        )
     loaded = api.scenario(scenario, overrides=sets or ())
     from ..costs.profiled import profile as measure
     from ..training.setup import TrainingSetup
@@ -78,7 +81,12 @@ def profile(
 def _rows(problem: Problem, costs: CostTable) -> list[dict[str, Any]]:
     """Pairs that can run, with the seconds and joules of an epoch."""
     return [
-        {"version": pair.version, "nodes": pair.nodes, "seconds": float(costs.run_s[i]), "energy": float(costs.run_j[i])}
+        {
+            "version": pair.version,
+            "nodes": pair.nodes,
+            "seconds": float(costs.run_s[i]),
+            "energy": float(costs.run_j[i]),
+        }
         for i, pair in enumerate(problem.pairs)
         if math.isfinite(costs.run_s[i]) and math.isfinite(costs.run_j[i])
     ]

@@ -18,7 +18,8 @@ _STORE_HELP = "The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs)."
 Store = Annotated[Path | None, typer.Option("--store", metavar="DIR", help=_STORE_HELP, show_default=False)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or the beginning of it.", show_default=False)]
 LastRun = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; the last one without it.", show_default=False)
+    str | None,
+    typer.Argument(metavar="[RUN]", help="A run's name or its beginning; the last one without it.", show_default=False),
 ]
 
 

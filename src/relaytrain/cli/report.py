@@ -24,7 +24,10 @@ Examples:
   relaytrain report quickstart-1a2b3c4d --baselines others.json
 """
 
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Where to write it (RUN.html).", show_default=False)]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE.html", help="Where to write it (RUN.html).", show_default=False),
+]
 Others = Annotated[
     Path | None,
     typer.Option("--baselines", metavar="FILE.json", help="Rows to compare with: name, energy, success, how."),

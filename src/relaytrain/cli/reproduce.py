@@ -34,9 +34,7 @@ Listing = Annotated[bool, typer.Option("--list", help="Show the figures that can
 Out = Annotated[
     Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the files (figures).", show_default=False)
 ]
-Kinds = Annotated[
-    list[str] | None, typer.Option("--as", metavar="KIND", help="png, svg or pdf (repeatable).")
-]
+Kinds = Annotated[list[str] | None, typer.Option("--as", metavar="KIND", help="png, svg or pdf (repeatable).")]
 
 Curves = Annotated[
     str,

@@ -27,7 +27,9 @@ Examples:
 ScenarioFile = Annotated[
     str | None, typer.Option("--scenario", metavar="FILE", help="Its scenario, when that names code of your own.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Take it over from a process that is gone but cannot be seen to be.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Take it over from a process that is gone but cannot be seen to be.")
+]
 Inexact = Annotated[
     bool, typer.Option("--allow-inexact", help="Go on although packages, threads or code have changed since.")
 ]

@@ -29,7 +29,8 @@ Examples:
 """
 
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Of weights and shuffling (the scenario's).", show_default=False)
+    int | None,
+    typer.Option("--seed", metavar="N", help="Of weights and shuffling (the scenario's).", show_default=False),
 ]
 TransportName = Annotated[
     str | None,

@@ -53,7 +53,11 @@ def as_text(view: RunView) -> str:
             f"{say_energy(cost.energy_j, energy_unit):>10} {say_time(cost.elapsed_s, time_unit):>9}   loss -> {leg.loss:.4g}"
         )
     for hand in view.handovers:
-        jump = "" if hand.loss_after is None or hand.loss_before is None else f", loss {hand.loss_after - hand.loss_before:+.3g}"
+        jump = (
+            ""
+            if hand.loss_after is None or hand.loss_before is None
+            else f", loss {hand.loss_after - hand.loss_before:+.3g}"
+        )
         lines.append(f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after} ({hand.kind}){jump}")
     totals = view.totals
     lines.append(
@@ -63,7 +67,9 @@ def as_text(view: RunView) -> str:
     ended = view.verdict or {}
     if isinstance(ended.get("test_loss"), int | float):
         accuracy = ended.get("test_accuracy")
-        lines.append(f"  test loss {ended['test_loss']:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else ""))
+        lines.append(
+            f"  test loss {ended['test_loss']:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else "")
+        )
     lines += [f"  failed at epoch {f.epoch}: {f.node}: {f.reason}" for f in view.failures[:20]]
     lines += [f"  rolled back to epoch {r.to_epoch}: {r.reason}" for r in view.rollbacks[:20]]
     lines += [f"  note: {note}" for note in verdict.notes]

@@ -36,13 +36,17 @@ Examples:
 
 Folder = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs).", show_default=False),
+    typer.Argument(
+        metavar="[DIR]", help="The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs).", show_default=False
+    ),
 ]
 
 app = typer.Typer(name="store", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command(name="check", help=CHECK_HELP, short_help="Is everything there and as it was written?", epilog=CHECK_EXAMPLES)
+@app.command(
+    name="check", help=CHECK_HELP, short_help="Is everything there and as it was written?", epilog=CHECK_EXAMPLES
+)
 def check(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
     """Check and list."""
     from ..store import check as look
@@ -67,7 +71,9 @@ def gc(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False
     removed = open_store(folder).gc()
     if output is Format.json:
         skipped = list(removed.skipped_runs)
-        emit_json({"schema": "relaytrain.store-gc/1", "files": removed.files, "bytes": removed.size_bytes, "skipped": skipped})
+        emit_json(
+            {"schema": "relaytrain.store-gc/1", "files": removed.files, "bytes": removed.size_bytes, "skipped": skipped}
+        )
     else:
         kept = f"; left alone: {', '.join(removed.skipped_runs)}" if removed.skipped_runs else ""
         emit(f"removed {removed.files} files, {removed.size_bytes / 1e6:.3g} MB{kept}")

@@ -84,7 +84,11 @@ class Belief:
 
     def __str__(self) -> str:
         mean = self.mean
-        return "independent epochs" if self.independent else f"correlation {mean.correlation:.2g}, common {mean.common:.2g}"
+        return (
+            "independent epochs"
+            if self.independent
+            else f"correlation {mean.correlation:.2g}, common {mean.common:.2g}"
+        )
 
 
 def sure(dependence: Dependence) -> Belief:
@@ -209,7 +213,12 @@ def _shares(weights: Real, samples: int) -> NDArray[np.int64]:
 
 
 def _latent(
-    dependence: Dependence, past: Past, epochs: tuple[int, ...], versions: int, samples: int, random: np.random.Generator
+    dependence: Dependence,
+    past: Past,
+    epochs: tuple[int, ...],
+    versions: int,
+    samples: int,
+    random: np.random.Generator,
 ) -> Real:
     rho, common = dependence.correlation, dependence.common
     every = (*past.epochs, *epochs)

@@ -218,7 +218,9 @@ class InverseGamma(Tabulated):
 
     def exact_log_cf(self, t: Real) -> Complex:
         """By integration, t >= 0."""
-        raised = log_laplace_inverse_gamma(np.asarray(1j * t, np.complex128), self.shape, self.scale)  # of exp(-i t X): the conjugate
+        raised = log_laplace_inverse_gamma(
+            np.asarray(1j * t, np.complex128), self.shape, self.scale
+        )  # of exp(-i t X): the conjugate
         return (raised + 1j * self.mean * t).conj()
 
     def reach(self, tail: float) -> float:

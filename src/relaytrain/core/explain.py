@@ -49,7 +49,9 @@ def answer(plan: Plan) -> str:
     words = f"{plan.summary()}: {energy}, {plan.rung:.0%} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
-    scatter = "" if plan.guaranteed_s is None else f", {plan.rung:.0%} sure by {say_time(plan.guaranteed_s, plan.time_unit)}"
+    scatter = (
+        "" if plan.guaranteed_s is None else f", {plan.rung:.0%} sure by {say_time(plan.guaranteed_s, plan.time_unit)}"
+    )
     return words + f" (expected at {time}{scatter})."
 
 

@@ -58,7 +58,9 @@ def array_from_json(value: Any) -> Array | None:
             return np.full(shape, math.inf if value["all"] is None else float(value["all"]))
         return np.array(_filled(value), dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
-        raise ScenarioError(f"law: got an array that cannot be read ({error}), expected nested lists of numbers") from None
+        raise ScenarioError(
+            f"law: got an array that cannot be read ({error}), expected nested lists of numbers"
+        ) from None
 
 
 def law_to_json(law: LossLaw, *, pairs: int | None = None, top: float = 1.0) -> Json:

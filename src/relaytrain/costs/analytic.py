@@ -121,7 +121,9 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
         rows = [(m.node, m.device) for m in members]
         from .pipelined import try_pipeline_epoch  # only where a pipeline is asked for: `validate` has half a second
 
-        seconds, joules, reason = try_pipeline_epoch(version.chain, group, rows, state_tensors=model.settings.state_tensors)
+        seconds, joules, reason = try_pipeline_epoch(
+            version.chain, group, rows, state_tensors=model.settings.state_tensors
+        )
         if reason is not None:
             model.reasons[index,] = f"{version.name} on {pair.nodes}: {reason}"
         return seconds, joules
@@ -147,7 +149,9 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     return seconds, joules
 
 
-def _pipeline_epoch(version: Version, owners: list[_Member], members: list[_Member], flops: float) -> tuple[float, float]:
+def _pipeline_epoch(
+    version: Version, owners: list[_Member], members: list[_Member], flops: float
+) -> tuple[float, float]:
     samples = sum(m.node.samples or 0 for m in owners)
     compute = samples * flops / sum(m.device.flops_per_s for m in members)
     boundaries = len(members) - 1

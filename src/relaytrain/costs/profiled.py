@@ -134,9 +134,7 @@ class Profile:
             "local_epochs": self.local_epochs,
             "versions": {
                 name: {**{k: v for k, v in vars(version).items() if k != "name"}, "effective_flops_per_sample": flops}
-                for (name, version), flops in zip(
-                    self.versions.items(), self.effective_flops().values(), strict=True
-                )
+                for (name, version), flops in zip(self.versions.items(), self.effective_flops().values(), strict=True)
             },
         }
 

@@ -76,7 +76,9 @@ class Belief:
         )
 
     @classmethod
-    def from_law(cls, pairs: tuple[Pair, ...], law: LevelLaw, initial_loss: float, noise: Noise | None = None) -> Belief:
+    def from_law(
+        cls, pairs: tuple[Pair, ...], law: LevelLaw, initial_loss: float, noise: Noise | None = None
+    ) -> Belief:
         """A scenario's own law as prior: the distance between its robust and expected figures is the spread."""
         tiny = np.full(len(pairs), LEAST_SPREAD)
         mult, robust = law.mult, law.mult if law.mult_robust is None else law.mult_robust
@@ -103,7 +105,10 @@ class Belief:
                 return None
             count = len(pairs)
             start = LevelLaw(
-                np.tile([0.0, initial_loss, 10.0, 1.0], (count, 1)), law.change[0], np.zeros((count, count)), np.ones((1, count))
+                np.tile([0.0, initial_loss, 10.0, 1.0], (count, 1)),
+                law.change[0],
+                np.zeros((count, count)),
+                np.ones((1, count)),
             )
         else:
             start = law
@@ -115,7 +120,9 @@ def _overlaid(plain: Belief, table: Mapping[str, Any]) -> Belief:
     """`plain` with what `[prior]` says instead, entry by entry; later entries win, key by key."""
     curves, mult = plain.curves.copy(), plain.mult.copy()
     pace, floor = plain.pace_spread.copy(), plain.floor_spread.copy()
-    covering = [(rule, [i for i, pair in enumerate(plain.pairs) if _covers(rule, pair)]) for rule in table.get("curves", ())]
+    covering = [
+        (rule, [i for i, pair in enumerate(plain.pairs) if _covers(rule, pair)]) for rule in table.get("curves", ())
+    ]
     for rule, covered in covering:
         for index in covered:
             for column, key in enumerate(("floor", "drop", "scale", "power")):
@@ -138,7 +145,19 @@ def _overlaid(plain: Belief, table: Mapping[str, Any]) -> Belief:
     for rule, covered in covering:
         if rule.get("noise") is not None:
             scatter[covered] = rule["noise"]
-    return Belief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter, bool(table.get("recovers", False)))
+    return Belief(
+        plain.pairs,
+        curves,
+        mult,
+        pace,
+        floor,
+        jump0,
+        jump1,
+        jump_spread,
+        noise,
+        scatter,
+        bool(table.get("recovers", False)),
+    )
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

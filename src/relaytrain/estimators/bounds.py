@@ -61,9 +61,13 @@ class Constants:
 
     def __post_init__(self) -> None:
         if not (self.smoothness >= self.convexity > 0.0):
-            raise UsageError(f"bounds: got smoothness {self.smoothness}, convexity {self.convexity}; expected L >= mu > 0")
+            raise UsageError(
+                f"bounds: got smoothness {self.smoothness}, convexity {self.convexity}; expected L >= mu > 0"
+            )
         if min(self.noise, self.gradient, self.heterogeneity, self.distance) < 0.0 or self.local_steps < 1:
-            raise UsageError("bounds: got a negative constant, expected noise, gradient, heterogeneity, distance >= 0, E >= 1")
+            raise UsageError(
+                "bounds: got a negative constant, expected noise, gradient, heterogeneity, distance >= 0, E >= 1"
+            )
 
     @property
     def gamma(self) -> float:
@@ -108,7 +112,9 @@ class Bound:
 
     def __post_init__(self) -> None:
         if self.mode == "level" and self.constants is None:
-            raise UsageError("bounds: got mode 'level' without constants, expected those of Theorem 1; or use shape or off")
+            raise UsageError(
+                "bounds: got mode 'level' without constants, expected those of Theorem 1; or use shape or off"
+            )
 
     def correct(self, seen: Seen, changes: Bands) -> tuple[Bands, tuple[str, ...]]:
         """Robust changes (N, AHEAD) no lower than the bound, expected ones untouched; and a line for what was overridden."""
@@ -125,7 +131,9 @@ class Bound:
         fires = least > changes.high
         if not fires.any():
             return changes, ()
-        words = f"bounds ({self.mode}): {int(fires[:, 0].sum())} of {len(seen)} robust estimates of the next epoch raised"
+        words = (
+            f"bounds ({self.mode}): {int(fires[:, 0].sum())} of {len(seen)} robust estimates of the next epoch raised"
+        )
         if vacuous:
             words += "; the bound says less than the present loss everywhere: it is vacuous here, use shape or off"
         return Bands(changes.mean, changes.low, np.maximum(changes.high, least)), (words,)

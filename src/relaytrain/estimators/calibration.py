@@ -66,7 +66,9 @@ def conformal_factor(
     weight = 1.0 / counts[np.searchsorted(names, runs)]
     level = 1.0 - alpha + (0.0 if independent is None else DOUBT * np.sqrt(alpha * (1.0 - alpha) / independent))
     level *= (len(names) + 1.0) / len(names)
-    return weighted_quantile(values, weight, min(level, 1.0 - alpha / 2.0))  # higher, the widest score of few would rule
+    return weighted_quantile(
+        values, weight, min(level, 1.0 - alpha / 2.0)
+    )  # higher, the widest score of few would rule
 
 
 def category_factors(

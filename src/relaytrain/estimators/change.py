@@ -59,7 +59,9 @@ def _last(history: Array) -> list[float]:
 
 def targets(switches: Sequence[Switch], target: Target) -> Array:
     """The loss change (N,) to be learned."""
-    return np.array([(s.landed if target == "first-epoch" else (s.probe_after or 0.0)) - s.history[-1] for s in switches])
+    return np.array(
+        [(s.landed if target == "first-epoch" else (s.probe_after or 0.0)) - s.history[-1] for s in switches]
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ class ChangeModel:
 
         shares = self.weights or (1.0 / len(self.parts),) * len(self.parts)
         each = [part.bands(rows) for part in self.parts]
-        sums = [sum(w * getattr(b, name) for w, b in zip(shares, each, strict=True)) for name in ("mean", "low", "high")]
+        sums = [
+            sum(w * getattr(b, name) for w, b in zip(shares, each, strict=True)) for name in ("mean", "low", "high")
+        ]
         return grown(ordered(Bands(*(np.asarray(s) for s in sums))), self.factor)
 
 
@@ -123,7 +127,9 @@ def fit_linear(rows: Array, target: Array, groups: NDArray[np.generic]) -> Linea
     return Linear(weights, intercept, mean, scale, float(min(low, 0.0)), float(max(high, 0.0)))
 
 
-def _huber(rows: Array, target: Array, *, epsilon: float = 1.35, ridge: float = 1e-2, rounds: int = 50) -> tuple[Array, float]:
+def _huber(
+    rows: Array, target: Array, *, epsilon: float = 1.35, ridge: float = 1e-2, rounds: int = 50
+) -> tuple[Array, float]:
     """Huber's M-estimate by re-weighted ridge regression: large residuals count in proportion to their size only."""
     design = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     penalty = np.diag(np.append(np.full(rows.shape[1], ridge * len(rows)), 0.0))

@@ -43,7 +43,9 @@ def _bound(scenario: Scenario, fitted: Fitted) -> Bound:
     mode = scenario.estimator.get("bounds", "shape")
     table = scenario.estimator.get("theorem")
     if mode == "level" and table is None:
-        raise ScenarioError("estimator.theorem: got none for bounds 'level', expected the constants of FedAvg's Theorem 1")
+        raise ScenarioError(
+            "estimator.theorem: got none for bounds 'level', expected the constants of FedAvg's Theorem 1"
+        )
     return Bound(mode, fitted.run.bound_offset, None if table is None else Constants(**table))
 
 
@@ -76,5 +78,7 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
     path = Path(file)
     fitted = load_fitted(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
     if fitted.name != name:
-        raise ScenarioError(f"estimator.fitted: got {file}, fitted as '{fitted.name}', expected '{name}'; name the one it is")
+        raise ScenarioError(
+            f"estimator.fitted: got {file}, fitted as '{fitted.name}', expected '{name}'; name the one it is"
+        )
     return fitted

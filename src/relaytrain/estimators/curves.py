@@ -132,8 +132,17 @@ def bundle_of(traces: TraceSet, metric: Metric = "train") -> Bundle:
         fixed = (leg.classes, leg.samples, leg.pruned_fraction)
         curves.append(
             Curve(
-                leg.seed, leg.run, leg.stage, leg.node_set, *fixed, np.asarray(leg.loss(metric), dtype=np.float64),
-                way, chance if leg.switch is None else leg.switch.after(metric), leg.parent, leg.first - 1, path.images_before,
+                leg.seed,
+                leg.run,
+                leg.stage,
+                leg.node_set,
+                *fixed,
+                np.asarray(leg.loss(metric), dtype=np.float64),
+                way,
+                chance if leg.switch is None else leg.switch.after(metric),
+                leg.parent,
+                leg.first - 1,
+                path.images_before,
             )
         )
         if leg.switch is None or leg.parent is None:
@@ -141,10 +150,19 @@ def bundle_of(traces: TraceSet, metric: Metric = "train") -> Bundle:
         before, switch = traces.segment(leg.seed, leg.parent), leg.switch
         switches.append(
             Switch(
-                leg.seed, leg.run, leg.stage, switch.change, switch.ratio_of_current,
+                leg.seed,
+                leg.run,
+                leg.stage,
+                switch.change,
+                switch.ratio_of_current,
                 np.asarray(before.loss(metric)[: switch.k - before.first + 1], dtype=np.float64),
-                (before.classes, before.samples, before.pruned_fraction), fixed, float(leg.loss(metric)[0]),
-                switch.before(metric), switch.after(metric), way, switch.k,
+                (before.classes, before.samples, before.pruned_fraction),
+                fixed,
+                float(leg.loss(metric)[0]),
+                switch.before(metric),
+                switch.after(metric),
+                way,
+                switch.k,
             )
         )
     return Bundle(metric, tuple(curves), tuple(switches), str(traces.meta.get("preset", "")))

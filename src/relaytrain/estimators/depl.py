@@ -114,7 +114,11 @@ def fit_curves(
     scored: dict[str, float] = {}
     x = np.concatenate(ratios)
     if family is None:
-        parts = [np.concatenate([r for r, h in zip(ratios, half, strict=True) if h == side]) for side in (True, False)] if split else [x, x]
+        parts = (
+            [np.concatenate([r for r, h in zip(ratios, half, strict=True) if h == side]) for side in (True, False)]
+            if split
+            else [x, x]
+        )
         family, scored = best_family(parts[0], parts[1], EPOCH_FAMILIES)
     noise = fit_family(x, family)
     held_out_p, coverage = _held_out(rows, half, family, reading) if split else (None, None)
@@ -142,7 +146,9 @@ def least_squares(rows: Sequence[tuple[Array, Array]]) -> tuple[float, float, fl
         low, high = max(centre - width, np.log(0.1)), centre + width
     total = float(((y - y.mean()) ** 2).sum())
     if best[1] <= 0.0:
-        raise UsageError("depl: the fitted curve rises (A <= 0), expected losses that fall; use another reading or metric")
+        raise UsageError(
+            "depl: the fitted curve rises (A <= 0), expected losses that fall; use another reading or metric"
+        )
     return best[1], best[2], 1.0 - best[0] / total if total > 0 else 1.0
 
 
@@ -200,7 +206,9 @@ def fit_switches(switches: Sequence[Switch], *, replicates: int = REPLICATES, fi
     """l_sw: the forward loss after the switch minus the loss before it (or the first epoch's, as some traces have it)."""
     if len(switches) < 3:
         raise UsageError(f"depl: {len(switches)} switches of this kind, expected at least 3 to fit Student's t")
-    values = np.array([(s.landed if first_epoch or s.probe_after is None else s.probe_after) - s.history[-1] for s in switches])
+    values = np.array(
+        [(s.landed if first_epoch or s.probe_after is None else s.probe_after) - s.history[-1] for s in switches]
+    )
     noise = fit_family(values, "student-t")
     return SwitchFit(
         noise, naive_p(values, noise), refitted_p(values, noise, replicates=replicates) if replicates else float("nan"),

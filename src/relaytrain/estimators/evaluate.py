@@ -114,7 +114,9 @@ def evaluate_run(
             bands = model.bands((led if model.with_start else plain).seen)
             return steps_of(bands) if not cumulative and model.cumulative else bands
 
-        def learned(name: Name, fold: Fold = fold, forecast: Callable[[RunModel], Bands] = forecast) -> tuple[Bands, float]:
+        def learned(
+            name: Name, fold: Fold = fold, forecast: Callable[[RunModel], Bands] = forecast
+        ) -> tuple[Bands, float]:
             started = time.process_time()
             model = run_model(name, fold, seed=seed, cumulative=cumulative, epochs=epochs)
             return forecast(model), time.process_time() - started
@@ -160,7 +162,9 @@ def evaluate_change(
             return model.bands(model.rows(fold.test.switches)), time.process_time() - started
 
         for name in inputs:
-            parts[name].append((fold, *kept(keep, fold, (name, "change", target, seed, epochs), partial(learned, name))))
+            parts[name].append(
+                (fold, *kept(keep, fold, (name, "change", target, seed, epochs), partial(learned, name)))
+            )
     return {name: _switched(name, rows, target) for name, rows in parts.items() if rows}
 
 

@@ -85,7 +85,9 @@ def fit_family(values: Array, family: Family) -> Fit:
     values = np.asarray(values, dtype=np.float64)
     if family in POSITIVE and not (values > 0.0).all():
         share = float((values <= 0.0).mean())
-        raise UsageError(f"{family}: {share:.0%} of the values are not positive (losses rise); choose normal or empirical")
+        raise UsageError(
+            f"{family}: {share:.0%} of the values are not positive (losses rise); choose normal or empirical"
+        )
     if family == "empirical":
         return Fit(family, tuple(float(v) for v in values))
     if family == "normal":
@@ -183,5 +185,3 @@ def best_family(
     if best is None:
         raise UsageError("families: none can hold these values; include normal or empirical")
     return best[1], scored
-
-

@@ -83,9 +83,7 @@ class Windows:
 
     def take(self, at: NDArray[np.generic]) -> Windows:
         """Some of the rows."""
-        return Windows(
-            self.seen.take(at), self.target[at], self.seed[at], self.run[at], self.stage[at], self.group[at]
-        )
+        return Windows(self.seen.take(at), self.target[at], self.seed[at], self.run[at], self.stage[at], self.group[at])
 
 
 def together(parts: Sequence[Windows]) -> Windows:

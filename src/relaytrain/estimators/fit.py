@@ -95,7 +95,13 @@ def _union(one: Bundle, other: Bundle) -> Bundle:
 
 
 def run_model(
-    name: Name, fold: Fold, *, seed: int = 0, cumulative: bool = True, change_target: Target = "jump", epochs: int = EPOCHS
+    name: Name,
+    fold: Fold,
+    *,
+    seed: int = 0,
+    cumulative: bool = True,
+    change_target: Target = "jump",
+    epochs: int = EPOCHS,
 ) -> RunModel:
     """lambda_run of a name, from the training and calibration parts of a fold."""
     if name == "paper":
@@ -109,7 +115,9 @@ def change_model(inputs: str, target: Target, fold: Fold, *, seed: int = 0, epoc
     from .paper import CHANGE_RECIPE, fit_change
 
     if inputs != "paper":
-        return _auto_change("probe" if inputs == "probe" else "nodes", target, _union(fold.train, fold.calibration), seed, epochs)
+        return _auto_change(
+            "probe" if inputs == "probe" else "nodes", target, _union(fold.train, fold.calibration), seed, epochs
+        )
     train, rest = fold.train.switches, fold.calibration.switches or fold.train.switches
     recipe = replace(CHANGE_RECIPE, epochs=round(CHANGE_RECIPE.epochs * epochs / EPOCHS), seed=seed)
     held_out = paper_inputs(rest), targets(rest, target)

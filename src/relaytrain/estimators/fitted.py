@@ -31,7 +31,16 @@ SCHEMA = "relaytrain.fitted/3"
 MOST_BYTES = 64 << 20
 Name = Literal["auto", "paper", "zero-trace"]
 Arrays = dict[str, NDArray[Any]]
-_RUN_FIELDS = ("tree_share", "calibrated", "tail_power", "rounds", "cumulative", "with_start", "bound_offset", "unknown")
+_RUN_FIELDS = (
+    "tree_share",
+    "calibrated",
+    "tail_power",
+    "rounds",
+    "cumulative",
+    "with_start",
+    "bound_offset",
+    "unknown",
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,9 @@ def load_fitted(path: str | Path) -> Fitted:
     path = Path(path)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise ScenarioError(f"{path}: got more than {MOST_BYTES >> 20} MiB, expected a file that `relaytrain fit` wrote")
+            raise ScenarioError(
+                f"{path}: got more than {MOST_BYTES >> 20} MiB, expected a file that `relaytrain fit` wrote"
+            )
         raw = path.read_bytes()
     except OSError as error:
         raise ScenarioError(
@@ -105,7 +116,16 @@ def read_fitted(raw: bytes, where: str) -> Fitted:
         if body.get("schema") != SCHEMA:
             raise ScenarioError(f"{where}: schema {body.get('schema')!r}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        EOFError,
+        OSError,
+    ) as error:
         raise ScenarioError(f"{where}: got something unreadable ({type(error).__name__}), {wanted}") from None
 
 
@@ -172,8 +192,12 @@ def _under(arrays: Arrays, prefix: str) -> Arrays:
 
 def _net(arrays: Arrays, entry: Mapping[str, Any]) -> Recurrent:
     known = {f.name for f in fields(Scales)}
-    scales: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry["scales"].items() if k in known}
-    return Recurrent({name: arrays[name].astype(np.float64) for name in WEIGHTS}, Scales(**scales), bool(entry["cumulative"]))
+    scales: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in entry["scales"].items() if k in known
+    }
+    return Recurrent(
+        {name: arrays[name].astype(np.float64) for name in WEIGHTS}, Scales(**scales), bool(entry["cumulative"])
+    )
 
 
 def _change(entry: Mapping[str, Any], arrays: Arrays) -> ChangeModel:

@@ -41,7 +41,9 @@ def kept(
         pass
     bands, cpu_s = make()
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, mean=bands.mean, low=bands.low, high=bands.high, cpu_s=np.array(cpu_s))
+    np.savez_compressed(
+        buffer, allow_pickle=False, mean=bands.mean, low=bands.low, high=bands.high, cpu_s=np.array(cpu_s)
+    )
     make_dir(folder)
     write_atomic(path, buffer.getvalue())
     return bands, cpu_s

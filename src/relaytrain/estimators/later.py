@@ -58,7 +58,8 @@ def shared_curve(legs: Sequence[Entered], room: float) -> tuple[Array, Array]:
         return np.array([start * 0.5, start * 0.5, 1e9, 1.0]), np.ones(len(legs))
     lowest = min(float(np.min(leg.mean[: len(_AT)])) for leg in legs)
     alpha, a, at = (
-        part.ravel() for part in np.meshgrid(POWERS, np.linspace(0.0, 0.98, FLOORS) * min(lowest, start), met, indexing="ij")
+        part.ravel()
+        for part in np.meshgrid(POWERS, np.linspace(0.0, 0.98, FLOORS) * min(lowest, start), met, indexing="ij")
     )
     left = np.clip((path[at] - a) / (start - a), 1e-9, 1.0 - 1e-6)
     scale = np.maximum(_AT[at] / (left ** (-1.0 / alpha) - 1.0), 1.0 / (1.0 - room ** (-1.0 / alpha)))

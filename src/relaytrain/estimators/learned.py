@@ -101,22 +101,35 @@ class Learned:
         ahead, notes = self._paths(seen, legs, now.pair, facts)
         room = ROOM if first else math.inf
         curves = np.stack(
-            [curve_through(float(seen.loss[i]), ahead.mean[i], room=room, exact=i == now.pair) for i in range(len(pairs))]
+            [
+                curve_through(float(seen.loss[i]), ahead.mean[i], room=room, exact=i == now.pair)
+                for i in range(len(pairs))
+            ]
         )
         twins = [robust_twin(curves[i], float(seen.loss[i]), ahead.high[i]) for i in range(len(pairs))]
-        pace, onward = np.ones((1, len(pairs))), [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves]
+        pace, onward = (
+            np.ones((1, len(pairs))),
+            [on_curve(curve, np.array(HORIZONS, dtype=np.float64)) for curve in curves],
+        )
         if first and self.by_epoch and self.fitted.run.reads_before:
             again = self._later(present, curves[now.pair], now.pair, facts, sum(trained), stage)
             pace = np.ones((LATER[-1] + 1, len(pairs)))
             for i in range(len(pairs)):
                 if i != now.pair:
-                    asked = [Entered(0, float(seen.loss[i]), ahead.mean[i], ahead.high[i]), *(each[i] for each in again)]
+                    asked = [
+                        Entered(0, float(seen.loss[i]), ahead.mean[i], ahead.high[i]),
+                        *(each[i] for each in again),
+                    ]
                     curves[i], paces = shared_curve(asked, room)
                     twins[i], onward[i] = shared_twin(curves[i], paces, asked), ahead.mean[i]
                     pace[:, i] = np.interp(np.arange(len(pace)), LATER, paces)
         done = [sum(trained) + (0 if i == now.pair else first * facts[i][1]) for i in range(len(pairs))]
         jump0, jump1, robust0 = self._jump_lines(histories, onward, (curves, pace), facts, done)
-        rows = np.maximum(np.arange(len(history) + len(pace)) - len(history), 0) if len(pace) > 1 else np.zeros(1, np.int64)
+        rows = (
+            np.maximum(np.arange(len(history) + len(pace)) - len(history), 0)
+            if len(pace) > 1
+            else np.zeros(1, np.int64)
+        )
         mult = pace[rows]
         slow = np.array([twin[1] for twin in twins])[None, :]
         tops = seen.loss[np.isfinite(seen.loss)]
@@ -147,7 +160,9 @@ class Learned:
         if self.fitted.change is None:
             return [np.array([landed[i]]) for landed in lands for i in range(count)]
         lead = self.fitted.run.with_start and self._jump_learned
-        for history, landed, change in zip(befores, lands, self._changes(befores, [now] * len(befores), facts, images), strict=True):
+        for history, landed, change in zip(
+            befores, lands, self._changes(befores, [now] * len(befores), facts, images), strict=True
+        ):
             entered = np.maximum(history[-1] + change.mean, TINY)
             found += [np.array([landed[i], entered[i]] if lead else [entered[i]]) for i in range(count)]
         return found
@@ -161,7 +176,9 @@ class Learned:
         until = [images + h * facts[now][1] for h in times]
         histories = self._entered(befores, now, facts, until)
         many = len(histories)
-        seen = self._seen(histories, [1] * many, list(facts) * len(times), [n for n in until for _ in facts], [stage + 1] * many)
+        seen = self._seen(
+            histories, [1] * many, list(facts) * len(times), [n for n in until for _ in facts], [stage + 1] * many
+        )
         model = self.fitted.run
         ahead = model.ahead(seen, (self.bound or Bound()).correct(seen, model.bands(seen))[0])
         legs = [Entered(times[i // count], float(seen.loss[i]), ahead.mean[i], ahead.high[i]) for i in range(many)]
@@ -183,7 +200,9 @@ class Learned:
         fixed = np.array([(*f, n) for f, n in zip(facts, images, strict=True)], dtype=np.float64)
         return Seen(rows_of(histories), np.array(done, dtype=np.float64), fixed, np.array(stage, dtype=np.int64))
 
-    def _paths(self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]) -> tuple[Bands, tuple[str, ...]]:
+    def _paths(
+        self, seen: Seen, legs: Sequence[Leg], now: int, facts: Sequence[Facts]
+    ) -> tuple[Bands, tuple[str, ...]]:
         """Losses ahead of every pair; the first epoch of the present one has the width that this run has taught."""
         model = self.fitted.run
         plain = model.bands(seen)
@@ -238,7 +257,9 @@ class Learned:
         if not self._jump_learned:
             return landings
         count = len(facts)
-        landed = np.concatenate([np.maximum(h[-1] + part.mean, TINY) for h, part in zip(histories, landings, strict=True)])
+        landed = np.concatenate(
+            [np.maximum(h[-1] + part.mean, TINY) for h, part in zip(histories, landings, strict=True)]
+        )
         none, once = [0] * len(landed), [1] * len(landed)  # epochs of a leg behind one handover at least
         until = [n for n in images for _ in facts]
         seen = self._seen([np.array([v]) for v in landed], none, list(facts) * len(histories), until, once)
@@ -311,7 +332,10 @@ class Learned:
         curves, pace = law
         count = len(facts)
         c0, c1, robust = np.zeros((count, count)), np.zeros((count, count)), np.zeros((count, count))
-        every = [[np.concatenate([history, path[:at]]) for at in ALONG] for history, path in zip(histories, onward, strict=True)]
+        every = [
+            [np.concatenate([history, path[:at]]) for at in ALONG]
+            for history, path in zip(histories, onward, strict=True)
+        ]
         before = [b for b in range(count) for _ in ALONG]
         until = [images[b] + (HORIZONS[at - 1] if at else 0) * facts[b][1] for b in range(count) for at in ALONG]
         found = self._changes([h for rolled in every for h in rolled], before, facts, until)
@@ -319,7 +343,10 @@ class Learned:
             losses = np.array([h[-1] for h in rolled])
             each = zip(found[b * len(ALONG) : (b + 1) * len(ALONG)], losses, strict=True)
             after = [min(HORIZONS[at - 1] if at else 0, len(pace) - 1) for at in ALONG]
-            jumps = [self._jumps(changes, float(last), curves, pace[h]) for (changes, last), h in zip(each, after, strict=True)]
+            jumps = [
+                self._jumps(changes, float(last), curves, pace[h])
+                for (changes, last), h in zip(each, after, strict=True)
+            ]
             mean = np.stack([j.mean for j in jumps])
             above = np.stack([j.high - j.mean for j in jumps]).max(axis=0)
             away = losses - losses[0]
@@ -378,4 +405,3 @@ def _switch(history: Array, before: Facts, after: Facts, same: bool) -> Switch:
     if after[2] < before[2] - 1e-9:
         kind = "restore"
     return Switch(0, 0, 0, "nodes" if same else kind, ratio, history, before, after, float("nan"))
-

@@ -176,7 +176,10 @@ def _whole(curves: Sequence[Curve], scales: Scales, *, cumulative: bool, with_st
     seen = Seen(rows_of(pieces), none, np.array(fixed, dtype=np.float64), none.astype(np.int64))
     unit = np.stack(targets)
     unit[np.arange(LONGEST)[None, :] >= seen.length[:, None]] = np.nan
-    made = [torch.tensor(a, dtype=torch.float32) for a in (_left(seen, scales), fixed_inputs(seen, scales), np.nan_to_num(unit))]
+    made = [
+        torch.tensor(a, dtype=torch.float32)
+        for a in (_left(seen, scales), fixed_inputs(seen, scales), np.nan_to_num(unit))
+    ]
     return [made[0], torch.tensor(seen.length), made[1], made[2], torch.tensor(np.isfinite(unit))]
 
 
@@ -244,7 +247,11 @@ def _train(
     torch.set_num_threads(1)
     optimizer = torch.optim.Adam(net.parameters(), lr=recipe.lr, fused=True)
     steps = recipe.epochs * len(batches())
-    schedule = None if judged is not None else torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.lr, total_steps=steps, pct_start=0.15)
+    schedule = (
+        None
+        if judged is not None
+        else torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.lr, total_steps=steps, pct_start=0.15)
+    )
     best, best_state, waited = float("inf"), copy.deepcopy(net.state_dict()), 0
     for _ in range(recipe.epochs):
         net.train()

@@ -231,7 +231,9 @@ class Prior:
             start = float(np.exp(middle))
             after = start
             if start > floor:
-                after = start + mult * (floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start)
+                after = start + mult * (
+                    floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start
+                )
             low, high = (middle, high) if after < wanted else (low, middle)
         return float(0.5 * (low + high) - np.log(loss))
 

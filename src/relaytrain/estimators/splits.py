@@ -73,7 +73,9 @@ def parts_of(bundle: Bundle, count: int = FOLDS) -> tuple[NDArray[np.int64], NDA
     Whole groups of configurations, dealt so that every part has some of each kind; what never switched goes by its
     seed. Of fewer groups than parts: whole seeds; of fewer seeds too: whole curves.
     """
-    groups = sorted({curve.group for curve in bundle.curves} - {""}, key=lambda g: (g.split()[1:], g.split()[0].zfill(9)))
+    groups = sorted(
+        {curve.group for curve in bundle.curves} - {""}, key=lambda g: (g.split()[1:], g.split()[0].zfill(9))
+    )
     seeds = {seed: i % count for i, seed in enumerate(bundle.seeds)}
     dealt = {group: (i + i // count) % count for i, group in enumerate(groups)}
     by_seed_alone = len(groups) < count

@@ -42,7 +42,10 @@ def curve_through(start: float, path: Array, *, room: float = math.inf, exact: b
         return np.array([start * 0.5, start * 0.5, 1e9, 1.0])
     first = int(below[0])
     met = below[:1] if exact else below
-    alpha, a, at = (part.ravel() for part in np.meshgrid(POWERS, np.linspace(0.0, 0.98, FLOORS) * min(path.min(), start), met, indexing="ij"))
+    alpha, a, at = (
+        part.ravel()
+        for part in np.meshgrid(POWERS, np.linspace(0.0, 0.98, FLOORS) * min(path.min(), start), met, indexing="ij")
+    )
     left = np.maximum((path[at] - a) / (start - a), 1e-9)
     scale = _AT[at] / np.maximum(left ** (-1.0 / alpha) - 1.0, STEADY)
     if math.isfinite(room):

@@ -71,7 +71,9 @@ class Forest:
         for child in (made.left, made.right):
             sound = sound and bool(((child > nodes) & (child < last))[inner].all())
         if not sound or not np.isfinite(made.value).all():
-            raise ScenarioError("fitted trees: got nodes that form no tree, expected what `relaytrain fit` wrote; fit again")
+            raise ScenarioError(
+                "fitted trees: got nodes that form no tree, expected what `relaytrain fit` wrote; fit again"
+            )
         return made
 
 

@@ -185,4 +185,6 @@ def make_clock(
             weights[node.name] = (profile["busy_w"] / profile["flops_per_s"], 1.0 / profile["flops_per_s"])
     if len(weights) != len(setup.problem.nodes):
         weights = {}  # weights of some nodes only would not compare
-    return EmulatedClock(setup.problem, costs, weights=weights, charge_lost_work=setup.settings.charge_lost_work, prices=prices)
+    return EmulatedClock(
+        setup.problem, costs, weights=weights, charge_lost_work=setup.settings.charge_lost_work, prices=prices
+    )

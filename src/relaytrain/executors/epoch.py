@@ -218,7 +218,9 @@ class FederatedEpoch:
         timeout = settings.epoch_timeout_s
         if timeout is None and decision.pair in self._walls:
             timeout = SLACK_FACTOR * self._walls[decision.pair] + SLACK_S
-        return Task(run, decision.epoch, attempt, node, checkpoint, settings, decision.resources, timeout, decision.datasets)
+        return Task(
+            run, decision.epoch, attempt, node, checkpoint, settings, decision.resources, timeout, decision.datasets
+        )
 
     def _check_quorum(
         self, decision: Decision, nodes: Sequence[str], collected: _Collected, mark: Any, began: float

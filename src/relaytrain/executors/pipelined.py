@@ -83,13 +83,16 @@ class PipelinedEpoch:
         evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
         if not math.isfinite(evaluation.loss):
             lost = LostEpoch((), cpu_s, wall_s, bill.energy_j, 0.0, bill.provenance)
-            raise EpochNonFinite(f"epoch {decision.epoch}: the losses of the pipeline {decision.nodes} are not finite", lost)
+            raise EpochNonFinite(
+                f"epoch {decision.epoch}: the losses of the pipeline {decision.nodes} are not finite", lost
+            )
         outcome = EpochOutcome(
             decision, evaluation.metric(self.setup.problem.target.metric), bill.elapsed_s, bill.energy_j, bill.provenance,
             cpu_s=cpu_s, wall_s=wall_s,
         )  # fmt: skip
         reports = tuple(
-            NodeReport(node, 0, sum(sizes), train_loss, share[node], wall_s, *bill.nodes.get(node, (0.0, 0.0))) for node in group.nodes
+            NodeReport(node, 0, sum(sizes), train_loss, share[node], wall_s, *bill.nodes.get(node, (0.0, 0.0)))
+            for node in group.nodes
         )
         return EpochResult(outcome, trained, reports, (), evaluation, train_loss)
 
@@ -122,7 +125,9 @@ class PipelinedEpoch:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(settings.seed, epoch, group.nodes[0]))
             for _ in range(settings.local_epochs):
-                made += [(site.images[chosen], site.labels[chosen]) for chosen in batches(len(site.labels), settings.batch)]
+                made += [
+                    (site.images[chosen], site.labels[chosen]) for chosen in batches(len(site.labels), settings.batch)
+                ]
         return made
 
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
@@ -143,7 +148,9 @@ def rule_of(settings: TrainingSettings, epoch: int) -> Rule:
         return SGD(lr, settings.momentum, decay)
     if settings.optimizer == "adam":
         return Adam(lr, weight_decay=decay)
-    raise ScenarioError(f"training.optimizer: got {settings.optimizer!r}, expected sgd or adam: a pipeline set trains with these")
+    raise ScenarioError(
+        f"training.optimizer: got {settings.optimizer!r}, expected sgd or adam: a pipeline set trains with these"
+    )
 
 
 def members_of(setup: TrainingSetup, resolved: Mapping[str, Any]) -> dict[str, list[tuple[Node, DeviceProfile]]]:
@@ -154,7 +161,9 @@ def members_of(setup: TrainingSetup, resolved: Mapping[str, Any]) -> dict[str, l
     for group in setup.problem.node_sets:
         if group.mode == "pipeline":
             devices = resolved.get("devices", {})
-            made[group.name] = [(nodes[name], _profile(nodes[name], tables.get(name, {}), devices)) for name in group.nodes]
+            made[group.name] = [
+                (nodes[name], _profile(nodes[name], tables.get(name, {}), devices)) for name in group.nodes
+            ]
     return made
 
 

@@ -180,7 +180,9 @@ class Processes:
                     results += self._lose(worker, "late", late)
                 else:
                     del worker.waiting[task.key]
-                    results.append(failed(task, "late", f"{late}: its process is still starting; allow a longer epoch_timeout"))
+                    results.append(
+                        failed(task, "late", f"{late}: its process is still starting; allow a longer epoch_timeout")
+                    )
         return results
 
     def _lose(self, worker: _Worker, kind: FailureKind, error: str) -> list[NodeResult]:

@@ -1,8 +1,8 @@
 """Figures of the papers, redrawn with RelayTrain, each with the findings it bears out and those it does not.
 
-    available() -> {"pact-fig5": "...", ...}
-    run("pact-fig6", "figures") -> Reproduction
-    run_all("figures", print) -> AllReproductions
+available() -> {"pact-fig5": "...", ...}
+run("pact-fig6", "figures") -> Reproduction
+run_all("figures", print) -> AllReproductions
 """
 
 from __future__ import annotations
@@ -22,24 +22,42 @@ from .result import AllReproductions, Finding, Reproduction, findings_markdown
 __all__ = ["AllReproductions", "Finding", "Reproduction", "available", "run", "run_all"]
 
 _EXPERIMENTS = {
-    "pact-fig2": ("pact.fig2", "the motivating experiment, trained for real: when to prune, how much, who joins (5 minutes)"),
-    "pact-fig4": ("pact.fig4", "a held-out relay: true loss, expected and robust forecasts, before and after its switches (minutes)"),
-    "pact-table1": ("pact.table1", "how well the loss is predicted: the paper's estimators and `auto` on the same folds (minutes)"),
+    "pact-fig2": (
+        "pact.fig2",
+        "the motivating experiment, trained for real: when to prune, how much, who joins (5 minutes)",
+    ),
+    "pact-fig4": (
+        "pact.fig4",
+        "a held-out relay: true loss, expected and robust forecasts, before and after its switches (minutes)",
+    ),
+    "pact-table1": (
+        "pact.table1",
+        "how well the loss is predicted: the paper's estimators and `auto` on the same folds (minutes)",
+    ),
     "pact-fig5": ("pact.fig5", "the expanded graph of a toy, with Omega and its edges by kind"),
     "pact-fig6": ("pact.fig6", "PACT against the optimum, OneSwitch and StaticLearn: cost by target, then over time"),
     "pact-fig7": ("pact.fig7", "energy spent on each version, for a low, a moderate and a high target loss"),
     "pact-fig8": ("pact.fig8", "what the loss resolution gamma_l does to PACT"),
     "pact-fig9": ("pact.fig9", "what a bias on the prediction for L does to PACT"),
-    "depl-fig2": ("depl.fig2", "the test loss of two pruned versions: expected, and between its 1st and 99th percentile"),
+    "depl-fig2": (
+        "depl.fig2",
+        "the test loss of two pruned versions: expected, and between its 1st and 99th percentile",
+    ),
     "depl-fig4": ("depl.fig4", "fits of x and of switches, with p-values over all configurations"),
-    "depl-table1": ("depl.table1", "improvement per epoch of three versions of AlexNet and MobileNet, and what it takes, measured"),
+    "depl-table1": (
+        "depl.table1",
+        "improvement per epoch of three versions of AlexNet and MobileNet, and what it takes, measured",
+    ),
     "depl-fig5": ("depl.fig5", "DepL against the optimum and best-exp, AlexNet: cost, expected loss, what eta does"),
     "depl-fig6": ("depl.fig6", "the same for MobileNet"),
     "depl-fig7": ("depl.fig7", "epochs that optimum, DepL and best-exp spend with each version"),
     "depl-fig8": ("depl.fig8", "what each version costs them"),
     "depl-fig9": ("depl.fig9", "the loss over epochs, expected and between its 1st and 99th percentile"),
     "mcpipe-fig1": ("mcpipe.fig1", "four workers without and with pipelining, and how long weight versions live"),
-    "mcpipe-fig2": ("mcpipe.fig2", "accuracy over time of six ways of training, two workers, trained for real (minutes)"),
+    "mcpipe-fig2": (
+        "mcpipe.fig2",
+        "accuracy over time of six ways of training, two workers, trained for real (minutes)",
+    ),
     "mcpipe-fig3": ("mcpipe.fig3", "the same with three workers"),
     "mcpipe-fig4": ("mcpipe.fig4", "the same with three workers on CIFAR-10"),
 }
@@ -62,9 +80,7 @@ def available() -> dict[str, str]:
     return {name: line for name, (_, line) in _EXPERIMENTS.items()}
 
 
-def run(
-    name: str, out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any
-) -> Reproduction:
+def run(name: str, out_dir: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> Reproduction:
     """Redraw one figure into `out_dir`.
 
     Args:
@@ -96,7 +112,9 @@ def _measured(name: str, curves: str) -> bool:
     if curves not in CURVES:
         raise UsageError(f"reproduce {name}: curves: got '{curves}', expected one of {', '.join(CURVES)}")
     if curves == "measured" and name not in _MEASURED:
-        raise UsageError(f"reproduce {name}: got curves 'measured', expected none: those that have them are {', '.join(_MEASURED)}")
+        raise UsageError(
+            f"reproduce {name}: got curves 'measured', expected none: those that have them are {', '.join(_MEASURED)}"
+        )
     return curves == "measured"
 
 

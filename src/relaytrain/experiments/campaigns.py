@@ -11,7 +11,9 @@ def campaigns(only: str | None = None) -> dict[str, TraceSet]:
     """Campaigns like PACT's (gold, silver, bronze) by name, all or one."""
     found = {name: traces for name, traces in bundled_traces().items() if not _of_depl(name)}
     if not found:
-        raise UsageError("traces: got DepL's alone, expected a campaign with gold, silver and bronze nodes, e.g. preset v16s")
+        raise UsageError(
+            "traces: got DepL's alone, expected a campaign with gold, silver and bronze nodes, e.g. preset v16s"
+        )
     if only is None:
         return found
     if only not in found:
@@ -24,10 +26,14 @@ def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
 
     Traces tell their network in `model` of `meta.json`; those that do not say MobileNet count as AlexNet's.
     """
-    found = {name: traces for name, traces in bundled_traces().items() if _of_depl(name) and _network(traces) == network}
+    found = {
+        name: traces for name, traces in bundled_traces().items() if _of_depl(name) and _network(traces) == network
+    }
     if not found:
         preset = "depl-small-mobilenet" if network == "MobileNet" else "depl-small"
-        raise UsageError(f"traces: got none of DepL's campaign with {network}, expected some: relaytrain collect --preset {preset} DIR")
+        raise UsageError(
+            f"traces: got none of DepL's campaign with {network}, expected some: relaytrain collect --preset {preset} DIR"
+        )
     name = max(found, key=lambda name: found[name].images)
     return name, found[name]
 

@@ -57,9 +57,7 @@ def same(one: Tensors, other: Tensors) -> bool:
     if set(one) != set(other):
         return False
     return all(
-        tensor.dtype == other[name].dtype
-        and tensor.shape == other[name].shape
-        and _bits(tensor) == _bits(other[name])
+        tensor.dtype == other[name].dtype and tensor.shape == other[name].shape and _bits(tensor) == _bits(other[name])
         for name, tensor in one.items()
     )
 

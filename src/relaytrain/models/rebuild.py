@@ -99,7 +99,9 @@ def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
 
     factory = resolve_reference(check_reference(reference), folder).value
     if not callable(factory):
-        raise ScenarioError(f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module")
+        raise ScenarioError(
+            f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"
+        )
     return only(reference, factory)
 
 

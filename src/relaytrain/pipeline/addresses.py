@@ -26,7 +26,9 @@ def interface_of(bind: str, *, trusted: bool = False) -> str | None:
     try:
         address = ipaddress.ip_address("127.0.0.1" if bind == "localhost" else bind)
     except ValueError:
-        raise UsageError(f"bind: got {bind[:60]!r}, expected localhost, an address or one of {', '.join(names)}") from None
+        raise UsageError(
+            f"bind: got {bind[:60]!r}, expected localhost, an address or one of {', '.join(names)}"
+        ) from None
     if not address.is_loopback and not trusted:
         raise UsageError(
             f"bind: got {bind}, which others can reach, and gloo neither authenticates nor encrypts; "

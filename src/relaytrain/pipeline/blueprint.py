@@ -93,7 +93,9 @@ def _flat(model: nn.Sequential) -> Iterator[nn.Module]:
 def _described(layer: nn.Module) -> list[Any]:
     name = type(layer).__name__
     if type(layer) is not getattr(nn, name, None) or name not in LAYERS:
-        raise UsageError(f"model: got a layer {name}, expected one of {', '.join(LAYERS)}; name the model's spec instead")
+        raise UsageError(
+            f"model: got a layer {name}, expected one of {', '.join(LAYERS)}; name the model's spec instead"
+        )
     arguments = {key: getattr(layer, key) for key in LAYERS[name]}
     if name in _BIASED:
         arguments["bias"] = layer.bias is not None
@@ -109,12 +111,20 @@ def _made(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     known = {*LAYERS[name], "dtype", *(["bias"] if name in _BIASED else [])}
     if not known >= set(arguments):
         raise UsageError(f"blueprint: {name}: got {sorted(set(arguments) - known)}, expected only {sorted(known)}")
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()
+    }
     if "dtype" in values:
         values["dtype"] = DTYPES[values["dtype"]]
     made: nn.Module = getattr(nn, name)(**values)
     return made
 
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16, "int64": torch.int64}
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int64": torch.int64,
+}
 """Kinds of tensors by name."""

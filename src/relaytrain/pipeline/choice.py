@@ -58,14 +58,23 @@ def choose(
 
 
 def _choose(
-    units: Sequence[Unit], alive: Alive, cap_bytes: float, keeping: Keeping, state_tensors: int, last: bool, *, checkpoint: bool
+    units: Sequence[Unit],
+    alive: Alive,
+    cap_bytes: float,
+    keeping: Keeping,
+    state_tensors: int,
+    last: bool,
+    *,
+    checkpoint: bool,
 ) -> Choice | None:
     layers = [layer for unit in units for layer in unit.layers]
     forward = sum(unit.forward_flops for unit in units) if checkpoint else 0
 
     def made(policies: Mapping[str, Policy]) -> Choice:
         size = stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last, checkpoint=checkpoint)
-        return Choice(policies, size, forward + sum(replay_flops(x, policies[x.name], alive) for x in layers), checkpoint)
+        return Choice(
+            policies, size, forward + sum(replay_flops(x, policies[x.name], alive) for x in layers), checkpoint
+        )
 
     if keeping is Keeping.on_demand:
         fixed = made(all_by(Policy.on_demand, layers))
@@ -125,7 +134,9 @@ def _cheapest(items: Sequence[tuple[str, int, int]], wanted: float) -> tuple[int
         return None
     front: list[tuple[int, int, frozenset[str]]] = [(0, 0, frozenset())]  # by cost; saved rises with it
     for name, saved, cost in items:
-        both = sorted([*front, *((c + cost, s + saved, names | {name}) for c, s, names in front)], key=lambda x: (x[0], -x[1]))
+        both = sorted(
+            [*front, *((c + cost, s + saved, names | {name}) for c, s, names in front)], key=lambda x: (x[0], -x[1])
+        )
         front = []
         for entry in both:
             if not front or entry[1] > front[-1][1]:

@@ -55,7 +55,9 @@ def run_order(
     return run_pipeline(model, batches, devices, training, runtime, spec=spec, progress=progress)
 
 
-def prepare(order: Order, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path) -> tuple[Path, int]:
+def prepare(
+    order: Order, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
+) -> tuple[Path, int]:
     """Write a folder that torchrun's workers need, on this or other hosts: its job file, and how many processes it wants."""
     model, spec, batches = _made(order)
     from ..training.losses import loss_named
@@ -87,7 +89,9 @@ def _made(order: Order) -> tuple[nn.Module, Spec | None, Batches]:
             raise UsageError(f"{key}: got {value}, expected at least 1")
     data = read(order.data)
     chance = np.random.default_rng(order.seed)
-    rows = np.concatenate([chance.permutation(len(data)) for _ in range(1 + order.batch * order.minibatches // len(data))])
+    rows = np.concatenate(
+        [chance.permutation(len(data)) for _ in range(1 + order.batch * order.minibatches // len(data))]
+    )
     batches = []
     for at in range(order.minibatches):
         chosen = rows[at * order.batch : (at + 1) * order.batch]

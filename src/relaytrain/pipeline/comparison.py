@@ -108,7 +108,9 @@ class Bench:
     def units(self) -> tuple[Unit, ...]:
         """What the network's units weigh, for a minibatch."""
         inputs = torch.empty((self.task.batch, *self.images.shape[1:]), device="meta")
-        return measure(chain(self.model()), inputs, F.cross_entropy, torch.empty(self.task.batch, dtype=torch.long, device="meta"))
+        return measure(
+            chain(self.model()), inputs, F.cross_entropy, torch.empty(self.task.batch, dtype=torch.long, device="meta")
+        )
 
     def accuracy(self, model: nn.Module) -> float:
         """The share of right answers on the test images."""
@@ -121,7 +123,13 @@ def _whole_set(source: str, part: str) -> Dataset:
 
 
 def accuracies(
-    bench: Bench, way: Way, updates: int, *, cuts: Sequence[int] = (), workers: int = 1, progress: Callable[[], None] | None = None
+    bench: Bench,
+    way: Way,
+    updates: int,
+    *,
+    cuts: Sequence[int] = (),
+    workers: int = 1,
+    progress: Callable[[], None] | None = None,
 ) -> tuple[float, ...]:
     """Accuracy before training and after every `every` updates, up to `updates`; stages are cut at `cuts`."""
     model = bench.model()

@@ -111,7 +111,14 @@ def column_bytes(layer: nn.Module, inputs: Tensor, errors: Tensor) -> int:
         return 0
     above, left = (int(edge) for edge in layer.padding)
     padded = len(inputs) * inputs.shape[1] * (inputs.shape[2] + 2 * above) * (inputs.shape[3] + 2 * left)
-    seen = len(inputs) * errors.shape[-2] * errors.shape[-1] * inputs.shape[1] * layer.kernel_size[0] * layer.kernel_size[1]
+    seen = (
+        len(inputs)
+        * errors.shape[-2]
+        * errors.shape[-1]
+        * inputs.shape[1]
+        * layer.kernel_size[0]
+        * layer.kernel_size[1]
+    )
     return errors.nbytes + inputs.element_size() * (padded + seen)
 
 
@@ -120,7 +127,9 @@ def outputs(layer: nn.Module, inputs: Tensor, weights: Tensors) -> Tensor:
     if isinstance(layer, nn.Linear):
         return F.linear(inputs, weights["weight"], weights.get("bias"))
     assert isinstance(layer, nn.Conv2d)
-    return F.conv2d(inputs, weights["weight"], weights.get("bias"), layer.stride, layer.padding, layer.dilation, layer.groups)
+    return F.conv2d(
+        inputs, weights["weight"], weights.get("bias"), layer.stride, layer.padding, layer.dilation, layer.groups
+    )
 
 
 def input_errors(layer: nn.Module, factors: Factors, weights: Tensors) -> Tensor:

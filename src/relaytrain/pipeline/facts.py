@@ -71,7 +71,16 @@ def of_chain(chain: Chain) -> tuple[Unit, ...]:
     made = []
     before, before_bytes = (-1, chain.input_bytes), chain.input_bytes
     for i, weights in enumerate(chain.weight_bytes):
-        layers = [Layer(f"{i}.0", weights, chain.factor_bytes[i], chain.forward_flops[i], chain.block_bytes[i], chain.slice_bytes[i])]
+        layers = [
+            Layer(
+                f"{i}.0",
+                weights,
+                chain.factor_bytes[i],
+                chain.forward_flops[i],
+                chain.block_bytes[i],
+                chain.slice_bytes[i],
+            )
+        ]
         if chain.plain_bytes[i]:
             layers.append(Layer(f"{i}.1", chain.plain_bytes[i], None, 0, chain.plain_bytes[i]))
         output = (2 * i + 1, chain.output_bytes[i])
@@ -80,7 +89,9 @@ def of_chain(chain: Chain) -> tuple[Unit, ...]:
         end: Saved = frozenset({(2 * i + 2, chain.end_bytes)}) if last else frozenset()
         forward = chain.forward_flops[i]
         backward = 2 * forward if i else forward
-        made.append(Unit(f"{i}", tuple(layers), chain.buffer_bytes[i], forward, backward, saved, output, end, before_bytes))
+        made.append(
+            Unit(f"{i}", tuple(layers), chain.buffer_bytes[i], forward, backward, saved, output, end, before_bytes)
+        )
         before, before_bytes = output, output[1]
     return tuple(made)
 

@@ -115,4 +115,6 @@ def read_job(path: Path) -> Job:
         ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
         return Job(**ready)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ScenarioError(f"{path}: not a pipeline job ({type(error).__name__}: {str(error)[:120]}); write it anew") from None
+        raise ScenarioError(
+            f"{path}: not a pipeline job ({type(error).__name__}: {str(error)[:120]}); write it anew"
+        ) from None

@@ -39,7 +39,9 @@ class Wire:
         if self.bits_per_s is not None and not self.bits_per_s > 0:
             raise UsageError(f"wire: got {self.bits_per_s:g} bit/s, expected more than 0")
         if not 0.0 <= self.delay_s[0] <= self.delay_s[1] < 60.0:
-            raise UsageError(f"wire: got delays from {self.delay_s[0]:g} to {self.delay_s[1]:g} s, expected 0 <= low <= high < 60")
+            raise UsageError(
+                f"wire: got delays from {self.delay_s[0]:g} to {self.delay_s[1]:g} s, expected 0 <= low <= high < 60"
+            )
 
     @property
     def emulated(self) -> bool:

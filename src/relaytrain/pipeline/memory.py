@@ -153,5 +153,8 @@ def theorem_1(total: float, workers: int, m: int) -> float:
 def corrected_bound(units: Sequence[Unit], alive: Alive) -> int:
     """Bytes of weights and versions under mcPipe for any layers: W + pending * sum f_l, versions where there is no f_l."""
     layers = [layer for unit in units for layer in unit.layers]
-    kept = sum((alive.versions - 1) * x.weight_bytes if x.factor_bytes is None else alive.pending * x.factor_bytes for x in layers)
+    kept = sum(
+        (alive.versions - 1) * x.weight_bytes if x.factor_bytes is None else alive.pending * x.factor_bytes
+        for x in layers
+    )
     return sum(x.weight_bytes for x in layers) + sum(unit.buffer_bytes for unit in units) + kept

@@ -44,7 +44,9 @@ def chain(model: nn.Module) -> tuple[nn.Module, ...]:
     return tuple(nn.Sequential(*unit) for unit in units)
 
 
-def network(name: str, *, width: float = 1.0, input: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> nn.Module:
+def network(
+    name: str, *, width: float = 1.0, input: tuple[int, int, int] = (3, 32, 32), classes: int = 10
+) -> nn.Module:
     """A family by name, or `vgg11-4096` and `vgg16-4096`, on torch's meta device: shapes without memory."""
     with torch.device("meta"):
         if name.removesuffix(PUBLISHED) in CONVOLUTIONS and name.endswith(PUBLISHED):
@@ -66,7 +68,13 @@ def published_vgg(
             height, side = height // 2, side // 2
         channels = outputs
     middle = max(1, round(hidden * width))
-    layers += [nn.Flatten(), nn.Linear(channels * height * side, middle), nn.ReLU(), nn.Linear(middle, middle), nn.ReLU()]
+    layers += [
+        nn.Flatten(),
+        nn.Linear(channels * height * side, middle),
+        nn.ReLU(),
+        nn.Linear(middle, middle),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*layers, nn.Linear(middle, classes))
 
 
@@ -77,7 +85,9 @@ def _parts(model: nn.Module) -> Iterator[nn.Module]:
         return
     children = dict(model.named_children())
     if not children or not set(children) <= set(ORDER) or not {"blocks", "features"} & set(children):
-        raise UsageError(f"model: got {type(model).__name__}, expected an nn.Sequential or one of the built-in families")
+        raise UsageError(
+            f"model: got {type(model).__name__}, expected an nn.Sequential or one of the built-in families"
+        )
     for name in ORDER:
         if name in children:
             part = children[name]

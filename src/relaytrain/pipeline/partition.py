@@ -134,7 +134,9 @@ def partition(
     found = best[count]
     if found is None:
         caps = ", ".join(f"{d.name} {d.memory_bytes / 2**20:.4g} MiB" for d in devices)
-        raise InfeasibleError(f"memory: no split of {count} units fits {caps} with {keeping.value}; give more memory or devices")
+        raise InfeasibleError(
+            f"memory: no split of {count} units fits {caps} with {keeping.value}; give more memory or devices"
+        )
     alone = sum(unit.train_flops for unit in units) / max(device.flops_per_s for device in devices)
     return PipelinePlan(found[1], found[0], alone, window, m)
 

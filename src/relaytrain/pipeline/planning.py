@@ -37,7 +37,9 @@ class Planned:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        ways = {k.value: None if p is None else {"step_s": p.step_s, "speedup": p.speedup} for k, p in self.others.items()}
+        ways = {
+            k.value: None if p is None else {"step_s": p.step_s, "speedup": p.speedup} for k, p in self.others.items()
+        }
         units = [
             {"name": u.name, "weight_bytes": u.weight_bytes, "train_flops": u.train_flops, "output_bytes": u.output[1]}
             for u in self.units

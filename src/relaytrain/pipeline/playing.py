@@ -143,7 +143,9 @@ class Player:
             self._write(index // self.flush, Content(buffers={n: b.clone() for n, b in self.stage.buffers().items()}))
         if self._labels_on is not None:
             self._labels_on.send(self._own().labels(index))
-        inputs = self._own().inputs(index) if self._inputs is None else self._inputs.recv().requires_grad_(self.rank > 0)
+        inputs = (
+            self._own().inputs(index) if self._inputs is None else self._inputs.recv().requires_grad_(self.rank > 0)
+        )
         labels = None
         if self.last:
             labels = self._own().labels(index) if self._labels is None else self._labels.recv()
@@ -197,8 +199,18 @@ def stage_of(job: Job, rank: int) -> Stage:
     held = read(Path(job.source), units=(first, end)).within(first, end)
     found = module.load_state_dict({**held.weights, **held.buffers}, strict=False, assign=True)
     if found.missing_keys or found.unexpected_keys:
-        raise UsageError(f"snapshot {job.source}: lacks {found.missing_keys[:3]}, has {found.unexpected_keys[:3]} too many")
+        raise UsageError(
+            f"snapshot {job.source}: lacks {found.missing_keys[:3]}, has {found.unexpected_keys[:3]} too many"
+        )
     loss = loss_named(job.loss, code) if rank == job.stages - 1 else None
-    stage = Stage(module, job.rule, job.policies[rank] or Policy.stash, loss=loss, flush=job.flush, checkpoint=job.checkpoint[rank], owned=True)
+    stage = Stage(
+        module,
+        job.rule,
+        job.policies[rank] or Policy.stash,
+        loss=loss,
+        flush=job.flush,
+        checkpoint=job.checkpoint[rank],
+        owned=True,
+    )
     stage.resume(job.start, held.states)
     return stage

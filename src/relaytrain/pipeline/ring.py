@@ -48,7 +48,9 @@ class Ring:
     def of(cls, rank: int, world: int, share: int, wire: Wire) -> Ring:
         """Over gloo, for messages of `share` numbers."""
         shapes = (((share,), torch.float32) for _ in iter(int, 1))
-        return cls(rank, world, GlooSender((rank + 1) % world, RING, wire), GlooReceiver((rank - 1) % world, RING, shapes))
+        return cls(
+            rank, world, GlooSender((rank + 1) % world, RING, wire), GlooReceiver((rank - 1) % world, RING, shapes)
+        )
 
     def average(self, flat: Tensor) -> None:
         """The mean over all processes in place; `flat` is a multiple of `world` long."""

@@ -52,7 +52,9 @@ class Training:
         if self.schedule == "async":
             return async_1f1b(stages, minibatches, m, self.window)
         if minibatches % m:
-            raise UsageError(f"batches: got {minibatches}, expected a multiple of m = {m}: an update waits for {m} of them")
+            raise UsageError(
+                f"batches: got {minibatches}, expected a multiple of m = {m}: an update waits for {m} of them"
+            )
         return (sync_1f1b if self.schedule == "1f1b" else gpipe)(stages, minibatches // m, m)
 
     @property
@@ -233,7 +235,14 @@ def _simulated(work: Work, chosen: Split) -> PipelineResult:
     batches = [(_aligned(inputs), labels) for inputs, labels in work.batches]
     again = [chosen.again(at) for at in range(len(parts))]
     run = simulate(
-        parts, schedule, batches, loss_named(training.loss), training.rule, chosen.policies, checkpoint=again, states=states
+        parts,
+        schedule,
+        batches,
+        loss_named(training.loss),
+        training.rule,
+        chosen.policies,
+        checkpoint=again,
+        states=states,
     )
     weights: Tensors = {}
     left: dict[str, State] = {}
@@ -268,6 +277,8 @@ def predicted(work: Work, chosen: Split) -> tuple[int, ...]:
         policies = {_outer(name, first): policy for name, policy in chosen.policies[at].items()}
         choice = {layer.name: policies.get(layer.name, Policy.stash) for unit in part for layer in unit.layers}
         state_tensors = work.training.rule.state_tensors
-        size = stage_bytes(part, choice, peak(schedule, at), state_tensors=state_tensors, last=last, checkpoint=chosen.again(at))
+        size = stage_bytes(
+            part, choice, peak(schedule, at), state_tensors=state_tensors, last=last, checkpoint=chosen.again(at)
+        )
         made.append(size.total)
     return tuple(made)

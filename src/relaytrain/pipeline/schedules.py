@@ -97,10 +97,18 @@ def parse_grid(text: str, flush: int | None = None) -> Schedule:
 
 
 def async_1f1b(
-    stages: int, minibatches: int, m: int, window: Window = Window.one_f_one_b, *, forward_slots: int = 1, backward_slots: int = 2
+    stages: int,
+    minibatches: int,
+    m: int,
+    window: Window = Window.one_f_one_b,
+    *,
+    forward_slots: int = 1,
+    backward_slots: int = 2,
 ) -> Schedule:
     """PipeDream's and mcPipe's schedule: a backward whenever one can run, else a forward while the window has room."""
-    _at_least_one(stages=stages, minibatches=minibatches, m=m, forward_slots=forward_slots, backward_slots=backward_slots)
+    _at_least_one(
+        stages=stages, minibatches=minibatches, m=m, forward_slots=forward_slots, backward_slots=backward_slots
+    )
     slots = {Kind.forward: forward_slots, Kind.backward: backward_slots, Kind.update: 1}
     return _play(stages, minibatches, window.sizes(stages, m), None, slots, forward_first=False)
 

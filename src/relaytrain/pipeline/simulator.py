@@ -59,7 +59,9 @@ def simulate(
     flush = schedule.flush
     stages = [
         Stage(part, rule, policy, loss=loss if index == last else None, flush=flush, checkpoint=again)
-        for index, (part, policy, again) in enumerate(zip(parts, policies, checkpoint or [False] * len(parts), strict=True))
+        for index, (part, policy, again) in enumerate(
+            zip(parts, policies, checkpoint or [False] * len(parts), strict=True)
+        )
     ]
     for stage, state in zip(stages, states or (), strict=False):
         stage.resume(0, {name: State(s.steps, tuple(t.clone() for t in s.tensors)) for name, s in state.items()})
@@ -71,7 +73,9 @@ def simulate(
         at, k = action.stage, action.index
         if action.kind is Kind.forward:
             inputs, labels = minibatches[k]
-            output = stages[at].forward(k, inputs if at == 0 else activations.pop((at, k)), labels if at == last else None)
+            output = stages[at].forward(
+                k, inputs if at == 0 else activations.pop((at, k)), labels if at == last else None
+            )
             if at == last:
                 losses.append(float(output.detach()) * (flush or 1))
             else:

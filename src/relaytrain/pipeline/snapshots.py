@@ -83,7 +83,11 @@ def write_part(folder: Path, name: str, content: Content) -> None:
     header: dict[str, object] = {"__metadata__": {STEPS: json.dumps({n: s.steps for n, s in content.states.items()})}}
     at = 0
     for key, tensor in tensors.items():
-        header[key] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        header[key] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [at, at + tensor.nbytes],
+        }
         at += tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -116,7 +116,9 @@ class _Rows(torch.autograd.Function):
         for rows in store.blocks:
             part = outputs(layer, inputs, replayed(rows))
             if made is None:
-                made = part.new_empty([*part.shape[:axis], store.blocks[-1].stop, *part.shape[len(part.shape) + axis + 1 :]])
+                made = part.new_empty(
+                    [*part.shape[:axis], store.blocks[-1].stop, *part.shape[len(part.shape) + axis + 1 :]]
+                )
             made.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
             del part
         assert made is not None
@@ -143,7 +145,9 @@ class Versioned(nn.Module):
         """The layer's output with its newest weights; with those of the minibatch when it is computed once more."""
         flight, store = self._stage[0].current, self.store
         if self.name in flight.calls:
-            raise UsageError(f"layer {self.name}: used twice in one forward, expected once; give each use its own layer")
+            raise UsageError(
+                f"layer {self.name}: used twice in one forward, expected once; give each use its own layer"
+            )
         if isinstance(store, OnDemand) and store.pending and not flight.recomputed and len(store.blocks) > 1:
             call = flight.calls[self.name] = _Call(inputs[0].detach(), inputs[0]._version, {})
             output = _Rows.apply(inputs[0], self._stage[0].anchor, self._layer[0], store)  # type: ignore[no-untyped-call]
@@ -204,7 +208,9 @@ class Stage:
     def _wrap(self, rule: Rule, policies: Policies) -> None:
         for name, layer in self._owners():
             if any(True for _ in layer.children()):
-                raise UsageError(f"layer {name or 'module'}: has parameters and layers of its own, expected one or the other")
+                raise UsageError(
+                    f"layer {name or 'module'}: has parameters and layers of its own, expected one or the other"
+                )
             weights = {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
             policy = policies if isinstance(policies, Policy) else policies.get(name, Policy.stash)
             self.layers[name] = versions_of(policy, layer, weights, rule, factors=has_rule(layer))
@@ -225,7 +231,9 @@ class Stage:
             own = list(layer.parameters(recurse=False))
             for parameter in own:
                 if id(parameter) in seen:
-                    raise UsageError(f"layer {name}: shares a parameter with {seen[id(parameter)]}, expected none shared")
+                    raise UsageError(
+                        f"layer {name}: shares a parameter with {seen[id(parameter)]}, expected none shared"
+                    )
                 seen[id(parameter)] = name
             if own:
                 owners.append((name, layer))

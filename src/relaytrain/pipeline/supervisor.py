@@ -141,7 +141,13 @@ class _Supervisor:
                 pid, control = crew.fork(path, rank, store)
                 control.setblocking(False)
                 workers.append(_Worker(name, pid, control, time.monotonic()))
-            self._tell("started", step=job.start, devices=list(self.split.devices), cuts=list(job.cuts), pids=[w.pid for w in workers])
+            self._tell(
+                "started",
+                step=job.start,
+                devices=list(self.split.devices),
+                cuts=list(job.cuts),
+                pids=[w.pid for w in workers],
+            )
             self._watch(workers, watch, job)
         finally:
             for worker in workers:
@@ -229,7 +235,9 @@ class _Supervisor:
         culprits = {w.name for w in dead or silent}
         why = "ended" if dead else "silent" if silent else "a link broke"
         if self.attempt > self.work.runtime.restarts:
-            raise WorkerLost(f"pipeline: {self.attempt} starts, the last one: {', '.join(sorted(culprits)) or 'nobody'} {why}; look at its host")
+            raise WorkerLost(
+                f"pipeline: {self.attempt} starts, the last one: {', '.join(sorted(culprits)) or 'nobody'} {why}; look at its host"
+            )
         self._tell("lost", devices=sorted(culprits), why=why)
         self.devices = [device for device in self.devices if device.name not in culprits]
         if not self.devices:
@@ -280,13 +288,13 @@ class _Supervisor:
         address = (address_of(self.interface) if self.interface else None) or "0.0.0.0"
         listening = socket.create_server((address, 0))
         port = listening.getsockname()[1]
-        store = TCPStore(
-            address, port, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False
-        )
+        store = TCPStore(address, port, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False)
         return f"tcp:{address}:{port}", store
 
     def _job(self, start: int, source: Path) -> tuple[Job, Path]:
-        job = make_job(self.work, self.split, self.devices, self.folder, start=start, source=source, attempt=self.attempt)
+        job = make_job(
+            self.work, self.split, self.devices, self.folder, start=start, source=source, attempt=self.attempt
+        )
         path = self.folder / f"job-{self.attempt:03d}.json"
         job.write(path)
         return job, path
@@ -309,7 +317,14 @@ def write_start(work: Work, folder: Path) -> None:
 
 
 def make_job(
-    work: Work, split: Split, devices: Sequence[Device], folder: Path, *, start: int = 0, source: Path | None = None, attempt: int = 1
+    work: Work,
+    split: Split,
+    devices: Sequence[Device],
+    folder: Path,
+    *,
+    start: int = 0,
+    source: Path | None = None,
+    attempt: int = 1,
 ) -> Job:
     """The job of `work` under `split`, from the snapshot `source` of `start` updates on."""
     training, runtime = work.training, work.runtime
@@ -319,7 +334,12 @@ def make_job(
     by_name = {device.name: device for device in devices}
     order = [by_name[name] for name in split.devices]
     emulation = runtime.emulation
-    wires = [Wire(8 * d.link_bytes_per_s if emulation.links and d.link_bytes_per_s < float("inf") else None, emulation.delay_s) for d in order[:-1]]
+    wires = [
+        Wire(
+            8 * d.link_bytes_per_s if emulation.links and d.link_bytes_per_s < float("inf") else None, emulation.delay_s
+        )
+        for d in order[:-1]
+    ]
     wires.append(Wire(emulation.data_bits_per_s, emulation.delay_s))
     labels = work.batches[0][1]
     return Job(
@@ -372,5 +392,3 @@ def _pace(work: Work, split: Split, stage: int, device: Device) -> Pace:
     first, end = (0, *split.cuts, len(work.units))[stage : stage + 2]
     part = work.units[first:end]
     return Pace(sum(u.forward_flops for u in part) / speed, sum(u.backward_flops for u in part) / speed)
-
-

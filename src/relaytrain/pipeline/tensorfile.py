@@ -51,7 +51,9 @@ class TensorFile:
                     raise ValueError(f"{name} does not fit")
                 self._places[name] = dtype, shape, self._start + begin
         except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise StoreDamaged(f"{path}: not a whole safetensors file ({str(error)[:80]}); remove it and run again") from None
+            raise StoreDamaged(
+                f"{path}: not a whole safetensors file ({str(error)[:80]}); remove it and run again"
+            ) from None
 
     def __enter__(self) -> TensorFile:
         return self

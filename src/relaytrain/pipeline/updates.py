@@ -33,7 +33,9 @@ class Rule(Protocol):
     def state_tensors(self) -> int:
         """Tensors of the parameter's size that the rule keeps after its first update."""
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """The weight and the state after one update, both new; the gradient's memory may hold the weight.
 
         With `into` the weight is written there, which may be the old one's place, and the state's tensors are written
@@ -57,7 +59,9 @@ class SGD:
         """The momentum buffer, where there is momentum."""
         return 1 if self.momentum else 0
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
@@ -102,7 +106,9 @@ class Adam:
         """The two moments."""
         return 2
 
-    def step(self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None) -> tuple[Tensor, State]:
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Adam's update with both bias corrections."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)

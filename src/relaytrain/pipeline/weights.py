@@ -177,7 +177,9 @@ class OnDemand(LayerWeights):
     def __init__(self, layer: nn.Module, weights: Tensors, rule: Rule, *, fused: bool = False) -> None:
         super().__init__(layer, weights, rule)
         if fused and not isinstance(rule, SGD):
-            raise UsageError(f"policy fused: got the rule {type(rule).__name__}, expected SGD; use on-demand, which is exact")
+            raise UsageError(
+                f"policy fused: got the rule {type(rule).__name__}, expected SGD; use on-demand, which is exact"
+            )
         self._pending: deque[Update] = deque()
         self._fused = fused
 
@@ -234,7 +236,9 @@ class OnDemand(LayerWeights):
         own: set[str] = set()
         for update in self._pending:
             found = self._gradients(update, rows)
-            for name in sorted(found):  # the first update leaves the stored ones alone, those after it write over its result
+            for name in sorted(
+                found
+            ):  # the first update leaves the stored ones alone, those after it write over its result
                 into = made[name] if name in own else None
                 made[name], states[name] = self.rule.step(made[name], found.pop(name), states[name], into=into)
                 own.add(name)

@@ -117,14 +117,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = read_job(asked.job)
         os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
-        check_master(os.environ.get("MASTER_ADDR", "localhost"), interface=asked.interface, trusted=asked.trusted_network)
+        check_master(
+            os.environ.get("MASTER_ADDR", "localhost"), interface=asked.interface, trusted=asked.trusted_network
+        )
         if asked.interface:
             os.environ["GLOO_SOCKET_IFNAME"] = asked.interface
         elif job.interface and not asked.trusted_network:
             os.environ["GLOO_SOCKET_IFNAME"] = job.interface
         store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
         _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s))
+        dist.init_process_group(
+            "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s)
+        )
         play(job, rank, _say)
         _all_at("done", store, rank, world)
         dist.barrier()
@@ -142,7 +146,11 @@ def _all_at(place: str, store: Any, rank: int, world: int) -> None:
 
 def _say(kind: str, **values: Any) -> None:
     if kind == "done":
-        values |= {"rss_bytes": rss_bytes(), "own_bytes": rss_bytes("RssAnon"), "pipelining": "torch.distributed.pipelining" in sys.modules}
+        values |= {
+            "rss_bytes": rss_bytes(),
+            "own_bytes": rss_bytes("RssAnon"),
+            "pipelining": "torch.distributed.pipelining" in sys.modules,
+        }
     if kind in {"loss", "done"}:
         print(json.dumps({"rank": dist.get_rank(), "kind": kind, **values}), flush=True)
 

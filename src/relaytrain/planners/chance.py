@@ -86,7 +86,9 @@ def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *
     chance = np.random.default_rng(seed)
     levels, luck = np.sort(chance.uniform(size=samples)), chance.standard_normal(samples)
     target = tables.problem.target
-    certain = int((spent + FARTHEST * deviation <= target.deadline_s).sum()) - 1  # the last epoch that no luck makes late
+    certain = (
+        int((spent + FARTHEST * deviation <= target.deadline_s).sum()) - 1
+    )  # the last epoch that no luck makes late
     never = len(path)
 
     def ends(sample: int) -> int:

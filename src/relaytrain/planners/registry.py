@@ -23,7 +23,13 @@ PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "single": lambda rule, grid: Single(),
 }
 DEPL_PLANNERS = (
-    "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
+    "depl",
+    "depl-sweep",
+    "depl-proxy",
+    "depl-merged",
+    "depl-literal",
+    "best-exp",
+    "best-exp-greedy",
 )
 """Planners that read the scenario's `[depl]`."""
 

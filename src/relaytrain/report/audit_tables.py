@@ -34,7 +34,10 @@ def audit_view(found: Audit) -> RenderableType:
         parts += [Text(), titled(words, _rates(found.ahead))]
     if found.costs:
         parts += [Text(), titled("costs booked over costs predicted", _costs(found))]
-    parts += [Text(), Text(f"called infeasible: {found.infeasible} runs, {len(found.wrong_noes)} of these targets were reached")]
+    parts += [
+        Text(),
+        Text(f"called infeasible: {found.infeasible} runs, {len(found.wrong_noes)} of these targets were reached"),
+    ]
     for wrong in found.wrong_noes:
         parts.append(Text(f"  {wrong.run}: target {wrong.target_loss}, reached by {', '.join(wrong.reached_by)}"))
     return Group(*parts)
@@ -42,7 +45,8 @@ def audit_view(found: Audit) -> RenderableType:
 
 def _rates(rates: Sequence[Rate]) -> Table:
     made = table(
-        ("", "stated", "observed", "of", "95 % interval", "holds"), numbers=("stated", "observed", "of", "95 % interval")
+        ("", "stated", "observed", "of", "95 % interval", "holds"),
+        numbers=("stated", "observed", "of", "95 % interval"),
     )
     for rate in rates:
         low, high = rate.interval

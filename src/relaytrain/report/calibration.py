@@ -35,7 +35,9 @@ def calibration_svg(forecasts: Mapping[str, tuple[Values, Values, Values]]) -> s
         colour = PALETTE[i % len(PALETTE)]
         seen = observed(truth, low, high)
         canvas.path([(x(s), y(o)) for s, o in zip(STATED, seen, strict=True)], stroke=colour)
-        canvas.dot((x(0.9), y(seen[STATED.index(0.9)])), fill=colour, tip=f"{name}: {seen[STATED.index(0.9)]:.3f} at 0.90")
+        canvas.dot(
+            (x(0.9), y(seen[STATED.index(0.9)])), fill=colour, tip=f"{name}: {seen[STATED.index(0.9)]:.3f} at 0.90"
+        )
         canvas.text((LEFT + 14, TOP + 20 + 18 * i), name, fill=colour, bold=True)
     return canvas.svg()
 

@@ -130,7 +130,9 @@ def _off(got: float, said: float) -> str:
 
 def _tiles(view: RunView) -> list[Json]:
     asked, first = view.asked, view.plans[0] if view.plans else None
-    best = f", best {view.best.loss:.4g} at epoch {view.best.epoch}" if view.best and view.best.loss != view.loss else ""
+    best = (
+        f", best {view.best.loss:.4g} at epoch {view.best.epoch}" if view.best and view.best.loss != view.loss else ""
+    )
     tiles = [
         {
             "name": f"{asked.on} {asked.metric}",
@@ -282,7 +284,13 @@ def _replans(view: RunView) -> Json:
         for plan in thinned(moved, MOST_ROWS)
     ]
     first = _short(view.plans[0].summary()) if view.plans else ""
-    return {"rows": rows, "moved": len(moved), "ends": len(found) - len(moved), "plans": len(view.plans), "first": first}
+    return {
+        "rows": rows,
+        "moved": len(moved),
+        "ends": len(found) - len(moved),
+        "plans": len(view.plans),
+        "first": first,
+    }
 
 
 def _trouble(view: RunView) -> list[Json]:
@@ -345,10 +353,16 @@ def _environment(view: RunView) -> list[tuple[str, str]]:
         ("planner", view.planner),
         ("clock", view.clock + (", lost work charged" if view.charged else ", lost work booked beside")),
     ]
-    rows += [(key, _short(text(view.started[key]))) for key in ("seed", "threads", "machine") if view.started.get(key) is not None]
+    rows += [
+        (key, _short(text(view.started[key])))
+        for key in ("seed", "threads", "machine")
+        if view.started.get(key) is not None
+    ]
     packages = view.started.get("packages")
     if isinstance(packages, Mapping):
-        rows.append(("packages", ", ".join(f"{_short(text(k))} {_short(text(v))}" for k, v in list(packages.items())[:80])))
+        rows.append(
+            ("packages", ", ".join(f"{_short(text(k))} {_short(text(v))}" for k, v in list(packages.items())[:80]))
+        )
     return rows
 
 

@@ -152,7 +152,10 @@ def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
             side = "below" if done.loss < said.loss else "above"
             beyond = " and above the band" if done.in_band is False else ""
             words.append(f"loss {done.loss:.4g} after epoch {done.epoch}, {side} the {said.loss:.4g} expected{beyond}")
-        for unit, got, expected in (("seconds", done.elapsed_s, said.elapsed_s), ("joules", done.energy_j, said.energy_j)):
+        for unit, got, expected in (
+            ("seconds", done.elapsed_s, said.elapsed_s),
+            ("joules", done.energy_j, said.energy_j),
+        ):
             if expected and abs(got / expected - 1.0) >= 0.01:
                 words.append(f"{unit} {got / expected - 1.0:+.0%} against the forecast")
     return words or ["a new estimate of the curves"]

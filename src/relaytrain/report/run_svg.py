@@ -79,7 +79,13 @@ def _name(pair: Pair) -> str:
 def _legs(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str]) -> None:
     canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
     bars = [
-        Bar(x(leg.start_s), x(leg.end_s), f"{_name(leg.pair)} ×{len(leg.epochs)}", colours[leg.pair.version], _tip(view, leg))
+        Bar(
+            x(leg.start_s),
+            x(leg.end_s),
+            f"{_name(leg.pair)} ×{len(leg.epochs)}",
+            colours[leg.pair.version],
+            _tip(view, leg),
+        )
         for leg in thinned(view.legs, 120)
     ]
     draw_bars(canvas, bars, top=BAR_Y, height=BAR_H, edge=WIDTH - RIGHT)
@@ -103,10 +109,16 @@ def _loss(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], firs
         canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
     canvas.text((LEFT - 8, LOSS_Y - 8), view.asked.metric, fill=MUTED, anchor="end")
     if first and first.times_s:
-        planned = [(x(t), y(v)) for t, v in thinned(list(zip(first.times_s, first.losses, strict=False))) if math.isfinite(t)]
+        planned = [
+            (x(t), y(v)) for t, v in thinned(list(zip(first.times_s, first.losses, strict=False))) if math.isfinite(t)
+        ]
         canvas.path([(x(0.0), y(first.start_loss or y.high)), *planned], stroke=FIRST, width=1.5, dash="5 4")
     for leg in legs_of(rows):  # a band for each leg: between legs the loss jumps
-        known = [(x(e.end_s), e.predicted) for e in leg.epochs if e.predicted.loss is not None and e.predicted.guaranteed is not None]
+        known = [
+            (x(e.end_s), e.predicted)
+            for e in leg.epochs
+            if e.predicted.loss is not None and e.predicted.guaranteed is not None
+        ]
         if len(known) > 1:
             lower = [(at, y(said.loss or 0.0)) for at, said in known]
             upper = [(at, y(said.guaranteed or 0.0)) for at, said in known]
@@ -150,7 +162,9 @@ def _measured(view: RunView, rows: list[EpochView], x: Scale, y: Scale) -> list[
 
 def _said(epoch: EpochView) -> str:
     limit = epoch.predicted.guaranteed
-    return f"epoch {epoch.epoch}, {_name(epoch.pair)}: {epoch.loss:.4g}" + (f" (promised {limit:.4g})" if limit is not None else "")
+    return f"epoch {epoch.epoch}, {_name(epoch.pair)}: {epoch.loss:.4g}" + (
+        f" (promised {limit:.4g})" if limit is not None else ""
+    )
 
 
 def _legend(canvas: Canvas, view: RunView, right: float) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .trade import Trade
 
 
-
 def table(columns: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     """An empty table of the house: one rule under the head, `numbers` set to the right."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
@@ -42,7 +41,9 @@ def plan_view(plan: Plan) -> RenderableType:
         end = f"ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}"
         parts.append(Text(f"Best effort: {plan.summary()}, {end}."))
     if plan.feasible and not plan.met:
-        parts.append(Text(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort."))
+        parts.append(
+            Text(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort.")
+        )
     if plan.decisions:
         parts += [Text(), titled(f"planner {plan.planner}", _legs(plan)), *_facts(plan)]
     if plan.alternatives:

@@ -44,7 +44,9 @@ def _loss_words(view: RunView) -> str:
     asked = view.asked
     if view.loss is None:
         return "No loss is known yet"
-    after = f"after {len(view.epochs)} epoch{'s' * (len(view.epochs) != 1)}" if view.epochs else "before the first epoch"
+    after = (
+        f"after {len(view.epochs)} epoch{'s' * (len(view.epochs) != 1)}" if view.epochs else "before the first epoch"
+    )
     words = f"{asked.on.capitalize()} {asked.metric} {view.loss:.4g} {after}"
     if asked.loss is None:
         return words

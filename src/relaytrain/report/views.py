@@ -122,7 +122,9 @@ class Cost:
         by_tag: dict[str, float] = {}
         for row in rows:
             by_tag[row.provenance] = by_tag.get(row.provenance, 0.0) + row.energy_j
-        known = [(r, r.predicted) for r in rows if r.predicted.elapsed_s is not None and r.predicted.energy_j is not None]
+        known = [
+            (r, r.predicted) for r in rows if r.predicted.elapsed_s is not None and r.predicted.energy_j is not None
+        ]
         metered = [r.cpu_s for r in rows if r.cpu_s is not None]
         return cls(
             len(rows),

@@ -39,7 +39,9 @@ def build_problem(file: ScenarioFile) -> Problem:
         initial_loss=file.start.loss,
         target=Target(t.loss, t.deadline, t.probability, t.metric, t.on),
         versions=tuple(
-            Version(v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample, _chain(v.chain))
+            Version(
+                v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample, _chain(v.chain)
+            )
             for v in file.versions
         ),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),

@@ -118,18 +118,37 @@ def _pipelines(file: ScenarioFile) -> list[Fault]:
     faults: list[Fault] = []
     for index, group in enumerate(file.node_sets):
         if group.mode == "federated":
-            for key, default in {"in_flight": None, "keep": "best-of", "checkpoint": False, "share_data": False}.items():
+            for key, default in {
+                "in_flight": None,
+                "keep": "best-of",
+                "checkpoint": False,
+                "share_data": False,
+            }.items():
                 if getattr(group, key) == default:
                     continue
-                faults.append(Fault(("node_sets", index, key), f"{key} of a federated set", "mode = 'pipeline' beside it, or no such key"))
+                faults.append(
+                    Fault(
+                        ("node_sets", index, key),
+                        f"{key} of a federated set",
+                        "mode = 'pipeline' beside it, or no such key",
+                    )
+                )
         elif file.training is not None and file.training.optimizer == "adamw":
-            faults.append(Fault(("training", "optimizer"), f"adamw with the pipeline {shown(group.name)}", "sgd or adam"))
+            faults.append(
+                Fault(("training", "optimizer"), f"adamw with the pipeline {shown(group.name)}", "sgd or adam")
+            )
     for index, version in enumerate(file.versions):
         if version.chain is not None:
             units = len(version.chain.weight_bytes)
             for key, value in version.chain:
                 if isinstance(value, list) and len(value) != units:
-                    faults.append(Fault(("versions", index, "chain", key), f"{len(value)} figures", f"{units}, one a unit, as weight_bytes has"))
+                    faults.append(
+                        Fault(
+                            ("versions", index, "chain", key),
+                            f"{len(value)} figures",
+                            f"{units}, one a unit, as weight_bytes has",
+                        )
+                    )
     return faults
 
 
@@ -166,7 +185,9 @@ def _law(file: ScenarioFile) -> list[Fault]:
     others = {"level": ("steps",), "epoch": ("curves",), "depl": ("steps", "curves", "jumps")}[law.kind]
     for other in others:
         if getattr(law, other):
-            wanted = "none; [depl] says it all" if law.kind == "depl" else f"none; {other} belong to the other kind of law"
+            wanted = (
+                "none; [depl] says it all" if law.kind == "depl" else f"none; {other} belong to the other kind of law"
+            )
             faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
     if law.kind == "level":
         for index, jump in enumerate(law.jumps):

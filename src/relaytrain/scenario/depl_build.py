@@ -39,9 +39,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     instance = Instance(
         models=tuple(_model(by_version[v], trusted=depl.bands == "given") for v in versions),
         switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
-        clusters=tuple(
-            Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters
-        ),
+        clusters=tuple(Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters),
         datasets=tuple(data),
         charges=np.array([[_charge(depl, d.name, n) for n in sets] for d in data]),
         initial_loss=problem.initial_loss,

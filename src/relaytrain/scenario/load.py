@@ -62,7 +62,9 @@ def _validated(document: Document) -> ScenarioFile:
     schema = document.data.get("schema", SCHEMA_VERSION)
     if isinstance(schema, int | float) and not isinstance(schema, bool) and schema > SCHEMA_VERSION:
         # Said first and alone: the other faults of a newer file would only mislead.
-        raise_faults(document, [Fault(("schema",), shown(schema), f"{SCHEMA_VERSION}: this file is made for a newer relaytrain")])
+        raise_faults(
+            document, [Fault(("schema",), shown(schema), f"{SCHEMA_VERSION}: this file is made for a newer relaytrain")]
+        )
     try:
         return ScenarioFile.model_validate(document.data, context={"plain": plain})
     except ValidationError as error:
@@ -134,7 +136,15 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
         clusters = [c for c in depl.clusters if c.nodes not in gone]
         charges = [c for c in depl.charges if c.nodes not in gone]
         depl = depl.model_copy(update={"clusters": clusters, "charges": charges})
-    tables = {"depl": depl, "node_sets": left, "pairs": pairs, "changes": changes, "law": law, "world": world, "prior": prior}
+    tables = {
+        "depl": depl,
+        "node_sets": left,
+        "pairs": pairs,
+        "changes": changes,
+        "law": law,
+        "world": world,
+        "prior": prior,
+    }
     slim = file.model_copy(update=tables)
     return _restart(file, slim)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .resolve import split_reference
 
-_TEXT = '''\
+_TEXT = """\
 #:schema ./scenario.schema.json
 # A RelayTrain scenario. For completion in your editor: relaytrain schema > scenario.schema.json
 # Check it:  relaytrain validate {file}      Plan it:  relaytrain plan {file}
@@ -90,20 +90,20 @@ power = 1.3
 [[law.jumps]]
 jump = 0.02
 jump_per_loss = 0.02
-{training}'''
+{training}"""
 
-_NETWORK = '''factory = "{model}"        # a function that returns your torch.nn.Module
-'''
-_PRUNED = '''ratio = 0.75               # pruned: this share of the full version's parameters is removed
-'''
-_TRAINING = '''
+_NETWORK = """factory = "{model}"        # a function that returns your torch.nn.Module
+"""
+_PRUNED = """ratio = 0.75               # pruned: this share of the full version's parameters is removed
+"""
+_TRAINING = """
 # How epochs are trained; what is left out is cross-entropy, batches of 64, SGD with momentum 0.9.
 [training]
 lr = 1e-3
 
 [data]
 source = "{data}"          # a function of "train" or "test" that returns (images, labels)
-'''
+"""
 
 
 def new_scenario_text(

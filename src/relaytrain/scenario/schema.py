@@ -61,7 +61,9 @@ class StartTable(Table):
     nodes: Annotated[str | None, NAME] = None
 
 
-Bytes = Annotated[list[Annotated[int, Number(0, 1e15, whole=True, quantity=BYTES)]], Field(min_length=1, max_length=512)]
+Bytes = Annotated[
+    list[Annotated[int, Number(0, 1e15, whole=True, quantity=BYTES)]], Field(min_length=1, max_length=512)
+]
 
 
 class ChainTable(Table):

@@ -17,7 +17,7 @@ SOURCE = Text(
     rf"digits|quick|quick-fashion|mnist|fashion-mnist|cifar10|cifar100|{_DOTTED}:{_DOTTED}",
     200,
 )
-STUDENT = Text("a family such as \"cnn\", or dotted.module:name", rf"[a-z][a-z0-9]*|{_DOTTED}:{_DOTTED}", 200)
+STUDENT = Text('a family such as "cnn", or dotted.module:name', rf"[a-z][a-z0-9]*|{_DOTTED}:{_DOTTED}", 200)
 LOSS = Text('"cross-entropy", "mse", or dotted.module:name', rf"cross-entropy|mse|{_DOTTED}:{_DOTTED}", 200)
 DEVICE = Text('"cpu", "cuda", "cuda:0" or "mps"', r"cpu|mps|cuda(?::[0-9]{1,3})?", 8)
 FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)

@@ -21,7 +21,9 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         if version.of is not None and version.ratio is None:
             faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
         elif version.of is not None and version.of not in earlier and version.of != "full":
-            faults.append(Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}"))
+            faults.append(
+                Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}")
+            )
         if version.width is not None and version.family is None and version.student is None:
             faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
         for key in ("family", "student"):
@@ -32,7 +34,9 @@ def check_training(file: ScenarioFile) -> list[Fault]:
     for index, version in enumerate(file.versions if file.data is not None else []):
         if not version.ways or (index == 0 and "ratio" in version.ways):
             wanted = "family or factory" if index == 0 else "family, factory, ratio or student"
-            faults.append(Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains"))
+            faults.append(
+                Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains")
+            )
     nodes = [n.name for n in file.nodes]
     if file.training is not None:
         faults += [f for n in file.training.devices for f in _node(("training", "devices", n), n, nodes)]

@@ -100,7 +100,9 @@ def refused(error: OSError, what: str) -> RelayTrainError:
     return UsageError(f"cannot {what}: {reason}; choose another place or correct its permissions")
 
 
-def write_atomic(path: str | Path, data: Data | str | Iterable[Data], *, private: bool = False, durable: bool = True) -> None:
+def write_atomic(
+    path: str | Path, data: Data | str | Iterable[Data], *, private: bool = False, durable: bool = True
+) -> None:
     """Write a whole file: readers see the old content or the new, never a part.
 
     Args:

@@ -136,14 +136,18 @@ class PlannerSuite:
             for loss in (target.loss, target.loss / 2):
                 plan = self.plan(replace(problem, state=replace(problem.state, loss=loss, elapsed_s=0.0)))
                 assert plan.feasible, f"problem {seed}"
-                assert (plan.decisions, plan.legs, plan.handovers, plan.energy_j) == ((), (), (), 0.0), f"problem {seed}"
+                assert (plan.decisions, plan.legs, plan.handovers, plan.energy_j) == ((), (), (), 0.0), (
+                    f"problem {seed}"
+                )
 
     def test_infeasible_is_declared_with_the_nearest_targets(self) -> None:
         """Too early a deadline and too low a loss; a named target lies on the easy side of what was asked."""
         named = 0
         for seed in range(0, self.problems, 2):
             problem = drawn(seed + seed // 2 % 2)
-            hopeless = problem.with_target(loss=problem.problem.target.loss / 2, deadline_s=problem.state.elapsed_s + 0.05)
+            hopeless = problem.with_target(
+                loss=problem.problem.target.loss / 2, deadline_s=problem.state.elapsed_s + 0.05
+            )
             if not problem.costs.run_s.min() > 0.05:
                 continue  # free epochs: any deadline is met
             plan = self.plan(hopeless)
@@ -180,7 +184,9 @@ class PlannerSuite:
             assert first == second, f"problem {seed}"
             assert first.to_dict() == second.to_dict(), f"problem {seed}"
             for name in ("run_s", "change_s", "run_j", "change_j"):
-                assert np.array_equal(getattr(problem.costs, name), getattr(twin.costs, name)), f"problem {seed}: {name}"
+                assert np.array_equal(getattr(problem.costs, name), getattr(twin.costs, name)), (
+                    f"problem {seed}: {name}"
+                )
 
     def test_order_of_the_pairs_does_not_matter(self) -> None:
         """A permuted problem has a plan of the same energy."""

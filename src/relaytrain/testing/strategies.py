@@ -68,16 +68,16 @@ class Drawn:
             whole.costs.run_j[:count],
             whole.costs.change_j[:count, :count],
         )
-        return Drawn(replace(self.problem, pairs=self.problem.pairs[:count]), costs, _law_of(self.law, keep), self.state)
+        return Drawn(
+            replace(self.problem, pairs=self.problem.pairs[:count]), costs, _law_of(self.law, keep), self.state
+        )
 
 
 def _law_of(law: EpochLaw | LevelLaw, keep: NDArray[np.int64]) -> EpochLaw | LevelLaw:
     square = np.ix_(keep, keep)
     if isinstance(law, EpochLaw):
         return EpochLaw(law.run[:, keep], np.stack([table[square] for table in law.change]))
-    return LevelLaw(
-        law.curves[keep], law.jump0[square], law.jump1[square], law.mult[:, keep], loss_top=law.loss_top
-    )
+    return LevelLaw(law.curves[keep], law.jump0[square], law.jump1[square], law.mult[:, keep], loss_top=law.loss_top)
 
 
 def draw(

@@ -179,7 +179,9 @@ class _Crew:
 
     def _take(self, task: Task, answer: Any) -> None:
         if answer is None:
-            raise RelayTrainError(f"collect: a worker ended in piece {task[1]} of seed {task[0]}; run it again to go on")
+            raise RelayTrainError(
+                f"collect: a worker ended in piece {task[1]} of seed {task[0]}; run it again to go on"
+            )
         if "lost" in answer:  # made once more, then this one again
             again = task[0], int(answer["lost"])
             self.done.pop(again, None)
@@ -193,7 +195,9 @@ class _Crew:
             raise made
         result = read_result(self.work, task[0], task[1], self.campaign.digest)
         if result is None:
-            raise RelayTrainError(f"collect: the result of piece {task[1]} of seed {task[0]} is not there; run it again")
+            raise RelayTrainError(
+                f"collect: the result of piece {task[1]} of seed {task[0]} is not there; run it again"
+            )
         self.done[task] = result
         self.left.discard(task)
         self._tidy(task)
@@ -265,7 +269,9 @@ def _segment(campaign: Campaign, branch: Branch, seed: int, done: dict[Task, Res
     switch = None
     if branch.parent is not None:
         kept = dict(results[0].switch or {})
-        losses = {key: rounded(value) for key, value in kept.items() if key.endswith(("_before", "_after")) and "loss" in key}
+        losses = {
+            key: rounded(value) for key, value in kept.items() if key.endswith(("_before", "_after")) and "loss" in key
+        }
         before = campaign.by_run[branch.parent]
         switch = Switch(
             seed=seed, run=branch.run, parent=branch.parent, k=branch.after,

@@ -24,7 +24,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not self.first or min((*self.first, *self.second, self.epochs)) < 1:
-            raise UsageError(f"campaign: switches {self.first}, then {self.second}, {self.epochs} epochs; expected numbers from 1")
+            raise UsageError(
+                f"campaign: switches {self.first}, then {self.second}, {self.epochs} epochs; expected numbers from 1"
+            )
 
 
 def campaign_of(scenario: Scenario, grid: Grid | None = None, *, seeds: int = 3) -> Campaign:
@@ -34,7 +36,9 @@ def campaign_of(scenario: Scenario, grid: Grid | None = None, *, seeds: int = 3)
     """
     grid = grid if grid is not None else Grid()
     if not scenario.data:
-        raise ScenarioError(f"{scenario.name}: no table [data], so there is nothing to train on; add one, or take --preset")
+        raise ScenarioError(
+            f"{scenario.name}: no table [data], so there is nothing to train on; add one, or take --preset"
+        )
     problem, tree = scenario.problem, Growing()
     start = problem.pairs[problem.start]
     follows = _follows(scenario)
@@ -52,7 +56,13 @@ def campaign_of(scenario: Scenario, grid: Grid | None = None, *, seeds: int = 3)
         raise ScenarioError(f"{scenario.name}: no pair can follow {start}, so there is no handover to learn about")
     folder = None if scenario.folder is None else str(scenario.folder.resolve())
     return Campaign(
-        scenario.name, scenario.resolved, tuple(tree.branches), _meta(scenario), own_classes=False, folder=folder, seeds=seeds
+        scenario.name,
+        scenario.resolved,
+        tuple(tree.branches),
+        _meta(scenario),
+        own_classes=False,
+        folder=folder,
+        seeds=seeds,
     )
 
 
@@ -73,7 +83,10 @@ def _follows(scenario: Scenario) -> dict[Pair, list[Pair]]:
             if i != j
             and math.isfinite(costs.run_s[j])
             and math.isfinite(costs.change_s[i, j])
-            and not (now.version in back and _larger(setup.plan(now.version).ratio, setup.plan(before.version).ratio, now, before))
+            and not (
+                now.version in back
+                and _larger(setup.plan(now.version).ratio, setup.plan(before.version).ratio, now, before)
+            )
         ]
     return found
 

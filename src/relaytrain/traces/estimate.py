@@ -58,7 +58,11 @@ def estimate(campaign: Campaign, seeds: int, *, timed: bool = True, batches: int
         found = profile(_made_up(campaign), batches=batches)
         for alone in (False, True):
             pairs = epochs_by_pair(campaign, naive=alone)
-            cpu[alone] = OVERHEAD * seeds * sum(n * found.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
+            cpu[alone] = (
+                OVERHEAD
+                * seeds
+                * sum(n * found.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
+            )
     epochs = sum(branch.epochs for branch in campaign.branches)
     return Estimate(
         campaign.name, seeds, seeds * len(campaign.alone), seeds * len(campaign.branches), seeds * epochs,
@@ -73,7 +77,9 @@ def samples_of(campaign: Campaign) -> dict[str, list[int]]:
         from .pieces import Bench
 
         declared = {name: len(data) for name, data in Bench(campaign, 0).setup.datasets.items()}
-    return {group["name"]: [int(declared[node] or 0) for node in group["nodes"]] for group in campaign.scenario["node_sets"]}
+    return {
+        group["name"]: [int(declared[node] or 0) for node in group["nodes"]] for group in campaign.scenario["node_sets"]
+    }
 
 
 def flops_of(campaign: Campaign) -> dict[str, float]:

@@ -81,7 +81,9 @@ class Bench:
         if nodes not in self._epochs:
             setup = self.setup
             if self.campaign.own_classes:
-                test = setup.test.part(np.flatnonzero(np.isin(setup.test.labels, np.unique(setup.data_of(nodes).labels))))
+                test = setup.test.part(
+                    np.flatnonzero(np.isin(setup.test.labels, np.unique(setup.data_of(nodes).labels)))
+                )
                 problem = replace(setup.problem, target=replace(setup.problem.target, on="test", metric="loss"))
                 setup = replace(setup, test=test, problem=problem, _cache=setup._cache)
             self._epochs[nodes] = FederatedEpoch(setup, self._transport, NoClock())
@@ -206,5 +208,3 @@ def _cut(source: str, split: str, options: str) -> Dataset:
         firsts = [np.flatnonzero(data.labels == label)[: images.test] for label in range(data.classes)]
         data = data.part(np.sort(np.concatenate(firsts)))
     return shrink(data, images.shrink)
-
-

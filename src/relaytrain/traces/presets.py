@@ -90,7 +90,16 @@ def preset(name: str, *, data: str | None = None, cifar100: bool = False) -> Cam
             words=("VGG11", "CIFAR-10 and CIFAR-100, 10/13/15 classes" if cifar100 else "CIFAR-10, 7/9/10 classes"),
         )  # fmt: skip
     if name == "depl":
-        return _depl(name, ("alexnet", 1.0), (40_000, 5000), tuple(range(1, 21)), None, Images(data), {"lr": 0.001, "batch": 64}, 10)
+        return _depl(
+            name,
+            ("alexnet", 1.0),
+            (40_000, 5000),
+            tuple(range(1, 21)),
+            None,
+            Images(data),
+            {"lr": 0.001, "batch": 64},
+            10,
+        )
     adam, images = {"optimizer": "adam", "lr": 0.001}, Images(data, 20_000, 15, 2)
     if name == "depl-small-mobilenet":
         return _depl(name, ("mobilenet", 0.25), (600, 60), (17,), (), None, {**adam, "batch": 16}, 3)
@@ -187,7 +196,10 @@ def _depl(
             for f2 in (second for first, second in pairs if first == f1):
                 tree.branch(edge, k1, version_name(f2), "far-edge", 60)
     sets = {"edge": (samples[0], range(10)), "far-edge": (samples[1], range(10))}
-    data: dict[str, Any] = {"source": "digits" if images is None else "cifar10", **({"validation": 0.005} if samples[0] > 20_000 else {})}
+    data: dict[str, Any] = {
+        "source": "digits" if images is None else "cifar10",
+        **({"validation": 0.005} if samples[0] > 20_000 else {}),
+    }
     scenario = scenario_tables(name, (*network, None), (*DEPL_RATIOS, DEPL_VERSIONS[-1]), sets, data, training)
     side = 8 if images is None else 32 // images.shrink
     size = f"{_DEPL_NETWORKS[network[0]]} width {network[1]:g}" + ("" if side == 32 else f", {side}x{side}")

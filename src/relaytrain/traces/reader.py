@@ -87,7 +87,9 @@ def _unpacked(raw: bytes, path: Path, most: int) -> bytes:
     try:
         data = packer.decompress(raw, most + 1)
     except zlib.error:
-        raise ScenarioError(f"{path}: got bytes that are no gzip, expected a table packed by gzip; get it again") from None
+        raise ScenarioError(
+            f"{path}: got bytes that are no gzip, expected a table packed by gzip; get it again"
+        ) from None
     if len(data) <= most and not packer.eof:
         raise ScenarioError(f"{path}: got a gzip that ends early, expected a whole one; get it again")
     if packer.unused_data:
@@ -123,9 +125,13 @@ def _meta(text: str, label: str) -> dict[str, Any]:
     if "bits" in meta.get("loss", "").lower():
         raise ScenarioError(f"{label}: loss: got {_plain(meta['loss'])}, expected nats; multiply losses by ln 2")
     if meta.get("change_target", "jump") not in ("jump", "first-epoch"):
-        raise ScenarioError(f"{label}: change_target: got {_plain(meta['change_target'])}, expected jump or first-epoch")
+        raise ScenarioError(
+            f"{label}: change_target: got {_plain(meta['change_target'])}, expected jump or first-epoch"
+        )
     if "preset" in meta and not _NAME.fullmatch(meta["preset"]):
-        raise ScenarioError(f"{label}: preset: got {_plain(meta['preset'])}, expected a name of letters, digits, - and _")
+        raise ScenarioError(
+            f"{label}: preset: got {_plain(meta['preset'])}, expected a name of letters, digits, - and _"
+        )
     return meta
 
 
@@ -173,7 +179,9 @@ def _rows(label: str, text: str, columns: tuple[str, ...]) -> Iterator[_Cells]:
                 raise ScenarioError(f"{where}: got {len(row)} cells, expected {len(columns)}{hint}")
             yield _Cells(where, dict(zip(columns, row, strict=True)))
     except csv.Error as error:
-        raise ScenarioError(f"{label}:{reader.line_num}: got a row that is no CSV ({error}), expected plain cells") from None
+        raise ScenarioError(
+            f"{label}:{reader.line_num}: got a row that is no CSV ({error}), expected plain cells"
+        ) from None
 
 
 def _check_header(label: str, header: list[str] | None, columns: tuple[str, ...]) -> None:
@@ -253,21 +261,29 @@ def _segments(
             if current is not None:
                 done[current.key] = _closed(current, done, switches)
             if key in done:
-                raise ScenarioError(f"{row.where}: run: got run {key[1]} of seed {key[0]} again, expected its rows together")
+                raise ScenarioError(
+                    f"{row.where}: run: got run {key[1]} of seed {key[0]} again, expected its rows together"
+                )
             current = _Open(row.where, key, constant, [], [])
         for name, value in constant.items():
             if value != current.constant[name]:
                 raise row.wrong(name, f"{_plain(current.constant[name])} as in the rows of this run before")
         _next_epoch(row, current)
-        current.values.append((row.number("train_loss", MAX_LOSS), row.number("test_loss", MAX_LOSS), row.number("test_accuracy", 1.0)))
+        current.values.append(
+            (row.number("train_loss", MAX_LOSS), row.number("test_loss", MAX_LOSS), row.number("test_accuracy", 1.0))
+        )
     if current is None:
         raise ScenarioError(f"{label}:1: got no rows, expected at least one epoch")
     done[current.key] = _closed(current, done, switches)
     for key, (where, _) in switches.items():
         if key not in done:
-            raise ScenarioError(f"{where}: run: got run {key[1]} of seed {key[0]}, expected one that has rows in {label}")
+            raise ScenarioError(
+                f"{where}: run: got run {key[1]} of seed {key[0]}, expected one that has rows in {label}"
+            )
         if done[key].parent is None:
-            raise ScenarioError(f"{where}: run: got a switch of run {key[1]}, expected none: it has no parent in {label}")
+            raise ScenarioError(
+                f"{where}: run: got a switch of run {key[1]}, expected none: it has no parent in {label}"
+            )
     return tuple(done[key] for key in sorted(done))
 
 
@@ -297,16 +313,24 @@ def _closed(
         if before is None:
             raise ScenarioError(f"{run.where}: parent: got {parent}, expected a run of seed {seed} in the rows before")
         if run.key not in switches:
-            raise ScenarioError(f"{run.where}: run: got run {number} of seed {seed} with a parent, expected its row in switches.csv")
+            raise ScenarioError(
+                f"{run.where}: run: got run {number} of seed {seed} with a parent, expected its row in switches.csv"
+            )
         where, switch = switches[run.key]
         if switch.parent != parent:
             raise ScenarioError(f"{where}: parent: got {switch.parent}, expected {parent} as in {run.where}")
         if not before.first <= switch.k <= before.last:
-            raise ScenarioError(f"{where}: k: got {switch.k}, expected an epoch of run {parent}: {before.first} to {before.last}")
+            raise ScenarioError(
+                f"{where}: k: got {switch.k}, expected an epoch of run {parent}: {before.first} to {before.last}"
+            )
         if switch.from_node_set != before.node_set:
-            raise ScenarioError(f"{where}: from_node_set: got {switch.from_node_set}, expected {before.node_set}, the parent's")
+            raise ScenarioError(
+                f"{where}: from_node_set: got {switch.from_node_set}, expected {before.node_set}, the parent's"
+            )
         if switch.to_node_set != run.constant["node_set"]:
-            raise ScenarioError(f"{where}: to_node_set: got {switch.to_node_set}, expected {run.constant['node_set']}, the run's")
+            raise ScenarioError(
+                f"{where}: to_node_set: got {switch.to_node_set}, expected {run.constant['node_set']}, the run's"
+            )
         _agree(run, "k", run.k[0], switch.k + 1)
         _agree(run, "stage", run.constant["stage"], before.stage + 1)
     values = np.array(run.values, dtype=np.float64)

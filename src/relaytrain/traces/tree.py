@@ -97,7 +97,9 @@ class Campaign:
             if branch.run in known or branch.epochs < 1 or (branch.parent is None) != (branch.after == 0):
                 raise UsageError(f"campaign: branch {branch} does not fit")
             if branch.parent is not None and (parent is None or not parent.after < branch.after <= parent.last):
-                raise UsageError(f"campaign: branch {branch.run} leaves run {branch.parent} after epoch {branch.after}, which it has not")
+                raise UsageError(
+                    f"campaign: branch {branch.run} leaves run {branch.parent} after epoch {branch.after}, which it has not"
+                )
             known[branch.run] = branch
 
     @cached_property

@@ -151,7 +151,9 @@ def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
         if name not in weights or not buffer:
             raise ScenarioError(f"{where}: optimizer state {key!r} belongs to no weight")
         if tensor.ndim and tensor.shape != weights[name].shape:
-            raise ScenarioError(f"{where}: optimizer state {key!r} has shape {list(tensor.shape)}, expected its weight's")
+            raise ScenarioError(
+                f"{where}: optimizer state {key!r} has shape {list(tensor.shape)}, expected its weight's"
+            )
 
 
 @lru_cache(maxsize=64)

@@ -40,13 +40,17 @@ class PredictionSets:
         return dict(vars(self))
 
 
-def prediction_sets(model: nn.Module, site: Site, *, level: float = LEVEL, seed: int = 0, batch: int = 256) -> PredictionSets | None:
+def prediction_sets(
+    model: nn.Module, site: Site, *, level: float = LEVEL, seed: int = 0, batch: int = 256
+) -> PredictionSets | None:
     """Sets of `model` on a test set, halved at random by `seed`; None for a set too small to say anything."""
     was = model.training
     model.eval()
     try:
         with torch.no_grad():
-            parts = [torch.softmax(model(site.images[i : i + batch]).double(), 1) for i in range(0, len(site.labels), batch)]
+            parts = [
+                torch.softmax(model(site.images[i : i + batch]).double(), 1) for i in range(0, len(site.labels), batch)
+            ]
     finally:
         model.train(was)
     return conformal(torch.cat(parts).cpu().numpy(), site.labels.cpu().numpy(), level=level, seed=seed)

@@ -148,7 +148,9 @@ def _from_datasets(table: Mapping[str, Any], problem: Problem, folder: Path | No
     """Every data set of the problem, by its `samples`, divided equally among the nodes of each node set."""
     lacking = next((d.name for d in problem.data if d.samples is None), None)
     if not problem.data or lacking is not None:
-        raise ScenarioError(f"datasets.{lacking or ''}: no samples, expected [[datasets]] with samples: data.partition is datasets")
+        raise ScenarioError(
+            f"datasets.{lacking or ''}: no samples, expected [[datasets]] with samples: data.partition is datasets"
+        )
     holders = [name for group in problem.node_sets for name in group.nodes]
     twice = next((name for name in holders if holders.count(name) > 1), None)
     if twice is not None:

@@ -30,6 +30,7 @@ from .threads import threads
 
 Kind = Literal["same", "prune", "distill", "restore"]
 
+
 @dataclass(frozen=True)
 class Handed:
     """The new checkpoint and what it took; `reached_ratio` is the share of the full version's parameters removed."""

@@ -146,9 +146,7 @@ class TrainingSetup:
                 plans[name] = VersionPlan(name, "pruned", ratio=ratios[name])
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
-        return cls(
-            problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given
-        )
+        return cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
 
     @property
     def full(self) -> VersionPlan:
@@ -285,7 +283,9 @@ class TrainingSetup:
         try:
             data = place.read_bytes()
         except OSError as error:
-            raise ScenarioError(f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint") from None
+            raise ScenarioError(
+                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint"
+            ) from None
         loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
@@ -327,7 +327,9 @@ def _network(
     known[own] = from_scenario(own, folder)
     made = known[own](own)()
     if not isinstance(made, nn.Module):
-        raise ScenarioError(f"versions.{table['name']}: {own}() returned {type(made).__name__}, expected a torch.nn.Module")
+        raise ScenarioError(
+            f"versions.{table['name']}: {own}() returned {type(made).__name__}, expected a torch.nn.Module"
+        )
     spec, _ = of_module(made, own)
     return spec
 
@@ -339,5 +341,7 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     if before is None or before.way == "network":
         return ratio
     if before.way == "student":
-        raise ScenarioError(f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one")
+        raise ScenarioError(
+            f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one"
+        )
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)

@@ -127,9 +127,7 @@ def as_bytes(checkpoint: Blob) -> bytes:
 
 def failed(task: Task, kind: FailureKind, error: str, *, cpu_s: float = 0.0, wall_s: float = 0.0) -> NodeResult:
     """The result of a task that gave no weights."""
-    return NodeResult(
-        task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s
-    )
+    return NodeResult(task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s)
 
 
 def pack(header: Mapping[str, Any], body: bytes) -> bytes:

@@ -14,7 +14,9 @@ PANELS = (OPTIMUM, DEPL, GREEDY)
 What = Literal["epochs", "costs"]
 
 
-def written(study: Study, what: What, out_dir: Path, name: str, formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
+def written(
+    study: Study, what: What, out_dir: Path, name: str, formats: tuple[str, ...]
+) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
     """Figure and table of epochs or costs by version."""
     with house_style():
         figure = new_figure(12.5, 4.0)
@@ -23,14 +25,24 @@ def written(study: Study, what: What, out_dir: Path, name: str, formats: tuple[s
             bottom = [0.0] * len(TARGETS)
             for version in VERSIONS:
                 height = [float(getattr(study[t][strategy], what)[version]) for t in TARGETS]
-                axes.bar([f"{t:g}" for t in TARGETS], height, bottom=bottom, label=version, color=COLOURS[version], hatch=HATCHES[version], edgecolor="white")
+                axes.bar(
+                    [f"{t:g}" for t in TARGETS],
+                    height,
+                    bottom=bottom,
+                    label=version,
+                    color=COLOURS[version],
+                    hatch=HATCHES[version],
+                    edgecolor="white",
+                )
                 bottom = [a + b for a, b in zip(bottom, height, strict=True)]
             axes.set(title=strategy, xlabel="target of the 99th percentile")
         panels[0].set_ylabel("epochs" if what == "epochs" else "cost [units of (2)]")
         legend_below(figure, panels[0], columns=3)
         files = save(figure, out_dir, name, formats)
     rows: tuple[Row, ...] = tuple(
-        {"target": t, "strategy": s, **{f"{what}_{v}": getattr(study[t][s], what)[v] for v in VERSIONS}} for t in TARGETS for s in PANELS
+        {"target": t, "strategy": s, **{f"{what}_{v}": getattr(study[t][s], what)[v] for v in VERSIONS}}
+        for t in TARGETS
+        for s in PANELS
     )
     path = out_dir / f"{name}.csv"
     write_atomic(path, table_csv(rows))

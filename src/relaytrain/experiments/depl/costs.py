@@ -68,8 +68,17 @@ def draw(study: Study, etas: Etas) -> Figure:
             points = {eta: v for (r, t, eta), v in etas.items() if (r, t) == (reading, target) and math.isfinite(v)}
             if points:
                 name = f"{reading}, {target:g}"
-                right.plot(list(points), list(points.values()), label=name, color=colour, linestyle=style["linestyle"], marker=style["marker"])
-    right.set(xlabel=r"$\eta$", ylabel="DepL's cost over the optimum's", title=r"What $\eta$ does; missing: no plan found")
+                right.plot(
+                    list(points),
+                    list(points.values()),
+                    label=name,
+                    color=colour,
+                    linestyle=style["linestyle"],
+                    marker=style["marker"],
+                )
+    right.set(
+        xlabel=r"$\eta$", ylabel="DepL's cost over the optimum's", title=r"What $\eta$ does; missing: no plan found"
+    )
     right.set_xscale("log", base=2)
     right.set_xticks(ETAS, [str(eta) for eta in ETAS])
     right.legend(frameon=False, title="reading, target")
@@ -95,7 +104,9 @@ def rows_of(study: Study) -> tuple[Row, ...]:
     )
 
 
-def written(study: Study, etas: Etas, out_dir: Path, name: str, formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
+def written(
+    study: Study, etas: Etas, out_dir: Path, name: str, formats: tuple[str, ...]
+) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
     """Figure and table."""
     with house_style():
         files = save(draw(study, etas), out_dir, name, formats)
@@ -111,11 +122,16 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
     gap = max(*ratio[GREEDY].values(), *ratio[CHEAP].values())
     cost = [study[t][OPTIMUM].plan.cost for t in TARGETS]
     short = max(off_target(run) for t in TARGETS for run in study[t].values())
-    lower = {name: {t: study[t][OPTIMUM].plan.mean - study[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)}
+    lower = {
+        name: {t: study[t][OPTIMUM].plan.mean - study[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)
+    }
     merged = {eta: max(etas["merged", t, eta] for t in SHOWN) for eta in ETAS}
     literal = {eta: etas["literal", LOOSE, eta] for eta in ETAS}
     return {
-        "tighter-costs-more": (cost == sorted(cost), f"optimum: {listed(dict(zip(TARGETS, cost, strict=True)), '.0f')}"),
+        "tighter-costs-more": (
+            cost == sorted(cost),
+            f"optimum: {listed(dict(zip(TARGETS, cost, strict=True)), '.0f')}",
+        ),
         "near-optimum": (
             max(ratio[DEPL].values()) <= expected["near-optimum"].limits["ratio"],
             f"DepL over the optimum: {listed(ratio[DEPL])}",
@@ -126,7 +142,8 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
         ),
         "by-27-percent": (gap >= 1.27, f"the largest gap of a best-exp is {gap - 1:.1%}"),
         "gap-when-loose": (
-            ratio[GREEDY][LOOSE] == max(ratio[GREEDY].values()) > 1.001 and sorted(ratio[GREEDY].values(), reverse=True) == list(ratio[GREEDY].values()),
+            ratio[GREEDY][LOOSE] == max(ratio[GREEDY].values()) > 1.001
+            and sorted(ratio[GREEDY].values(), reverse=True) == list(ratio[GREEDY].values()),
             f"best-exp over the optimum: {listed(ratio[GREEDY])}",
         ),
         "equality": (
@@ -134,12 +151,14 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
             f"the 99th percentile misses the target by at most {short:.2f}",
         ),
         "lower-expected-loss": (
-            all(v > 0 for v in lower[GREEDY].values()) and max(map(abs, lower[DEPL].values())) < min(lower[GREEDY].values()),
+            all(v > 0 for v in lower[GREEDY].values())
+            and max(map(abs, lower[DEPL].values())) < min(lower[GREEDY].values()),
             f"below the optimum's expected loss, best-exp: {listed(lower[GREEDY], '.2f')}; DepL: {listed(lower[DEPL], '.2f')}",
         ),
         "eta-trades": (
             merged[ETAS[-1]] <= expected["eta-trades"].limits["ratio"] and merged[ETAS[0]] > 1.1,
-            "merged, cost over the optimum (worse of two targets): " + ", ".join(f"{v:.3f} at {eta}" for eta, v in merged.items()),
+            "merged, cost over the optimum (worse of two targets): "
+            + ", ".join(f"{v:.3f} at {eta}" for eta, v in merged.items()),
         ),
         "cheap-best-exp": (
             max(ratio[CHEAP].values()) <= expected["cheap-best-exp"].limits["ratio"],

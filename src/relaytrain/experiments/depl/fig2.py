@@ -39,7 +39,9 @@ def reproduce(
         axes = figure.subplots()
         for pruned in PRUNED:
             _draw(axes, pruned, losses[pruned], fits[pruned])
-        axes.set(xlabel="epoch", ylabel="test loss", title="lines: mean over seeds; shaded: 1st to 99th percentile of (8)")
+        axes.set(
+            xlabel="epoch", ylabel="test loss", title="lines: mean over seeds; shaded: 1st to 99th percentile of (8)"
+        )
         legend_below(figure, axes, columns=2)
         files = save(figure, out_dir, NAME, formats)
     rows = tuple(_row(p, k, losses[p], fits[p]) for p in PRUNED for k in range(1, losses[p].shape[1] + 1))
@@ -48,7 +50,8 @@ def reproduce(
     expected = expected_of(__file__)
     findings = judged("DepL Fig. 2", expected, _checks(losses, fits, expected))
     words = "; ".join(
-        f"F = {p:g}: A = {f.gain:.2f}, B = {f.offset:.1f}, R2 = {f.diagnostics.r2:.2f}, {f.noise.family}" for p, f in fits.items()
+        f"F = {p:g}: A = {f.gain:.2f}, B = {f.offset:.1f}, R2 = {f.diagnostics.r2:.2f}, {f.noise.family}"
+        for p, f in fits.items()
     )
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, (found.note, f"(8) read as a level: {words}"))
 
@@ -82,13 +85,22 @@ def _row(pruned: float, epoch: int, losses: Array, fit: CurveFit) -> Row:
     }
 
 
-def _checks(losses: Mapping[float, Array], fits: Mapping[float, CurveFit], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(
+    losses: Mapping[float, Array], fits: Mapping[float, CurveFit], expected: Mapping[str, Expected]
+) -> dict[str, Seen]:
     spread = {p: float((x.std(axis=0, ddof=1) / x.mean(axis=0)).mean()) for p, x in losses.items()}
     one, two = (losses[p] for p in PRUNED)
-    apart = np.abs(one.mean(axis=0) - two.mean(axis=0)) / np.sqrt((one.var(axis=0, ddof=1) + two.var(axis=0, ddof=1)) / len(one))
+    apart = np.abs(one.mean(axis=0) - two.mean(axis=0)) / np.sqrt(
+        (one.var(axis=0, ddof=1) + two.var(axis=0, ddof=1)) / len(one)
+    )
     third = {p: x.shape[1] // 3 for p, x in losses.items()}
-    early, late = ({p: x[:, at] for p, x in losses.items()} for at in (slice(0, third[PRUNED[0]]), slice(-third[PRUNED[0]], None)))
-    grows = {p: (late[p].std(axis=0, ddof=1).mean(), early[p].std(axis=0, ddof=1).mean(), late[p].mean() < early[p].mean()) for p in losses}
+    early, late = (
+        {p: x[:, at] for p, x in losses.items()} for at in (slice(0, third[PRUNED[0]]), slice(-third[PRUNED[0]], None))
+    )
+    grows = {
+        p: (late[p].std(axis=0, ddof=1).mean(), early[p].std(axis=0, ddof=1).mean(), late[p].mean() < early[p].mean())
+        for p in losses
+    }
     inside = {
         p: float(np.mean([(x[:, k] >= lo) & (x[:, k] <= hi) for k, (lo, hi) in enumerate(zip(*_band(fits[p], np.arange(1.0, x.shape[1] + 1)), strict=True))]))
         for p, x in losses.items()
@@ -96,7 +108,8 @@ def _checks(losses: Mapping[float, Array], fits: Mapping[float, CurveFit], expec
     return {
         "stochastic": (
             min(spread.values()) >= expected["stochastic"].limits["share"],
-            "standard deviation over seeds, share of the mean: " + ", ".join(f"{s:.1%} with F = {p:g}" for p, s in spread.items()),
+            "standard deviation over seeds, share of the mean: "
+            + ", ".join(f"{s:.1%} with F = {p:g}" for p, s in spread.items()),
         ),
         "by-version": (
             float(np.median(apart)) >= expected["by-version"].limits["errors"],

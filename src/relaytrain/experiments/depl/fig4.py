@@ -110,7 +110,10 @@ def _row(one: Tested) -> Row:
 
 
 def _checks(
-    left: tuple[Array, CurveFit], right: tuple[Array, SwitchFit], tested: Sequence[Tested], expected: Mapping[str, Expected]
+    left: tuple[Array, CurveFit],
+    right: tuple[Array, SwitchFit],
+    tested: Sequence[Tested],
+    expected: Mapping[str, Expected],
 ) -> dict[str, Seen]:
     (x, fit), (jumps, switch), found = left, right, fit_of(tested)
     d = fit.diagnostics
@@ -143,7 +146,10 @@ def _checks(
             found["coverage"] >= limit("quantile", "share"),
             f"on seeds left out {found['coverage']:.1%} of x lie at or below the fitted 99th percentile",
         ),
-        "positive": (float((jumps > 0.0).mean()) == 1.0, f"{(jumps > 0.0).mean():.0%} of {len(jumps)} switches raise the loss"),
+        "positive": (
+            float((jumps > 0.0).mean()) == 1.0,
+            f"{(jumps > 0.0).mean():.0%} of {len(jumps)} switches raise the loss",
+        ),
         "student-t": (
             switch.refitted_p > GOOD and switch.naive_p > GOOD,
             f"p = {switch.naive_p:.3f}, refitted {switch.refitted_p:.3f}, {switch.count} switches",

@@ -24,6 +24,9 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
     findings = judged("DepL Fig. 5", expected, seen)
     notes = (
         f"DepL: the paper's procedure, merged reading, eta = {ETA}; the optimum: the exact search, at most three switches",
-        *(measured_notes(PRESET, curves) or ("stand-in curves (see the preset): orderings and shapes are compared, never numbers",)),
+        *(
+            measured_notes(PRESET, curves)
+            or ("stand-in curves (see the preset): orderings and shapes are compared, never numbers",)
+        ),
     )
     return Reproduction(NAME, TITLE, files, rows, findings, notes)

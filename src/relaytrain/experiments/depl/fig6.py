@@ -24,7 +24,10 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
     findings = judged("DepL Fig. 6", expected, seen)
     notes = (
         f"DepL: the paper's procedure, merged reading, eta = {ETA}; the optimum: the exact search, at most three switches",
-        *(measured_notes(PRESET, curves) or ("stand-in curves (see the preset): orderings and shapes are compared, never numbers",)),
+        *(
+            measured_notes(PRESET, curves)
+            or ("stand-in curves (see the preset): orderings and shapes are compared, never numbers",)
+        ),
     )
     return Reproduction(NAME, TITLE, files, rows, findings, notes)
 
@@ -32,7 +35,10 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
 def _against_alexnet(curves: str) -> dict[str, Seen]:
     mine, other = study(PRESET, curves), study("depl_alexnet", curves)
     share = {t: mine[t][OPTIMUM].plan.cost / other[t][OPTIMUM].plan.cost for t in TARGETS}
-    steep = {name: found[TIGHT][OPTIMUM].plan.cost / found[LOOSE][OPTIMUM].plan.cost for name, found in (("MobileNet", mine), ("AlexNet", other))}
+    steep = {
+        name: found[TIGHT][OPTIMUM].plan.cost / found[LOOSE][OPTIMUM].plan.cost
+        for name, found in (("MobileNet", mine), ("AlexNet", other))
+    }
     return {
         "cheaper": (all(v < 1 for v in share.values()), f"MobileNet's cost over AlexNet's: {listed(share)}"),
         "steeper": (

@@ -21,13 +21,22 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
     files, rows = written(found, "epochs", out_dir, named(NAME, curves), formats)
     expected = findings_of(__file__, curves)
     findings = judged("DepL Fig. 7", expected, _checks(found, expected["like-optimum"].limits["share"]))
-    return Reproduction(NAME, TITLE, files, rows, findings, measured_notes(PRESET, curves) or ("stand-in curves: which version is used where depends on them",))
+    return Reproduction(
+        NAME,
+        TITLE,
+        files,
+        rows,
+        findings,
+        measured_notes(PRESET, curves) or ("stand-in curves: which version is used where depends on them",),
+    )
 
 
 def _checks(found: Study, share: float) -> dict[str, Seen]:
     legs = {name: "; ".join(f"{t:g}: {found[t][name].legs()}" for t in TARGETS) for name in (OPTIMUM, DEPL, GREEDY)}
     moved = {
-        t: sum(abs(a - b) for a, b in zip(found[t][OPTIMUM].epochs.values(), found[t][DEPL].epochs.values(), strict=True))
+        t: sum(
+            abs(a - b) for a, b in zip(found[t][OPTIMUM].epochs.values(), found[t][DEPL].epochs.values(), strict=True)
+        )
         / len(found[t][OPTIMUM].plan.models)
         for t in TARGETS
     }
@@ -35,7 +44,10 @@ def _checks(found: Study, share: float) -> dict[str, Seen]:
     loose, tight = found[LOOSE], found[TIGHT]
     counts = "; ".join(f"{t:g}: {total[GREEDY][t]} (optimum {total[OPTIMUM][t]})" for t in TARGETS)
     return {
-        "like-optimum": (max(moved.values()) <= share, "epochs moved between versions: " + ", ".join(f"{v:.0%} at {t:g}" for t, v in moved.items())),
+        "like-optimum": (
+            max(moved.values()) <= share,
+            "epochs moved between versions: " + ", ".join(f"{v:.0%} at {t:g}" for t, v in moved.items()),
+        ),
         "loose-intermediate": (
             all({v for v, n in loose[name].epochs.items() if n} == {"intermediate"} for name in (OPTIMUM, DEPL)),
             f"optimum {legs[OPTIMUM]}",
@@ -48,5 +60,8 @@ def _checks(found: Study, share: float) -> dict[str, Seen]:
             all({v for v, n in found[t][GREEDY].epochs.items() if n} == {"fast-unsteady"} for t in TARGETS),
             f"best-exp {legs[GREEDY]}",
         ),
-        "best-exp-more-epochs": (all(total[GREEDY][t] > total[OPTIMUM][t] for t in TARGETS), f"epochs of best-exp: {counts}"),
+        "best-exp-more-epochs": (
+            all(total[GREEDY][t] > total[OPTIMUM][t] for t in TARGETS),
+            f"epochs of best-exp: {counts}",
+        ),
     }

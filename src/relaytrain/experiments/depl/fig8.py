@@ -20,14 +20,22 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
     found = study(PRESET, curves)
     files, rows = written(found, "costs", out_dir, named(NAME, curves), formats)
     findings = judged("DepL Fig. 8", findings_of(__file__, curves), _checks(found))
-    return Reproduction(NAME, TITLE, files, rows, findings, ("cost: kappa * x summed over the version's epochs", *measured_notes(PRESET, curves)))
+    return Reproduction(
+        NAME,
+        TITLE,
+        files,
+        rows,
+        findings,
+        ("cost: kappa * x summed over the version's epochs", *measured_notes(PRESET, curves)),
+    )
 
 
 def _checks(found: Study) -> dict[str, Seen]:
     costs = {t: {name: found[t][name].plan.cost for name in (OPTIMUM, DEPL, GREEDY)} for t in TARGETS}
     share = {t: found[t][GREEDY].costs["fast-unsteady"] / found[t][GREEDY].plan.cost for t in TARGETS}
     each = {
-        name: {t: found[t][name].plan.cost / len(found[t][name].plan.models) for t in TARGETS} for name in (OPTIMUM, GREEDY)
+        name: {t: found[t][name].plan.cost / len(found[t][name].plan.models) for t in TARGETS}
+        for name in (OPTIMUM, GREEDY)
     }
     more = all(len(found[t][GREEDY].plan.models) > len(found[t][OPTIMUM].plan.models) for t in TARGETS)
     dearer = all(each[GREEDY][t] > each[OPTIMUM][t] for t in TARGETS)
@@ -37,7 +45,14 @@ def _checks(found: Study) -> dict[str, Seen]:
             all(costs[t][GREEDY] == max(costs[t].values()) > costs[t][OPTIMUM] for t in TARGETS),
             "; ".join(f"{t:g}: " + ", ".join(f"{name} {v:.0f}" for name, v in row.items()) for t, row in costs.items()),
         ),
-        "fast-dominates": (min(share.values()) > 0.5, "share of the fast-unsteady version in best-exp's cost: " + ", ".join(f"{v:.0%} at {t:g}" for t, v in share.items())),
+        "fast-dominates": (
+            min(share.values()) > 0.5,
+            "share of the fast-unsteady version in best-exp's cost: "
+            + ", ".join(f"{v:.0%} at {t:g}" for t, v in share.items()),
+        ),
         "more-in-each": (dearer, f"best-exp's cost an epoch: {said}"),
-        "more-epochs-and-more-in-each": (more and dearer, f"best-exp's cost an epoch: {said}; its epochs are fewer, see Fig. 7"),
+        "more-epochs-and-more-in-each": (
+            more and dearer,
+            f"best-exp's cost an epoch: {said}; its epochs are fewer, see Fig. 7",
+        ),
     }

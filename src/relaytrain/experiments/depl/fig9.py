@@ -38,7 +38,14 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
         legend_below(figure, panels[0], columns=3)
         files = save(figure, out_dir, named(NAME, curves), formats)
     rows: tuple[Row, ...] = tuple(
-        {"target": t, "strategy": name, "epoch": k, "expected": float(mean[k]), "q01": float(low[k]), "q99": float(high[k])}
+        {
+            "target": t,
+            "strategy": name,
+            "epoch": k,
+            "expected": float(mean[k]),
+            "q01": float(low[k]),
+            "q99": float(high[k]),
+        }
         for t in SHOWN
         for name, (mean, low, high) in bands[t].items()
         for k in range(len(mean))
@@ -47,7 +54,14 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
     write_atomic(path, table_csv(rows))
     expected = findings_of(__file__, curves)
     findings = judged("DepL Fig. 9", expected, _checks(found, bands, expected["matches"].limits["loss"]))
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, ("independent epochs, as in the paper", *measured_notes(PRESET, curves)))
+    return Reproduction(
+        NAME,
+        TITLE,
+        (*files, path),
+        rows,
+        findings,
+        ("independent epochs, as in the paper", *measured_notes(PRESET, curves)),
+    )
 
 
 def _checks(found: Study, bands: Bands, near: float) -> dict[str, Seen]:
@@ -59,14 +73,22 @@ def _checks(found: Study, bands: Bands, near: float) -> dict[str, Seen]:
         steps = -np.diff(mean)
         rises += [steps[k - 1] < min(steps[k - 2], steps[min(k, len(steps) - 1)]) for k in run.switches]
     unit = SCALE / found[SHOWN[0]][OPTIMUM].instance.initial_loss
-    apart = unit * max(float(np.abs(bands[t][OPTIMUM][0][: n] - bands[t][DEPL][0][: n]).max()) for t in SHOWN for n in [min(lengths[t][OPTIMUM], lengths[t][DEPL]) + 1])
+    apart = unit * max(
+        float(np.abs(bands[t][OPTIMUM][0][:n] - bands[t][DEPL][0][:n]).max())
+        for t in SHOWN
+        for n in [min(lengths[t][OPTIMUM], lengths[t][DEPL]) + 1]
+    )
     told = "; ".join(f"{t:g}: " + ", ".join(f"{name} {n}" for name, n in row.items()) for t, row in lengths.items())
     return {
-        "peaks": (all(rises) and bool(rises), f"progress is less in the switching epoch than around it in {sum(rises)} of {len(rises)} switches of the optimum"),
+        "peaks": (
+            all(rises) and bool(rises),
+            f"progress is less in the switching epoch than around it in {sum(rises)} of {len(rises)} switches of the optimum",
+        ),
         "shorter": (all(lengths[t][DEPL] < lengths[t][GREEDY] for t in SHOWN), f"epochs: {told}"),
         "wider": (
             all(wide[t][GREEDY] > wide[t][DEPL] for t in SHOWN),
-            "distance of the 1st and 99th percentile at the end: " + "; ".join(f"{t:g}: best-exp {wide[t][GREEDY]:.2f}, DepL {wide[t][DEPL]:.2f}" for t in SHOWN),
+            "distance of the 1st and 99th percentile at the end: "
+            + "; ".join(f"{t:g}: best-exp {wide[t][GREEDY]:.2f}, DepL {wide[t][DEPL]:.2f}" for t in SHOWN),
         ),
         "matches": (apart <= near, f"expected losses of DepL and the optimum at most {apart:.2f} apart"),
     }

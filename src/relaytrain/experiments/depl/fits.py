@@ -41,7 +41,9 @@ class Campaign:
         """The curves of a version that was trained alone."""
         found = next((c for p, c in self.roots.items() if abs(p - pruned) < NEAR), None)
         if found is None:
-            raise ScenarioError(f"traces {self.name}: no version with {pruned:g} removed was trained alone, expected one")
+            raise ScenarioError(
+                f"traces {self.name}: no version with {pruned:g} removed was trained alone, expected one"
+            )
         return found
 
     @property

@@ -116,7 +116,9 @@ def study(preset: str, curves: str = "stand-in") -> Study:
 @lru_cache(maxsize=32)
 def by_eta(preset: str, target: float, eta: int, reading: str, curves: str = "stand-in") -> float:
     """Cost of DepL(eta) in a reading; infinite where it finds nothing."""
-    made = paper_plan(instance_of(preset, target, curves), eta=eta, reading="literal" if reading == "literal" else "merged")
+    made = paper_plan(
+        instance_of(preset, target, curves), eta=eta, reading="literal" if reading == "literal" else "merged"
+    )
     return made.cost if made.feasible else float("inf")
 
 

@@ -33,8 +33,16 @@ NAME = "depl-table1"
 TITLE = "DepL Table I: improvement per epoch and resources of AlexNet's and MobileNet's versions, measured"
 VERSIONS = {"fast-unsteady": 0.5, "intermediate": 0.75, "slow-steady": 0.9}
 PAPER = {
-    "AlexNet": {"fast-unsteady": (1.02, 0.031, 2.6), "intermediate": (1.00, 0.010, 1.4), "slow-steady": (0.98, 0.007, 1.0)},
-    "MobileNet": {"fast-unsteady": (1.02, 0.029, 1.8), "intermediate": (0.95, 0.012, 1.0), "slow-steady": (0.92, 0.006, 0.6)},
+    "AlexNet": {
+        "fast-unsteady": (1.02, 0.031, 2.6),
+        "intermediate": (1.00, 0.010, 1.4),
+        "slow-steady": (0.98, 0.007, 1.0),
+    },
+    "MobileNet": {
+        "fast-unsteady": (1.02, 0.029, 1.8),
+        "intermediate": (0.95, 0.012, 1.0),
+        "slow-steady": (0.92, 0.006, 0.6),
+    },
 }
 SMALL = {"AlexNet": "depl-small", "MobileNet": "depl-small-mobilenet"}
 """Presets that count FLOPs for traces of an unknown make."""
@@ -54,26 +62,43 @@ def reproduce(
     if other is not None:
         found[OTHER] = other
     fits, levels = (
-        {n: {v: fitted(one.root(p), reading, replicates=replicates) for v, p in VERSIONS.items()} for n, one in found.items()}
+        {
+            n: {v: fitted(one.root(p), reading, replicates=replicates) for v, p in VERSIONS.items()}
+            for n, one in found.items()
+        }
         for reading in ("change", "level")
     )
-    shares = {n: {v: improvements(one.root(p), fits[n][MIDDLE]) for v, p in VERSIONS.items()} for n, one in found.items()}
+    shares = {
+        n: {v: improvements(one.root(p), fits[n][MIDDLE]) for v, p in VERSIONS.items()} for n, one in found.items()
+    }
     needs = {n: resources(one, n) for n, one in found.items()}
     rows = tuple(
-        _row(n, v, shares[n][v], needs[n][v] / needs[n][UNIT[n]], (fits[n][v], levels[n][v])) for n in found for v in VERSIONS
+        _row(n, v, shares[n][v], needs[n][v] / needs[n][UNIT[n]], (fits[n][v], levels[n][v]))
+        for n in found
+        for v in VERSIONS
     )
     with house_style():
         files = save(_draw(shares), out_dir, NAME, formats)
     path = out_dir / f"{NAME}.csv"
     write_atomic(path, table_csv(rows))
     seen, expected = _checks(rows), expected_of(__file__)
-    findings = judged("DepL Table I", {key: entry for key, entry in expected.items() if key in seen or other is not None}, seen)
+    findings = judged(
+        "DepL Table I", {key: entry for key, entry in expected.items() if key in seen or other is not None}, seen
+    )
     notes = (
         *(one.note for one in found.values()),
         "improvements: l(k-1) - l(k) of the test loss over A / sqrt(k + B) of the network's intermediate version, reading `change`; "
         "the paper's figures beside them (its x has a scale that it does not print)",
-        "resources: FLOPs of a forward and backward pass" if find_spec("torch") else "resources: parameters left (FLOPs need PyTorch)",
-        *(() if other is not None else (f"MobileNet, the table's other half: no such traces (relaytrain collect --preset {SMALL[OTHER]} DIR)",)),
+        "resources: FLOPs of a forward and backward pass"
+        if find_spec("torch")
+        else "resources: parameters left (FLOPs need PyTorch)",
+        *(
+            ()
+            if other is not None
+            else (
+                f"MobileNet, the table's other half: no such traces (relaytrain collect --preset {SMALL[OTHER]} DIR)",
+            )
+        ),
     )
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
@@ -117,14 +142,18 @@ def _row(network: str, version: str, x: Array, needed: float, fits: tuple[CurveF
 def _draw(shares: Shares) -> Figure:
     figure = new_figure(6.4 * len(shares) + 0.6, 3.6)
     low, high = np.quantile(np.concatenate([x for by in shares.values() for x in by.values()]), (0.005, 0.995))
-    for axes, (network, by_version) in zip(figure.subplots(1, len(shares), squeeze=False)[0], shares.items(), strict=True):
+    for axes, (network, by_version) in zip(
+        figure.subplots(1, len(shares), squeeze=False)[0], shares.items(), strict=True
+    ):
         for version, x in by_version.items():
             axes.hist(
                 np.clip(x, low, high), bins=np.linspace(low, high, 31).tolist(), density=True, histtype="stepfilled", alpha=0.5,
                 color=COLOURS[version], hatch=HATCHES[version], edgecolor="#444444", label=f"{version}: mean {x.mean():.2f}, variance {x.var():.2f}",
             )  # fmt: skip
         axes.axvline(0.0, color="#777777", linewidth=0.8, linestyle=":")
-        axes.set(title=network, xlabel="improvement of an epoch, over the intermediate version's curve", ylabel="density")
+        axes.set(
+            title=network, xlabel="improvement of an epoch, over the intermediate version's curve", ylabel="density"
+        )
         axes.legend(frameon=False)
     return figure
 

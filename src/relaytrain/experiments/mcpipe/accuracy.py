@@ -142,17 +142,24 @@ class Steps:
 
 def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> Steps:
     """What an update takes by each method with `workers` of the devices."""
-    devices = tuple(Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers]))
+    devices = tuple(
+        Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers])
+    )
     plan = partition(units, devices, m=IN_FLIGHT, keeping=Keeping.stash, state_tensors=state_tensors)
     flops = sum(unit.train_flops for unit in units)
     weights = sum(unit.weight_bytes for unit in units)
     ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
-    made = {"Local": flops / max(FLOPS_PER_S), "data-distributed": flops / min(device.flops_per_s for device in devices) + ring}
+    made = {
+        "Local": flops / max(FLOPS_PER_S),
+        "data-distributed": flops / min(device.flops_per_s for device in devices) + ring,
+    }
     parts, alive = split(units, plan.cuts), steady_peaks(workers, IN_FLIGHT)
     asks: list[dict[str, Any]] = [{"state_tensors": state_tensors, "last": at == workers - 1} for at in range(workers)]
     choices = {
         "PipeDream": tuple(_all(part, Policy.stash, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
-        "GreedyUpdates": tuple(_all(part, Policy.greedy, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+        "GreedyUpdates": tuple(
+            _all(part, Policy.greedy, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)
+        ),
         "mcPipe": tuple(_all(part, Policy.on_demand, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
         "best-of": tuple(saving(part, a, 0.5, **ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
     }
@@ -170,7 +177,9 @@ def _all(part: Sequence[Unit], policy: Policy, alive: Alive, ask: Mapping[str, A
     """The same policy for every layer of a stage."""
     layers = [layer for unit in part for layer in unit.layers]
     policies = all_by(policy, layers)
-    return Choice(policies, stage_bytes(part, policies, alive, **ask), sum(replay_flops(x, policy, alive) for x in layers))
+    return Choice(
+        policies, stage_bytes(part, policies, alive, **ask), sum(replay_flops(x, policy, alive) for x in layers)
+    )
 
 
 def curves(
@@ -186,8 +195,12 @@ def curves(
     made = {}
     for method, way in RULES.items():
         step, fill = clock.seconds[method], 0.0 if way in ("local", "data") else clock.fill_s
-        fitting = scale.updates if way in ("delayed", "greedy") else math.ceil(horizon / step / scale.every) * scale.every
-        rows = [_trained(out_dir, task, way, min(fitting, scale.updates), clock.cuts, workers, progress) for task in tasks]
+        fitting = (
+            scale.updates if way in ("delayed", "greedy") else math.ceil(horizon / step / scale.every) * scale.every
+        )
+        rows = [
+            _trained(out_dir, task, way, min(fitting, scale.updates), clock.cuts, workers, progress) for task in tasks
+        ]
         times = tuple(0.0 if i == 0 else fill + i * scale.every * step for i in range(len(rows[0])))
         made[method] = Curve(method, times, tuple(rows), step)
     return made, clock

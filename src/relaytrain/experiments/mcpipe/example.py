@@ -137,7 +137,9 @@ def lives(example: Example, worker: int, until: int) -> Lives:
     flying: deque[int] = deque()
     made, last, pending = {0: 0}, {0: 0}, dict[int, int]()
     weights, pairs = [], []
-    for time, updates in sorted(events, key=lambda event: (event[0], not event[1])):  # a forward sees the update before it
+    for time, updates in sorted(
+        events, key=lambda event: (event[0], not event[1])
+    ):  # a forward sees the update before it
         if not updates:
             flying.append(newest)
             continue
@@ -160,4 +162,6 @@ def lives(example: Example, worker: int, until: int) -> Lives:
 
 def most(stored: tuple[Life, ...]) -> int:
     """The most that are stored at once."""
-    return max((sum(one.begin <= time < one.end for one in stored) for time in {one.begin for one in stored}), default=0)
+    return max(
+        (sum(one.begin <= time < one.end for one in stored) for time in {one.begin for one in stored}), default=0
+    )

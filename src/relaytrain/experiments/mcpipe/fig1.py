@@ -49,7 +49,9 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
 
 def _row(worker: int, examples: Mapping[str, Example], stored: Mapping[int, Lives], until: int) -> Row:
     found = stored.get(worker)
-    versions, weights, pairs = (0, 0, 0) if found is None else (most(found.stash), most(found.weights), most(found.pairs))
+    versions, weights, pairs = (
+        (0, 0, 0) if found is None else (most(found.stash), most(found.weights), most(found.pairs))
+    )
     return {
         "worker": worker + 1,
         "updates_plain": examples["no"].updates(worker, until),
@@ -78,7 +80,10 @@ def _draw(examples: Mapping[str, Example], stored: Mapping[int, Lives], until: i
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=COLOURS[what], edgecolor="black", linewidth=0.5, label=LABELS[what]) for what in COLOURS]
-    handles += [Patch(facecolor=STORED["weights"], label="weights stored"), Patch(facecolor=STORED["pairs"], label="pair stored")]
+    handles += [
+        Patch(facecolor=STORED["weights"], label="weights stored"),
+        Patch(facecolor=STORED["pairs"], label="pair stored"),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
@@ -87,7 +92,9 @@ def _boxes(axes: Axes, example: Example, until: int) -> None:
     for box in example:
         if box.end <= SLOTS:
             at = WORKERS - 1 - box.worker
-            axes.broken_barh([(box.start, 1)], (at - 0.38, 0.76), facecolor=COLOURS[box.what], edgecolor="black", linewidth=0.5)
+            axes.broken_barh(
+                [(box.start, 1)], (at - 0.38, 0.76), facecolor=COLOURS[box.what], edgecolor="black", linewidth=0.5
+            )
             axes.text(box.start + 0.5, at, _index(box.index), ha="center", va="center", fontsize=7)
     axes.axvline(until, color="#444444", linestyle="--", linewidth=1)
     axes.text(until + 0.15, WORKERS - 0.45, r"$\tau$", fontsize=9)
@@ -121,7 +128,11 @@ def _index(number: int, base: str = "k") -> str:
 
 
 def _checks(
-    rows: tuple[Row, ...], examples: Mapping[str, Example], stored: Mapping[int, Lives], expected: Mapping[str, Expected], until: int
+    rows: tuple[Row, ...],
+    examples: Mapping[str, Example],
+    stored: Mapping[int, Lives],
+    expected: Mapping[str, Expected],
+    until: int,
 ) -> dict[str, Seen]:
     two, with_weights = rows[1], rows[:3]
     wanted, plain = expected["more-updates"].limits["pipelined"], expected["more-updates"].limits["plain"]
@@ -142,11 +153,15 @@ def _checks(
             all(one.in_flight == WINDOW for one in alive),
             "activations before the first update: " + ", ".join(str(one.in_flight) for one in alive),
         ),
-        "four-weights": (two["versions_stash"] == WINDOW, f"versions that some backward or forward still needs, at most: {held}"),
+        "four-weights": (
+            two["versions_stash"] == WINDOW,
+            f"versions that some backward or forward still needs, at most: {held}",
+        ),
         "four-weights-first": (rows[0]["versions_stash"] == WINDOW, f"at most: {held}"),
         "one-matrix": (
             all(row["versions_mcpipe"] == 1 and row["pairs_mcpipe"] <= WINDOW - 1 for row in with_weights),
-            "weight matrices and pairs at most: " + ", ".join(f"{r['versions_mcpipe']} and {r['pairs_mcpipe']}" for r in with_weights),
+            "weight matrices and pairs at most: "
+            + ", ".join(f"{r['versions_mcpipe']} and {r['pairs_mcpipe']}" for r in with_weights),
         ),
         "theorem": (
             max(row["stored_mcpipe"] for row in with_weights) == bound,

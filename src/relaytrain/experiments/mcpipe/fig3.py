@@ -25,8 +25,14 @@ def reproduce(
         words, faster = figures.times_to(found["mcPipe"], two["mcPipe"])
         pipe, also = figures.times_to(found["PipeDream"], two["PipeDream"])
         return {
-            "three-faster": (bool(faster) and all(faster), "mcPipe to " + ("; ".join(words) or "no level within the time")),
-            "three-faster-pipedream": (bool(also) and all(also), "PipeDream to " + ("; ".join(pipe) or "no level within the time")),
+            "three-faster": (
+                bool(faster) and all(faster),
+                "mcPipe to " + ("; ".join(words) or "no level within the time"),
+            ),
+            "three-faster-pipedream": (
+                bool(also) and all(also),
+                "PipeDream to " + ("; ".join(pipe) or "no level within the time"),
+            ),
         }
 
     return figures.reproduce(

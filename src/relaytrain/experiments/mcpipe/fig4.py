@@ -27,7 +27,12 @@ def reproduce(
     def extra(found: Mapping[str, Curve], scale: Scale, expected: Mapping[str, Expected]) -> dict[str, Seen]:
         easier, _ = curves(out_dir, data_set(EASIER)[0], 3, scale, progress)
         words, slower = figures.times_to(easier["mcPipe"], found["mcPipe"])
-        return {"slower": (bool(slower) and all(slower), "easier data set against this one to " + ("; ".join(words) or "no level"))}
+        return {
+            "slower": (
+                bool(slower) and all(slower),
+                "easier data set against this one to " + ("; ".join(words) or "no level"),
+            )
+        }
 
     return figures.reproduce(
         out_dir, __file__, name=NAME, title="mcPipe Fig. 4: accuracy over time, three workers", figure="mcPipe Fig. 4",

@@ -83,7 +83,11 @@ def end_s(found: Mapping[str, Curve]) -> float:
 def _row(curve: Curve, found: Mapping[str, Curve]) -> Row:
     end = end_s(found)
     row: Row = {"method": curve.method, "step_s": curve.step_s, "updates_by_end": end / curve.step_s}
-    row |= {"accuracy_third": curve.at(end / 3), "accuracy_end": curve.at(end), "deviation_end": float(np.std(curve.each((end,))))}
+    row |= {
+        "accuracy_third": curve.at(end / 3),
+        "accuracy_end": curve.at(end),
+        "deviation_end": float(np.std(curve.each((end,)))),
+    }
     return {**row, **{f"s_to_{level:g}": curve.reaches(level) for level in LEVELS}}
 
 
@@ -95,7 +99,9 @@ def _draw(found: Mapping[str, Curve], title: str) -> Figure:
         axes.plot(curve.seconds, curve.accuracy, label=method, markevery=4, markersize=4, **style)
         if method in BANDS:
             rows = np.array(curve.rows)
-            axes.fill_between(curve.seconds, rows.min(axis=0), rows.max(axis=0), color=style["color"], alpha=0.2, linewidth=0)
+            axes.fill_between(
+                curve.seconds, rows.min(axis=0), rows.max(axis=0), color=style["color"], alpha=0.2, linewidth=0
+            )
     axes.set_xlim(0, end_s(found))
     axes.set_ylim(0, 1)
     axes.set_xlabel("training time [s, emulated]")
@@ -150,7 +156,10 @@ def _timed(source: str, scale: Scale, clock: Steps, progress: Progress | None) -
 def _compared(clock: Steps, timed: Mapping[str, float]) -> tuple[str, ...]:
     if not timed:
         return ()
-    said = (f"{m} {clock.seconds[m]:.3f} and {found:.3f} s ({found / clock.seconds[m] - 1:+.0%})" for m, found in timed.items())
+    said = (
+        f"{m} {clock.seconds[m]:.3f} and {found:.3f} s ({found / clock.seconds[m] - 1:+.0%})"
+        for m, found in timed.items()
+    )
     return (f"an update as predicted and as measured with a process a worker (Local: one): {', '.join(said)}",)
 
 

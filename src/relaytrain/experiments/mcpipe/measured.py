@@ -30,7 +30,9 @@ SLOWER = 4.0
 def measured(task: Task, clock: Steps) -> Mapping[str, float]:
     """Seconds of an update by each method, with a process for each of the clock's devices (one for Local)."""
     bench = Bench.of(replace(task, images=task.batch * 4, test_images=2))
-    slow = tuple(Device(d.name, d.flops_per_s / SLOWER, d.memory_bytes, d.link_bytes_per_s / SLOWER) for d in clock.devices)
+    slow = tuple(
+        Device(d.name, d.flops_per_s / SLOWER, d.memory_bytes, d.link_bytes_per_s / SLOWER) for d in clock.devices
+    )
     clock = replace(clock, devices=slow)
     made = {"Local": _pipelined(bench, clock, "Local"), "data-distributed": _ring(bench, clock)}
     made |= {method: _pipelined(bench, clock, method) for method in clock.choices}
@@ -46,7 +48,10 @@ def _paces(bench: Bench, clock: Steps, method: str) -> dict[str, tuple[float, fl
     paces = {}
     for part, choice, device in zip(split(units, clock.cuts), clock.choices[method], clock.devices, strict=True):
         forward = sum(unit.forward_flops for unit in part) + choice.extra_flops
-        paces[device.name] = forward / device.flops_per_s, sum(unit.backward_flops for unit in part) / device.flops_per_s
+        paces[device.name] = (
+            forward / device.flops_per_s,
+            sum(unit.backward_flops for unit in part) / device.flops_per_s,
+        )
     return paces
 
 
@@ -72,7 +77,10 @@ def _pipelined(bench: Bench, clock: Steps, method: str) -> float:
 
 def _ring(bench: Bench, clock: Steps) -> float:
     workers = len(clock.devices)
-    model, runtime = bench.model(), Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed")))
+    model, runtime = (
+        bench.model(),
+        Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed"))),
+    )
     work = Work(
         model, chain(model), bench.units(), bench.minibatches(workers * (1 + RING_COUNT)), Training(bench.task.rule, m=IN_FLIGHT),
         runtime, bench.spec(), {}, lambda _: None,

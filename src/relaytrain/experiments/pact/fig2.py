@@ -42,6 +42,7 @@ COLOURS = {("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6", ("half
 
 Progress = Callable[[str], None]
 
+
 @dataclass(frozen=True)
 class Scale:
     """How far the experiment is scaled down: images by `shrink_images`, the network's width, batch, K1, epochs afterwards."""
@@ -92,11 +93,15 @@ def reproduce(
         progress: told of every curve, since training takes a while.
     """
     if importlib.util.find_spec("torch") is None:
-        raise UsageError("reproduce: pact-fig2 trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
+        raise UsageError(
+            "reproduce: pact-fig2 trains, which needs PyTorch; install it: pip install 'relaytrain[train]'"
+        )
     scale = QUICK if quick else FULL
     chosen = _source(source)
     told = progress if progress is not None else _nothing
-    told(f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of one core")
+    told(
+        f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of one core"
+    )
     curves = _averaged([_train(chosen, scale, seed, told) for seed in range(scale.seeds)])
     with house_style():
         files = save(_draw(curves), out_dir, NAME, formats)
@@ -157,7 +162,8 @@ def scenario_tables(source: str, scale: Scale, seed: int) -> dict[str, Any]:
         "nodes": nodes,
         "node_sets": [{"name": "gold", "nodes": gold}, *({"name": k, "nodes": v} for k, v in joined.items())],
         "devices": {
-            kind: {"flops_per_s": GOLD_FLOPS_PER_S * speed, "busy_w": 10.0, "idle_w": 1.0} for kind, speed in SPEED.items()
+            kind: {"flops_per_s": GOLD_FLOPS_PER_S * speed, "busy_w": 10.0, "idle_w": 1.0}
+            for kind, speed in SPEED.items()
         },
         "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 2.2, "scale": 5.0, "power": 1.0}]},
         "training": {"lr": 0.01, "batch": scale.batch, "seed": seed},
@@ -183,14 +189,18 @@ def _train(source: str, scale: Scale, seed: int, told: Progress) -> list[Curve]:
         for k1, (start, before) in kept.items():
             for version in SHARES:
                 for joining in ("silver", "bronze"):
-                    curves.append(_branch(runner, start, list(before), Pair(version, joining), (k1, scale.epochs_after)))
+                    curves.append(
+                        _branch(runner, start, list(before), Pair(version, joining), (k1, scale.epochs_after))
+                    )
                     told(f"{NAME}: seed {seed}, {curves[-1].label}: accuracy {curves[-1].accuracy[-1]:.3f}")
     finally:
         runner.close()
     return curves
 
 
-def _branch(runner: Any, checkpoint: Any, path: list[tuple[float, float, float]], pair: Pair, span: tuple[int, int]) -> Curve:
+def _branch(
+    runner: Any, checkpoint: Any, path: list[tuple[float, float, float]], pair: Pair, span: tuple[int, int]
+) -> Curve:
     k1, after = span
     decision = Decision(k1 + 1, pair.version, pair.nodes)
     handed = runner.hand_over(checkpoint, Pair("full", "gold"), decision, lambda version: None)
@@ -213,7 +223,9 @@ def _seconds(runner: Any, pair: Pair) -> float:
     """The slowest node's: images times counted FLOPs over speed; PACT's emulated clock without the network."""
     flops = runner.setup.version_facts()[pair.version].flops_per_sample
     nodes = runner.setup.nodes_of(pair.nodes)
-    return float(max(len(runner.setup.datasets[n]) * flops / (GOLD_FLOPS_PER_S * SPEED[n.split("-")[0]]) for n in nodes))
+    return float(
+        max(len(runner.setup.datasets[n]) * flops / (GOLD_FLOPS_PER_S * SPEED[n.split("-")[0]]) for n in nodes)
+    )
 
 
 def _accuracy(runner: Any, checkpoint: Any) -> float:
@@ -254,9 +266,14 @@ def _draw(curves: tuple[Curve, ...]) -> Figure:
     axes = figure.subplots()
     early = min(curve.prune_after for curve in curves)
     for curve in curves:
-        style = {"color": COLOURS[curve.version, curve.joining], "linestyle": "--" if curve.prune_after == early else "-"}
+        style = {
+            "color": COLOURS[curve.version, curve.joining],
+            "linestyle": "--" if curve.prune_after == early else "-",
+        }
         axes.plot(curve.seconds, curve.accuracy, marker="o", markevery=10, markersize=4, label=curve.label, **style)  # type: ignore[arg-type]
-        axes.annotate(f"{curve.cpu_s[-1]:.0f}", (curve.seconds[-1], curve.accuracy[-1]), fontsize=7.5, color=style["color"])
+        axes.annotate(
+            f"{curve.cpu_s[-1]:.0f}", (curve.seconds[-1], curve.accuracy[-1]), fontsize=7.5, color=style["color"]
+        )
     axes.set_xlabel("training time [s, emulated]")
     axes.set_ylabel("accuracy")
     axes.set_title("Marks: every 10 epochs; numbers: CPU seconds spent here")
@@ -271,9 +288,13 @@ def _checks(curves: tuple[Curve, ...], expected: Mapping[str, Expected]) -> dict
     cpu = [rows[b]["cpu_s_after"] / rows[a]["cpu_s_after"] for a, b in pairs]
     epoch = [rows[b]["epoch_s"] / rows[a]["epoch_s"] for a, b in pairs]
     gaps = {
-        (v, j): rows[late, v, j]["accuracy_end"] - rows[early, v, j]["accuracy_end"] for v in SHARES for j in ("silver", "bronze")
+        (v, j): rows[late, v, j]["accuracy_end"] - rows[early, v, j]["accuracy_end"]
+        for v in SHARES
+        for j in ("silver", "bronze")
     }
-    by_set = {j: float(np.mean([gap for (_, joining), gap in gaps.items() if joining == j])) for j in ("silver", "bronze")}
+    by_set = {
+        j: float(np.mean([gap for (_, joining), gap in gaps.items() if joining == j])) for j in ("silver", "bronze")
+    }
     least = expected["later-is-better"].limits["gain"]
     return {
         "shorter": (
@@ -299,7 +320,9 @@ def _checks(curves: tuple[Curve, ...], expected: Mapping[str, Expected]) -> dict
 
 def _notes(source: str, scale: Scale) -> tuple[str, ...]:
     size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}[source]
-    images = "/".join(str(max(4, n // (scale.shrink_images * (2 if source == "digits" else 1)))) for n in IMAGES.values())
+    images = "/".join(
+        str(max(4, n // (scale.shrink_images * (2 if source == "digits" else 1)))) for n in IMAGES.values()
+    )
     return (
         f"kept: five gold nodes, two more that join, images in the ratio 8000 : 2500 : 750, speeds 1 : 1/2 : 1/3, K1 = "
         f"{scale.prune_after[0]} and {scale.prune_after[1]}, F = 0.5 and 0.9, SGD with momentum 0.9, cross-entropy",

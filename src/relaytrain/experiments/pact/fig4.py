@@ -83,7 +83,9 @@ def chosen(bundle: Bundle) -> Relay:
 
     ends = [c for c in bundle.curves if c.stage == 2 and (c.seed, c.parent or 0) in into]
     if not ends:
-        raise ScenarioError("traces: no relay with two switches, expected one to draw; collect a campaign that has some")
+        raise ScenarioError(
+            "traces: no relay with two switches, expected one to draw; collect a campaign that has some"
+        )
     last = min(ends, key=lambda c: (c.seed, distance(c), c.run))
     middle = by_run[last.seed, last.parent or 0]
     first = by_run[last.seed, middle.parent or 0]
@@ -157,13 +159,27 @@ def found_rows(campaign: str, found: Mapping[str, Mapping[str, Array]]) -> list[
 def _draw(axes: Axes, parts: Mapping[str, Array]) -> None:
     axes.plot(parts["epoch"], parts["truth"], color="black", linewidth=1.6, label="true loss")
     running = parts["switch"] == 0.0
-    axes.plot(np.where(running, parts["epoch"], np.nan), np.where(running, parts["mean"], np.nan), color="#D55E00", linewidth=1.0, label="expected")
+    axes.plot(
+        np.where(running, parts["epoch"], np.nan),
+        np.where(running, parts["mean"], np.nan),
+        color="#D55E00",
+        linewidth=1.0,
+        label="expected",
+    )
     axes.fill_between(
         parts["epoch"], parts["low"], parts["high"], where=running.tolist(), color="#D55E00", alpha=0.18, label="0.05 to 0.95 (robust)", linewidth=0
     )  # fmt: skip
     at = ~running
     spans = np.stack([parts["mean"][at] - parts["low"][at], parts["high"][at] - parts["mean"][at]])
-    axes.errorbar(parts["epoch"][at], parts["mean"][at], np.maximum(spans, 0.0), fmt="o", color="#009E73", markersize=5, label="after a switch")
+    axes.errorbar(
+        parts["epoch"][at],
+        parts["mean"][at],
+        np.maximum(spans, 0.0),
+        fmt="o",
+        color="#009E73",
+        markersize=5,
+        label="after a switch",
+    )
     axes.set_xlabel("epoch")
     axes.set_ylabel("training loss")
     axes.set_ylim(bottom=0.0)
@@ -179,9 +195,15 @@ def _checks(rows: tuple[Row, ...], expected: Mapping[str, Expected]) -> dict[str
     papers = [r for r in rows if r["estimator"] == "paper"]
     autos = {r["campaign"]: r for r in rows if r["estimator"] == "auto"}
     return {
-        "accurate": (all(r["mae_run"] <= share * r["loss_range"] for r in papers), words("mae_run", " of a range of {loss_range:.2f}")),
+        "accurate": (
+            all(r["mae_run"] <= share * r["loss_range"] for r in papers),
+            words("mae_run", " of a range of {loss_range:.2f}"),
+        ),
         "robust-above": (all(r["below_robust"] >= least for r in papers), words("below_robust", "")),
-        "switch-worse": (all(r["mae_switch"] > r["mae_run"] for r in papers), words("mae_switch", " against {mae_run:.3f} elsewhere")),
+        "switch-worse": (
+            all(r["mae_switch"] > r["mae_run"] for r in papers),
+            words("mae_switch", " against {mae_run:.3f} elsewhere"),
+        ),
         "auto-switch": (
             all(autos[r["campaign"]]["mae_switch"] < r["mae_switch"] for r in papers),
             words("mae_switch", ""),

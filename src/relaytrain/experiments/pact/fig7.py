@@ -81,6 +81,7 @@ def checks(
     shares: Shares, runs: Mapping[float, Mapping[str, Trace]], expected: Mapping[str, Expected]
 ) -> dict[str, Seen]:
     """The verdict on every finding; strategies are called as in `STRATEGIES`."""
+
     def apart(target: float, name: str) -> float:
         best = shares[target, "Optimum"]
         return sum(abs(shares[target, name][v] - best[v]) for v in VERSIONS) / sum(best.values())

@@ -70,7 +70,10 @@ def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     nearest = max(runs[step][t].cost / static[t].cost for step in span for t in TARGETS)
     leaves = {v: [found.left(v) for found in hard] for v in "LM"}
     later = all(
-        a is not None and b is not None and b.epoch >= a.epoch for moves in leaves.values() if any(moves) for a, b in pairwise(moves)
+        a is not None and b is not None and b.epoch >= a.epoch
+        for moves in leaves.values()
+        if any(moves)
+        for a, b in pairwise(moves)
     )
     moved = "; ".join(
         f"{name}: " + ", ".join("-" if move is None else str(move.epoch) for move in leaves[v])

@@ -77,7 +77,9 @@ def study(progress: Progress = None, epochs: int | None = None) -> Study:
     name = CAMPAIGN if CAMPAIGN in found else sorted(found)[0]
     traces = found[name]
     if len(traces.seeds) < 2:
-        raise ScenarioError(f"traces {name}: got one seed, expected at least two: one is the world, the others are learned from")
+        raise ScenarioError(
+            f"traces {name}: got one seed, expected at least two: one is the world, the others are learned from"
+        )
     if progress is not None:
         progress(f"{name}: fitting {' and '.join(ESTIMATORS)} to {len(traces.seeds) - 1} seeds, about 20 s each")
     return _study(name, repr((traces.seeds, traces.images)), epochs or EPOCHS)
@@ -93,7 +95,11 @@ def _study(name: str, key: str, epochs: int) -> Study:
     facts = dict(zip(pairs, world.facts, strict=True))
     made = {
         which: Learned(
-            fit(known, name="paper" if which == "paper" else "auto", epochs=epochs), facts, pairs[0], world.initial_loss, by_epoch=False
+            fit(known, name="paper" if which == "paper" else "auto", epochs=epochs),
+            facts,
+            pairs[0],
+            world.initial_loss,
+            by_epoch=False,
         )
         for which in ESTIMATORS
     }

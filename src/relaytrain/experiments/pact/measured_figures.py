@@ -36,7 +36,11 @@ def fig6(
     """Cost by target for every strategy; loss and cost over time at the tightest."""
     made = study(progress, epochs)
     runs = {target: strategies(made, target, progress) for target in TARGETS}
-    styles = {"Optimum": STRATEGIES["Optimum"], **{LABELS[w]: STYLES[w] for w in ESTIMATORS}, **{n: STRATEGIES[n] for n in ("OneSwitch", "StaticLearn")}}
+    styles = {
+        "Optimum": STRATEGIES["Optimum"],
+        **{LABELS[w]: STYLES[w] for w in ESTIMATORS},
+        **{n: STRATEGIES[n] for n in ("OneSwitch", "StaticLearn")},
+    }
     with house_style():
         figure = new_figure(12.5, 4.3)
         left, centre, right = figure.subplots(1, 3)
@@ -147,7 +151,11 @@ def _swept(
 
 def _as_pact(by_name: Mapping[str, Trace], which: str) -> dict[str, Trace]:
     """The runs of one target as figure 6 calls them, one estimator's being "PACT"."""
-    return {"PACT" if name == LABELS[which] else name: trace for name, trace in by_name.items() if name not in LABELS.values() or name == LABELS[which]}
+    return {
+        "PACT" if name == LABELS[which] else name: trace
+        for name, trace in by_name.items()
+        if name not in LABELS.values() or name == LABELS[which]
+    }
 
 
 def _first_switch(runs: Mapping[float, Mapping[str, Trace]], which: str) -> Seen:
@@ -167,7 +175,12 @@ def _judged(figure: str, module_file: str, seen: Mapping[str, Mapping[str, Seen]
 
 
 def _finished(
-    figure: str, title: str, made: Study, where: tuple[tuple[Path, ...], Path], rows: tuple[Row, ...], findings: tuple[Finding, ...]
+    figure: str,
+    title: str,
+    made: Study,
+    where: tuple[tuple[Path, ...], Path],
+    rows: tuple[Row, ...],
+    findings: tuple[Finding, ...],
 ) -> Reproduction:
     files, out_dir = where
     path = out_dir / f"pact-{figure}-measured.csv"

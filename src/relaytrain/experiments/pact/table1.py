@@ -76,12 +76,20 @@ def judge(
 
 def _rows(campaign: str, found: Judged) -> list[Row]:
     rows = []
-    parts = (("lambda_run, one epoch", found.single, "run"), ("loss at k+1 to k+5", found.ahead, ""), ("lambda_change", found.change, "change"))
+    parts = (
+        ("lambda_run, one epoch", found.single, "run"),
+        ("loss at k+1 to k+5", found.ahead, ""),
+        ("lambda_change", found.change, "change"),
+    )
     for quantity, tested, table in parts:
         for name, one in tested.items():
             if name == "zero-trace" and table:
                 continue
-            words = {"paper": "paper (network, paper's inputs)", "nodes": "with both node sets", "probe": "with node sets and probe"}
+            words = {
+                "paper": "paper (network, paper's inputs)",
+                "nodes": "with both node sets",
+                "probe": "with node sets and probe",
+            }
             spread = {f: one.spread(f) for f in FIGURES}
             rows.append(
                 {
@@ -89,7 +97,9 @@ def _rows(campaign: str, found: Judged) -> list[Row]:
                     "quantity": quantity,
                     "estimator": words.get(name, name) if quantity == "lambda_change" else name,
                     **{f: f"{spread[f][0]:.4f} +- {spread[f][1]:.4f}" for f in FIGURES},
-                    "table_I": " / ".join(f"{v:g}" for v in TABLE_I[table].values()) if table and name in ("paper", "auto") else "",
+                    "table_I": " / ".join(f"{v:g}" for v in TABLE_I[table].values())
+                    if table and name in ("paper", "auto")
+                    else "",
                     "mean_abs": f"{abs(one.truth).mean():.3f}",
                     "windows": len(one.truth),
                     "cpu_s": f"{one.cpu_s:.1f}",
@@ -130,7 +140,9 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         interval = paper.interval("icp")
         words["run-covers"].append((interval.high >= 0.9, f"{name}: {interval}"))
         share = own["mil"] / own["mae"]
-        words["same-quality"].append((ratio["low"] <= share <= ratio["high"], f"{name}: {share:.1f}, Table I {0.078 / 0.0173:.1f}"))
+        words["same-quality"].append(
+            (ratio["low"] <= share <= ratio["high"], f"{name}: {share:.1f}, Table I {0.078 / 0.0173:.1f}")
+        )
         change = found.change["paper"].spread("mae")[0]
         words["change-harder"].append((change > own["mae"], f"{name}: MAE {change:.3f} against {own['mae']:.3f}"))
         for key, pair in (("auto-better", found.ahead), ("auto-better-single", found.single)):
@@ -143,7 +155,10 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         gains = [1.0 - best.spread(f)[0] / base.spread(f)[0] for f in ("mae", "winkler")]
         icp = best.interval("icp")
         words["change-better"].append(
-            (min(gains) >= cut["gain"] and icp.high >= 0.9, f"{name}: MAE {-gains[0]:+.0%}, Winkler {-gains[1]:+.0%}, ICP {icp}")
+            (
+                min(gains) >= cut["gain"] and icp.high >= 0.9,
+                f"{name}: MAE {-gains[0]:+.0%}, Winkler {-gains[1]:+.0%}, ICP {icp}",
+            )
         )
         zero = found.ahead["zero-trace"].interval("icp")
         words["zero-trace"].append((zero.value >= 0.9, f"{name}: {zero}"))
@@ -154,7 +169,9 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
 
 def _notes(bundles: Mapping[str, Bundle]) -> tuple[str, ...]:
     single = [name for name, b in bundles.items() if len(b.seeds) == 1]
-    sizes = ", ".join(f"{name}: {len(b.seeds)} seeds, {len(b.curves)} legs, {len(b.switches)} switches" for name, b in bundles.items())
+    sizes = ", ".join(
+        f"{name}: {len(b.seeds)} seeds, {len(b.curves)} legs, {len(b.switches)} switches" for name, b in bundles.items()
+    )
     return (
         f"traces: {sizes}; all seeds, training loss, held out by configuration (K1 and F1), 4 folds",
         "Table I gives neither the unit nor the range of its losses, and its campaign has 17 times the samples an epoch of "

@@ -82,7 +82,9 @@ class Allocator:
         For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that set of clusters.
         `root_mu` is (multipliers,), or (subsets, multipliers) with a row for each of `bounding`.
         """
-        return bounds_at(self.dual, np.ascontiguousarray(np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1]))))
+        return bounds_at(
+            self.dual, np.ascontiguousarray(np.broadcast_to(root_mu, (len(self.bounding), root_mu.shape[-1])))
+        )
 
     @cached_property
     def nothing(self) -> tuple[Real, Real]:
@@ -245,7 +247,9 @@ def allocate(
     (epochs, clusters), tells which epoch may run where.
     """
     paid = np.asarray(charge, np.float64)
-    places = [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(clusters)] * len(epochs)
+    places = (
+        [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(clusters)] * len(epochs)
+    )
     keys = [(work, size, where) for (work, size), where in zip(epochs, places, strict=True)]
     kinds = sorted(set(keys))
     may = np.array([where for _, _, where in kinds], np.bool_).reshape(len(kinds), len(clusters))
@@ -257,7 +261,9 @@ def allocate(
     if not math.isfinite(cost):
         return Allocation(False, math.inf, (), (), math.inf, math.inf)
     x, link_s = slots.resources(root_mu).tolist(), slots.link_s.tolist()
-    left = {kind: iter(np.repeat(useful, row.astype(np.int64)).tolist()) for kind, row in zip(kinds, table, strict=True)}
+    left = {
+        kind: iter(np.repeat(useful, row.astype(np.int64)).tolist()) for kind, row in zip(kinds, table, strict=True)
+    }
     row_of, column_of = {kind: i for i, kind in enumerate(kinds)}, {n: i for i, n in enumerate(useful)}
     chosen, resources, elapsed_s = [], [], 0.0
     for key in keys:

@@ -48,7 +48,10 @@ def composed(
     """The plan that states everything about what was found."""
     settings, found, target = made.settings, made.found, problem.target
     instance = settings.instance
-    pairs = [Pair(instance.models[m].name, instance.clusters[n].name) for m, n in zip(found.models, found.clusters, strict=True)]
+    pairs = [
+        Pair(instance.models[m].name, instance.clusters[n].name)
+        for m, n in zip(found.models, found.clusters, strict=True)
+    ]
     seconds, prices = _spent(settings, found, pairs)
     expected, guaranteed, sure = _bands(made, made.level or target.probability)
     start = state.pair if state.epoch or not settings.free_start else problem.index(pairs[0]) if pairs else state.pair
@@ -58,7 +61,11 @@ def composed(
         "change_s": [0.0] * len(pairs), "change_j": [0.0] * len(pairs), "jump": _jumps(instance, found.models),
     }  # fmt: skip
     plain, legs, handovers = build_legs(problem, start, state.epoch + 1, actions, table)
-    data = () if len(found.datasets) == len(instance.datasets) == 1 else tuple(instance.datasets[d].name for d in found.datasets)
+    data = (
+        ()
+        if len(found.datasets) == len(instance.datasets) == 1
+        else tuple(instance.datasets[d].name for d in found.datasets)
+    )
     shares = [x / instance.clusters[n].capability for x, n in zip(found.resources, found.clusters, strict=True)]
     decisions = tuple(
         replace(d, datasets=data, resources=round(min(share, 1.0), 12)) for d, share in zip(plain, shares, strict=True)

@@ -92,7 +92,13 @@ class Paths:
 
 
 def plan_dependent(
-    instance: Instance, belief: Belief, past: Past = NOTHING, *, switches: int = SWITCHES, seed: int = 0, within: float = 0.0
+    instance: Instance,
+    belief: Belief,
+    past: Past = NOTHING,
+    *,
+    switches: int = SWITCHES,
+    seed: int = 0,
+    within: float = 0.0,
 ) -> DeplPlan:
     """The cheapest plan found whose probability, dependence counted in, is what was asked; or an infeasible one."""
     if instance.initial_loss <= instance.target.loss + SLACK:
@@ -111,7 +117,9 @@ def plan_dependent(
             return replace(made, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
         passed = paths.probability(*found) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again
         level = min(max(passed, level + asked - reached), 0.5 * (1.0 + level))
-    words = f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
+    words = (
+        f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
+    )
     return DeplPlan(False, exact=False, reason=words)
 
 
@@ -162,7 +170,9 @@ def _improved(paths: Paths, level: float, switches: int, best: tuple[float, Choi
     improving = True
     while improving:
         improving = False
-        near = {other for other in _neighbours(models, paths.instance.target.max_epochs) if _possible(paths.instance, other)}
+        near = {
+            other for other in _neighbours(models, paths.instance.target.max_epochs) if _possible(paths.instance, other)
+        }
         priced = sorted((search.cost(other), other) for other in near)
         for price, other in priced:
             if price >= cost * (1 - 1e-9):

@@ -123,7 +123,9 @@ def _grow(instance: Instance, data: DataLosses, layer: _Labels, k: int) -> _Labe
             jump = data.jump(last, now) if switch else None
             rows.counts = rows.counts + np.eye(len(instance.models))[now]
             rows.mean = rows.mean + data.mean[now, k + 1] - data.mean[now, k] + (jump[0] if jump else 0.0)
-            rows.variance = rows.variance + data.variance[now, k + 1] - data.variance[now, k] + (jump[1] if jump else 0.0)
+            rows.variance = (
+                rows.variance + data.variance[now, k + 1] - data.variance[now, k] + (jump[1] if jump else 0.0)
+            )
             rows.re = rows.re + (re[now, k + 1] - re[now, k]) + (jump[2].real if jump else 0.0)
             rows.im = rows.im + (im[now, k + 1] - im[now, k]) + (jump[2].imag if jump else 0.0)
             rows.model = np.full(len(rows.mean), now)
@@ -175,7 +177,9 @@ def _undominated(search: VersionSearch, data: DataLosses, layer: _Labels, delta:
         at = np.linspace((part.mean - 6 * spread).min(), (part.mean + 6 * spread).max(), ABSCISSAE)
         values = np.empty((len(rows), ABSCISSAE))
         distributions(part.re, part.im, at[None, :] - part.mean[:, None], data.step, values)
-        dear = np.hstack([part.counts @ slopes.reshape(-1, slopes.shape[2]).T, (part.counts @ search.quickest_s)[:, None]])
+        dear = np.hstack(
+            [part.counts @ slopes.reshape(-1, slopes.shape[2]).T, (part.counts @ search.quickest_s)[:, None]]
+        )
         order = np.lexsort((part.mean, dear.sum(axis=1)))
         kept.append(rows[order[survivors(dear[order], values[order], delta)]])
     return np.sort(np.concatenate(kept))

@@ -121,7 +121,10 @@ def multipliers(slots: Any, deadline_s: float) -> Real:
             limit, root = max(limit, slots.limit[kind, n]), min(root, slots.root[kind, n])
             for other in range(n):
                 apart_s = abs(
-                    slots.full_s[kind, n] + slots.link_s[kind, n] - slots.full_s[kind, other] - slots.link_s[kind, other]
+                    slots.full_s[kind, n]
+                    + slots.link_s[kind, n]
+                    - slots.full_s[kind, other]
+                    - slots.link_s[kind, other]
                 )
                 if np.isfinite(slots.fixed[kind, other]) and apart_s > 1e-9 * deadline_s:
                     step_s = min(step_s, apart_s)

@@ -125,7 +125,10 @@ def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
                             value = of[m, e, i] - (of[n, e, i] if n < models else 0.0)
                         before, sizes = found[row - 1, i, 2 * part], found[row - 1, i, 2 * part + 1]
                         sizes = before - sizes + abs(value - before - sizes)
-                        found[row, i, 2 * part], found[row, i, 2 * part + 1] = 0.5 * (value + sizes), 0.5 * (value - sizes)
+                        found[row, i, 2 * part], found[row, i, 2 * part + 1] = (
+                            0.5 * (value + sizes),
+                            0.5 * (value - sizes),
+                        )
     return found, apart
 
 

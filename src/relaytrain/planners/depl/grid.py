@@ -92,7 +92,13 @@ class GridSearch:
     """DepL(eta): paths layer by layer, those that reach the target in the order of their weight."""
 
     def __init__(
-        self, instance: Instance, chosen: Sequence[int], *, eta: int = 200, reading: Reading = "merged", capable: Capable = "quickest"
+        self,
+        instance: Instance,
+        chosen: Sequence[int],
+        *,
+        eta: int = 200,
+        reading: Reading = "merged",
+        capable: Capable = "quickest",
     ) -> None:
         self.instance, self.chosen = instance, tuple(chosen)
         self.eta, self.reading = eta, reading
@@ -161,7 +167,9 @@ class GridSearch:
         change = np.empty(len(before))
         quantiles(whole.re, whole.im, before - whole.mean, self.instance.target.probability, self._data.step, change)
         whole.quantile = whole.mean + change
-        steps = np.ceil(np.column_stack([whole.elapsed_s * self.eta / limit_s, whole.quantile / self._loss_step]) - SLACK)
+        steps = np.ceil(
+            np.column_stack([whole.elapsed_s * self.eta / limit_s, whole.quantile / self._loss_step]) - SLACK
+        )
         if self.reading == "literal":
             added_s = self.edges.seconds[whole.model]
             whole.place[:, 0] += np.ceil(added_s * self.eta / limit_s - SLACK).astype(np.int64)

@@ -136,7 +136,9 @@ class Instance:
         if not 0 < self.target.probability < 1:
             raise UsageError(f"probability: got {self.target.probability}, expected strictly between 0 and 1")
         if math.isinf(self.target.deadline_s):
-            raise UsageError("deadline: got inf, expected seconds: with unlimited time resources would be cut to nothing")
+            raise UsageError(
+                "deadline: got inf, expected seconds: with unlimited time resources would be cut to nothing"
+            )
         if self.objective not in OBJECTIVES:
             raise UsageError(f"objective: got '{self.objective}', expected one of {', '.join(OBJECTIVES)}")
         if np.isnan(self.charges).any() or (self.charges < 0).any():

@@ -63,7 +63,9 @@ class LossTable:
     def reach(self) -> float:
         """How far a single term may lie from its mean."""
         count = self._factors.shape[1] + len(self.noises) + self.switches
-        first = [abs(float(f[0])) * d.reach(_SEARCH_TAIL / count) for f, d in zip(self._factors, self.noises, strict=True)]
+        first = [
+            abs(float(f[0])) * d.reach(_SEARCH_TAIL / count) for f, d in zip(self._factors, self.noises, strict=True)
+        ]
         jumps = {(jump.scale, jump.nu): jump for jump in self.instance.jumps if jump.variance > 0}.values()
         return max(*first, *(jump.reach(_SEARCH_TAIL / count) / min(self._gains) for jump in jumps), 0.0)
 
@@ -81,7 +83,9 @@ class LossTable:
     def frequencies(self) -> Frequencies:
         """Good for the widest schedule's period and for the narrowest one's decay, whatever the data."""
         widest = int(self.moments[1, :-1, -1].argmax())
-        terms = [(noise, self._factors[m] if m == widest else self._factors[m, :1]) for m, noise in enumerate(self.noises)]
+        terms = [
+            (noise, self._factors[m] if m == widest else self._factors[m, :1]) for m, noise in enumerate(self.noises)
+        ]
         jumps = [jump for jump in self.instance.jumps if jump.variance > 0]
         if jumps:
             heaviest = max(jumps, key=lambda jump: jump.reach(_SEARCH_TAIL))
@@ -111,7 +115,9 @@ class LossTable:
             self._re, self._im = self.log_cf_at(self.frequencies.at, epochs, self._re, self._im)
         return self._re, self._im
 
-    def log_cf_at(self, t: Real, epochs: int, known_re: Real | None = None, known_im: Real | None = None) -> tuple[Real, Real]:
+    def log_cf_at(
+        self, t: Real, epochs: int, known_re: Real | None = None, known_im: Real | None = None
+    ) -> tuple[Real, Real]:
         """The same at frequencies `t`, going on from what is known of them."""
         have = 0 if known_re is None else max(known_re.shape[1] - 1, 0)
         re, im = np.zeros((2, len(self._factors), epochs + 1, len(t)))
@@ -160,7 +166,9 @@ def add_splined(top: float, knots: Real, coefficients: Complex, factors: Real, t
 class DataLosses:
     """The losses under one choice of data, ready for compiled searches."""
 
-    def __init__(self, instance: Instance, chosen: Sequence[int], switches: int, table: LossTable | None = None) -> None:
+    def __init__(
+        self, instance: Instance, chosen: Sequence[int], switches: int, table: LossTable | None = None
+    ) -> None:
         self.instance, self.gain = instance, instance.data_gain(chosen)
         self.sure = helps_surely(instance, chosen)
         if self.gain <= 0:  # no frequencies to share: this gain becomes the versions' own
@@ -223,7 +231,9 @@ class DataLosses:
 
     def _few(self, epochs: int, narrow: float) -> Real:
         """Frequencies for a first look, whose period suits schedules of middling width."""
-        middling = float(self.table.moments[1, :-1, epochs // 2 + 1].mean()) + float(self.table.jumps[1].max()) / self.gain**2
+        middling = (
+            float(self.table.moments[1, :-1, epochs // 2 + 1].mean()) + float(self.table.jumps[1].max()) / self.gain**2
+        )
         return _up_to(COARSE, narrow, NARROW * math.sqrt(middling), FEW)
 
     def _points(self, epochs: int, narrow: float) -> Real:
@@ -259,7 +269,9 @@ class DataLosses:
                     key = (jump.scale, jump.nu)  # the location is in the mean alone
                     if key not in known:
                         table, sums = jump.unit.spline, np.zeros((2, 2, len(t)))
-                        add_splined(table.top, table.knots, table.coefficients, np.array([jump.scale]), t, sums[0], sums[1])
+                        add_splined(
+                            table.top, table.knots, table.coefficients, np.array([jump.scale]), t, sums[0], sums[1]
+                        )
                         known[key] = sums[0, 1]  # no imaginary part: Student's t is symmetric
                     logs[a, b] = known[key]
         return logs
@@ -297,7 +309,9 @@ def exact_loss(instance: Instance, chosen: Sequence[int], models: Sequence[int])
 def losses_by_epoch(instance: Instance, chosen: Sequence[int], models: Sequence[int]) -> list[Label]:
     """The loss after each epoch of `models`, all at the same frequencies."""
     before = [models[0] if instance.before is None else instance.before, *models[:-1]]
-    terms = np.cumsum([1 if a == b else 2 for a, b in zip(before, models, strict=True)])  # an epoch, and the switch into it
+    terms = np.cumsum(
+        [1 if a == b else 2 for a, b in zip(before, models, strict=True)]
+    )  # an epoch, and the switch into it
     sums = partial_sums(instance.terms(chosen, models), instance.initial_loss)
     return [sums[count - 1] for count in terms]
 

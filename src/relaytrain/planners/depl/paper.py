@@ -47,7 +47,9 @@ def paper_plan(
     return DeplPlan(False, exact=False, reason=f"{reason}; that does not mean there is none: try `joint`")
 
 
-def select(instance: Instance, blacklist: set[tuple[int, ...]], capable: Capable = "quickest") -> tuple[int, ...] | None:
+def select(
+    instance: Instance, blacklist: set[tuple[int, ...]], capable: Capable = "quickest"
+) -> tuple[int, ...] | None:
     """The datasets with the least proxy that are not blacklisted; None when none has a finite one."""
     count = len(instance.datasets)
     known: dict[tuple[int, ...], float] = {}

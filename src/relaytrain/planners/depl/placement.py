@@ -67,7 +67,8 @@ def grouped(instance: Instance, data_of: DataOf) -> tuple[Instance, list[int]]:
         models.append(replace(model, name=f"{model.name}/{data}", work=model.work * volume, gain=model.gain * gain))
     nothing = StudentT(0.0, 0.0, 5.0)
     switches = tuple(
-        tuple(None if a == b else nothing if a[1] == b[1] else instance.switches[a[1]][b[1]] for b in pairs) for a in pairs
+        tuple(None if a == b else nothing if a[1] == b[1] else instance.switches[a[1]][b[1]] for b in pairs)
+        for a in pairs
     )
     charges = [sum(instance.charges[d, n] for d in data) if data else math.inf for n, data in enumerate(data_of)]
     whole = replace(

@@ -96,7 +96,9 @@ class Depl:
         belief = self.settings.belief
         if self.method == "depl" and not belief.independent:
             extra = {} if past is None else {"past": past}
-            return plan_dependent(instance, belief, switches=self.settings.switches, seed=self.seed, within=self.settings.within, **extra)
+            return plan_dependent(
+                instance, belief, switches=self.settings.switches, seed=self.seed, within=self.settings.within, **extra
+            )
         return self._by(self.method, instance)
 
     def _by(self, method: str, instance: Instance, switches: int | None = None) -> DeplPlan:
@@ -113,7 +115,11 @@ class Depl:
                 others.append((f"{model.name} alone", self._by("depl", _alone(instance, m), 0)))
         if self.method == "depl":
             all_data = made.found.datasets == tuple(range(len(instance.datasets)))
-            known = made.found if all_data and self.settings.belief.independent and made.level == instance.target.probability else None
+            known = (
+                made.found
+                if all_data and self.settings.belief.independent and made.level == instance.target.probability
+                else None
+            )
             others.append(("best-exp", best_expected(instance, switches=self.settings.switches, known=known)))
             others.append(("best-exp-greedy", self._by("best-exp-greedy", instance)))
         else:
@@ -127,7 +133,9 @@ class Depl:
 
 def _alone(instance: Instance, m: int) -> Instance:
     """The instance in which only version `m` may run: others cannot be switched to or from."""
-    runs_on = np.ones((len(instance.models), len(instance.clusters)), bool) if instance.runs_on is None else instance.runs_on
+    runs_on = (
+        np.ones((len(instance.models), len(instance.clusters)), bool) if instance.runs_on is None else instance.runs_on
+    )
     only = np.zeros_like(runs_on)
     only[m] = runs_on[m]
     return replace(instance, runs_on=only)

@@ -86,7 +86,9 @@ PROCEDURES: dict[str, Procedure] = {
     "per-cluster": lambda instance, o: plan_per_cluster(instance, switches=o.switches),
     "proxy": lambda instance, o: plan(instance, switches=o.switches, datasets="proxy", within=o.within),
     "merged": lambda instance, o: paper_plan(instance, eta=o.eta, reading="merged", capable=o.capable, within=o.within),
-    "literal": lambda instance, o: paper_plan(instance, eta=o.eta, reading="literal", capable=o.capable, within=o.within),
+    "literal": lambda instance, o: paper_plan(
+        instance, eta=o.eta, reading="literal", capable=o.capable, within=o.within
+    ),
     "best-exp": lambda instance, o: best_expected(instance, switches=o.switches),
     "best-exp-greedy": lambda instance, o: greedy_expected(instance),
     "brute-force": lambda instance, o: brute_force(instance),
@@ -99,4 +101,6 @@ def plan_by(name: str, instance: Instance, options: Options | None = None) -> De
     if key not in PROCEDURES:
         raise UsageError(f"procedure: got '{name}', expected one of {', '.join(PROCEDURES)}")
     found = PROCEDURES[key](instance, options or Options())
-    return found if found.feasible or math.isinf(found.cost) else DeplPlan(False, exact=found.exact, reason=found.reason)
+    return (
+        found if found.feasible or math.isinf(found.cost) else DeplPlan(False, exact=found.exact, reason=found.reason)
+    )

@@ -140,7 +140,9 @@ class VersionSearch:
         others: list[tuple[int, ...]] = []
         for length in range(2, most + 1):
             level = [(*way, m) for way in level for m in after[way[-1]]]
-            others += [way + (-1,) * (most - length) for way in level if before in (None, way[0]) or length <= self.switches]
+            others += [
+                way + (-1,) * (most - length) for way in level if before in (None, way[0]) or length <= self.switches
+            ]
         return np.array(firsts, np.int64)[:, None], np.array(others, np.int64).reshape(len(others), most)
 
     def focus(self, models: Sequence[int]) -> None:
@@ -191,7 +193,9 @@ class VersionSearch:
                     found, below = better, better.cost
         return found
 
-    def _cheapest(self, structure: Counts, lengths: Counts, bounds: Real, below: float, by_mean: bool) -> Schedule | None:
+    def _cheapest(
+        self, structure: Counts, lengths: Counts, bounds: Real, below: float, by_mean: bool
+    ) -> Schedule | None:
         """The best of these schedules that costs less than `below`; where it is a close call, checked exactly."""
         found: Schedule | None = None
         for i in np.argsort(bounds, kind="stable"):

@@ -108,7 +108,11 @@ def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) 
         best, seconds = np.inf, np.inf
         for n in used:
             full = slots.limit[kind, n] <= root_mu
-            value = slots.spend[kind, n] + root_mu**2 * slots.full_s[kind, n] if full else 2.0 * root_mu * slots.root[kind, n]
+            value = (
+                slots.spend[kind, n] + root_mu**2 * slots.full_s[kind, n]
+                if full
+                else 2.0 * root_mu * slots.root[kind, n]
+            )
             value += root_mu**2 * slots.link_s[kind, n] + slots.fixed[kind, n]
             if value < best:
                 best = value
