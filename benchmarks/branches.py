@@ -14,8 +14,8 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.executors.clock import make_clock
 from relaytrain.executors.inprocess import InProcess
-from relaytrain.job import Earlier, EpochResult, Handed, Probe
-from relaytrain.launch import TorchRunner
+from relaytrain.relay.job import Earlier, EpochResult, Handed, Probe
+from relaytrain.relay.runner import TorchRunner
 from relaytrain.scenario import Scenario
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.setup import TrainingSetup

@@ -18,12 +18,12 @@ import time
 import numpy as np
 from machine import calibrated, median_s
 
+from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
 from relaytrain.core.distribution import InverseGamma, StudentT, sampled_quantile, weighted_sum
-from relaytrain.planners.depl.allocation import allocate
-from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
-from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.exact.allocation import allocate
+from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.planners.depl.exact.versions import VersionSearch
 from relaytrain.planners.depl.procedures import Options, plan_by
-from relaytrain.planners.depl.versions import VersionSearch
 from relaytrain.scenario import load_scenario
 
 QUICK = "--quick" in sys.argv
@@ -41,7 +41,7 @@ def verdict(name: str, holds: bool) -> None:
     print(f"  {'holds' if holds else 'FALLS SHORT'}: {name}")
 
 
-def paper_like(network: str, loss: float) -> Instance:
+def paper_like(network: str, loss: float) -> DeplProblem:
     """Table I; A, B and the switches are stand-ins, the paper does not print them."""
     settings = load_scenario(f"depl_{network}", overrides=[f"target.loss={loss}"]).depl
     assert settings is not None
@@ -188,7 +188,7 @@ def allocation() -> None:
     verdict(f"at least 10 times faster than HiGHS (least {min(speeds):.0f})", min(speeds) >= 10)
 
 
-def tiny(seed: int) -> Instance:
+def tiny(seed: int) -> DeplProblem:
     """One to three datasets, two or three versions and clusters, up to four epochs; targets from easy to impossible."""
     rng = np.random.default_rng([5, seed])
     count, places, sources = int(rng.integers(2, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
@@ -204,12 +204,12 @@ def tiny(seed: int) -> Instance:
     clusters = tuple(
         Cluster(f"n{i}", rng.uniform(25, 120), rng.uniform(2, 60), rng.uniform(0.7, 1.5)) for i in range(places)
     )
-    data = tuple(DataSource(f"d{i}", rng.uniform(0.4, 1.2)) for i in range(sources))
-    target = Target(rng.uniform(2.2, 3.8), float(rng.choice([0.5, 0.9, 0.99])), rng.uniform(0.12, 0.6), 4)
-    return Instance(models, switches, clusters, data, rng.uniform(0, 12, (sources, places)), 5.0, target, 0.7, 0.35)
+    data = tuple(DeplData(f"d{i}", rng.uniform(0.4, 1.2)) for i in range(sources))
+    target = DeplTarget(rng.uniform(2.2, 3.8), float(rng.choice([0.5, 0.9, 0.99])), rng.uniform(0.12, 0.6), 4)
+    return DeplProblem(models, switches, clusters, data, rng.uniform(0, 12, (sources, places)), 5.0, target, 0.7, 0.35)
 
 
-def exhaustive(instance: Instance) -> float:
+def exhaustive(instance: DeplProblem) -> float:
     """Every choice of data and every sequence of versions, the cheapest first until one meets the target."""
     target, rows = instance.target, []
     indices = range(len(instance.datasets))

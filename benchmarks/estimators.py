@@ -13,12 +13,12 @@ import time
 
 import numpy as np
 
-from relaytrain.estimators.calibration import Adaptive, scores
-from relaytrain.estimators.curves import Bundle, Curve, bundle_of
-from relaytrain.estimators.features import Seen, rows_of, windows
-from relaytrain.estimators.fit import fit
-from relaytrain.estimators.fitted import Fitted
-from relaytrain.estimators.metrics import Bands
+from relaytrain.estimators.judging.metrics import Bands
+from relaytrain.estimators.learned.calibration import Adaptive, scores
+from relaytrain.estimators.learned.curves import Bundle, LegCurve, bundle_of
+from relaytrain.estimators.learned.features import Seen, rows_of, windows
+from relaytrain.estimators.learned.fit import fit
+from relaytrain.estimators.learned.fitted import Fitted
 from relaytrain.traces.format import bundled_traces
 
 STATES = 10_000
@@ -41,7 +41,7 @@ def shifted(bundle: Bundle) -> tuple[Bundle, Bundle]:
     )
 
 
-def one_ahead(fitted: Fitted, curve: Curve) -> tuple[np.ndarray, int]:
+def one_ahead(fitted: Fitted, curve: LegCurve) -> tuple[np.ndarray, int]:
     """Scores of every epoch of a leg against the bands made before it, and the first epoch that has one."""
     lead = [curve.start] if fitted.run.with_start and curve.start is not None else []
     whole = np.array([*lead, *curve.losses])

@@ -14,7 +14,7 @@ import json
 
 import numpy as np
 
-from relaytrain.core.dependence import Past, estimate, to_normal
+from relaytrain.core.dependence import NoisePast, estimate, to_normal
 from relaytrain.core.distribution import LogNormal
 from relaytrain.core.plan import Decision
 from relaytrain.executors.clock import make_clock
@@ -78,7 +78,7 @@ def report(curves: dict[str, list[list[float]]], jumps: dict[str, list[float]]) 
         noise = LogNormal(1.0, variance)
         for row in steps:
             z = np.clip(to_normal(noise, row / mean), -3.5, 3.5)
-            runs.append(Past(tuple(range(1, len(row) + 1)), (VERSIONS.index(name),) * len(row), tuple(z.tolist())))
+            runs.append(NoisePast(tuple(range(1, len(row) + 1)), (VERSIONS.index(name),) * len(row), tuple(z.tolist())))
     print(f"dependence: {estimate(runs)}")
     for name in ("day", "day+night"):
         if name in curves:

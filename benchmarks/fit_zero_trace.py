@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from relaytrain.estimators.auto import RunModel, calibrated
-from relaytrain.estimators.features import windows
-from relaytrain.estimators.fitted import Fitted
-from relaytrain.estimators.paper import Recipe, fit_on_curves
-from relaytrain.estimators.synthetic import synthetic_curves
-from relaytrain.estimators.zero import SHIPPED
+from relaytrain.estimators.learned.auto import RunModel, calibrated
+from relaytrain.estimators.learned.features import windows
+from relaytrain.estimators.learned.fitted import Fitted
+from relaytrain.estimators.learned.paper import LearningRecipe, fit_on_curves
+from relaytrain.estimators.learned.synthetic import synthetic_curves
+from relaytrain.estimators.learned.zero import SHIPPED
 
 CURVES, HELD_OUT = 1500, 300
 """Synthetic curves to train on and to hold out."""
@@ -34,7 +34,7 @@ def main() -> None:
     started = time.process_time()
     rng = np.random.default_rng(20_260_101)
     curves, others = (synthetic_curves(count, rng) for count in (CURVES, HELD_OUT))
-    recipe = Recipe(lr=1e-2, batch=48, relative=True)
+    recipe = LearningRecipe(lr=1e-2, batch=48, relative=True)
     model = RunModel(nets=(fit_on_curves(curves, recipe, steps=STEPS, with_start=True),), with_start=True)
     rest = windows(others, least=0, with_start=True)
     model = calibrated(model, rest, rest.target, model.raw(rest.seen))

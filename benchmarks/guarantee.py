@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from relaytrain.core.dependence import Belief, Dependence, Past, estimate, sure, to_normal
-from relaytrain.planners.depl.dependent import Paths, plan_dependent
-from relaytrain.planners.depl.instance import Instance
-from relaytrain.planners.depl.joint import plan
+from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, estimate, sure, to_normal
+from relaytrain.core.depl import DeplProblem
+from relaytrain.planners.depl.exact.dependent import Paths, plan_dependent
+from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.scenario import load_scenario
 
 SETTINGS = {"independent": Dependence(), "AR(1) 0.6": Dependence(0.6, 0.0), "common 0.5": Dependence(0.0, 0.5)}
@@ -49,7 +49,7 @@ def main() -> None:
             print(row(name, truth, instance, given.replicates, given.runs), flush=True)
 
 
-def row(name: str, truth: Dependence, instance: Instance, replicates: int, runs: int) -> str:
+def row(name: str, truth: Dependence, instance: DeplProblem, replicates: int, runs: int) -> str:
     began = time.process_time()
     omega, target = instance.target.probability, instance.target.loss
     ignored = plan(instance)
@@ -77,7 +77,7 @@ def row(name: str, truth: Dependence, instance: Instance, replicates: int, runs:
     )
 
 
-def believed(instance: Instance, truth: Dependence, seed: int) -> Belief:
+def believed(instance: DeplProblem, truth: Dependence, seed: int) -> NoiseBelief:
     """What twenty runs along the pilot schedule say of the dependence, from their losses alone."""
     models = PILOT[: instance.target.max_epochs]
     paths = Paths(instance, sure(truth), samples=RUNS, seed=seed)
@@ -86,7 +86,7 @@ def believed(instance: Instance, truth: Dependence, seed: int) -> Belief:
     )
 
 
-def latent(instance: Instance, models: tuple[int, ...], losses: np.ndarray, paths: Paths, run: int) -> Past:
+def latent(instance: DeplProblem, models: tuple[int, ...], losses: np.ndarray, paths: Paths, run: int) -> NoisePast:
     """z of every epoch of one run. A run probes its loss after a handover, so the jump of a switch is known."""
     before, switches, epochs, versions, z = instance.initial_loss, 0, [], [], []
     for i, m in enumerate(models):
@@ -99,7 +99,7 @@ def latent(instance: Instance, models: tuple[int, ...], losses: np.ndarray, path
         versions.append(m)
         z.append(float(to_normal(model.noise, np.array(x))))
         before = losses[i]
-    return Past(tuple(epochs), tuple(versions), tuple(z))
+    return NoisePast(tuple(epochs), tuple(versions), tuple(z))
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:

@@ -21,9 +21,9 @@ import torch
 from machine import calibrated
 from torch.nn import functional
 
-from relaytrain import orchestrator
-from relaytrain.launch import job_of
 from relaytrain.models import build
+from relaytrain.relay import loop as orchestrator
+from relaytrain.relay.runner import job_of
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import tables

@@ -32,16 +32,25 @@ from machine import calibrated
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
-from relaytrain.pipeline.choice import Keeping, saving, within_stage
-from relaytrain.pipeline.lifetimes import steady_peaks
+from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.partition import Device, partition, split
-from relaytrain.pipeline.ring import Ring, exchange, share_of
-from relaytrain.pipeline.running import Emulation, Runtime, Split, Training, Work, predicted, run_pipeline, split_of
+from relaytrain.pipeline.running import (
+    Emulation,
+    PipelineWork,
+    Runtime,
+    Split,
+    Training,
+    predicted,
+    run_pipeline,
+    split_of,
+)
 from relaytrain.pipeline.supervisor import launcher, make_job, write_start
 from relaytrain.pipeline.units import measure
 from relaytrain.pipeline.updates import SGD
+from relaytrain.planners.pipeline.lifetimes import steady_peaks
+from relaytrain.planners.pipeline.partition import Device, partition, split
+from relaytrain.planners.pipeline.policy import Keeping, saving, within_stage
 
 QUICK = "--quick" in sys.argv
 MBIT = 1e6
@@ -269,7 +278,7 @@ def memory():
     for name, chosen in (("stash", split_of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
         with tempfile.TemporaryDirectory() as folder:
             runtime = Runtime(count_bytes=True, group_s=120.0)
-            work = Work(
+            work = PipelineWork(
                 model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None
             )
             write_start(work, Path(folder))

@@ -21,9 +21,9 @@ from relaytrain.core.cost import CostTable
 from relaytrain.core.law import EpochLaw, LevelLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import Grid, State
-from relaytrain.planners.dense import dense
-from relaytrain.planners.pact import Optimum, Pact
-from relaytrain.planners.search import Instance, Start, instance_of, solve
+from relaytrain.planners.pact.planner import Optimum, Pact
+from relaytrain.planners.search.dense import dense
+from relaytrain.planners.search.solve import Instance, Start, instance_of, solve
 from relaytrain.scenario import preset_names
 
 QUICK = "--quick" in sys.argv

@@ -39,15 +39,15 @@ from pathlib import Path
 
 import numpy as np
 
-from relaytrain import orchestrator
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.problem import Pair
 from relaytrain.core.state import TOLERANCE
 from relaytrain.data.source import read
-from relaytrain.launch import job_of
-from relaytrain.runs import estimator_overrides
+from relaytrain.relay import loop as orchestrator
+from relaytrain.relay.runner import job_of
+from relaytrain.relay.runs import estimator_overrides
+from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario
-from relaytrain.steering import legs_of
 from relaytrain.store import RunStore
 
 GOLD, SILVER, BRONZE = Pair("full", "gold"), Pair("medium", "silver"), Pair("small", "bronze")

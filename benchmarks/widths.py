@@ -17,26 +17,26 @@ from pathlib import Path
 
 import numpy as np
 
-from relaytrain.estimators.change import LAST, paper_inputs, targets
-from relaytrain.estimators.curves import bundle_of
-from relaytrain.estimators.evaluate import Tested, relative_winkler
-from relaytrain.estimators.features import windows
-from relaytrain.estimators.kept import kept
-from relaytrain.estimators.metrics import Bands
-from relaytrain.estimators.paper import CHANGE_RECIPE, Recipe, RunNet, fit_change, fit_run
-from relaytrain.estimators.splits import Fold, by_configuration
+from relaytrain.estimators.judging.evaluate import FoldResult, relative_winkler
+from relaytrain.estimators.judging.kept_forecasts import kept
+from relaytrain.estimators.judging.metrics import Bands
+from relaytrain.estimators.judging.splits import Fold, by_configuration
+from relaytrain.estimators.learned.change import LAST, paper_inputs, targets
+from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.features import windows
+from relaytrain.estimators.learned.paper import CHANGE_RECIPE, LearningRecipe, RunNet, fit_change, fit_run
 from relaytrain.traces.format import bundled_traces
 
 FACTORS = (0.5, 1.0, 2.0)
 Learned = tuple[Bands, float]
 
 
-def scaled(recipe: Recipe, factor: float, seed: int) -> Recipe:
+def scaled(recipe: LearningRecipe, factor: float, seed: int) -> LearningRecipe:
     """The recipe with every layer `factor` times as wide."""
     return replace(recipe, widths=tuple(round(width * factor) for width in recipe.widths), seed=seed)
 
 
-def run_net(fold: Fold, recipe: Recipe) -> Learned:
+def run_net(fold: Fold, recipe: LearningRecipe) -> Learned:
     """Forecasts of a fold's tested windows by lambda_run, and CPU-seconds of the fit."""
     started = time.process_time()
     net = fit_run(windows(fold.train.curves), windows(fold.calibration.curves), recipe)
@@ -44,7 +44,7 @@ def run_net(fold: Fold, recipe: Recipe) -> Learned:
     return net.bands(windows(fold.test.curves).seen), spent
 
 
-def change_net(fold: Fold, recipe: Recipe) -> Learned:
+def change_net(fold: Fold, recipe: LearningRecipe) -> Learned:
     """The same of lambda_change and the tested switches."""
     rows = [
         (paper_inputs(part.switches), targets(part.switches, "first-epoch")) for part in (fold.train, fold.calibration)
@@ -74,7 +74,7 @@ def main() -> None:
     print(
         "| | widths | weights | MAE | MIL | ICP | Winkler | against x 1 | CPU-s a fit |\n|---|---|---|---|---|---|---|---|---|"
     )
-    for name, usual, make in (("lambda_run", Recipe(), run_net), ("lambda_change", CHANGE_RECIPE, change_net)):
+    for name, usual, make in (("lambda_run", LearningRecipe(), run_net), ("lambda_change", CHANGE_RECIPE, change_net)):
         found = {}
         for factor in FACTORS:
             parts = []
@@ -97,7 +97,7 @@ def main() -> None:
             )
 
 
-def tested(name: str, parts: list[tuple[Fold, Bands, float]], folds: int) -> Tested:
+def tested(name: str, parts: list[tuple[Fold, Bands, float]], folds: int) -> FoldResult:
     """All folds and initialisations; `kind` names the initialisation."""
     bands = Bands(*(np.concatenate([getattr(b, part) for _, b, _ in parts]) for part in ("mean", "low", "high")))
     if name == "lambda_run":
@@ -110,7 +110,7 @@ def tested(name: str, parts: list[tuple[Fold, Bands, float]], folds: int) -> Tes
             [np.array([getattr(s, what) for s in some]) for some in switches] for what in ("seed", "stage")
         )
     sizes = [len(some) for some in truth]
-    return Tested(
+    return FoldResult(
         name, np.concatenate(truth), bands, np.concatenate(seeds), np.concatenate(stages),
         np.repeat([i % folds for i in range(len(parts))], sizes),
         np.repeat([str(i // folds) for i in range(len(parts))], sizes),

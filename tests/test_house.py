@@ -18,30 +18,43 @@ import relaytrain
 ROOT = Path(relaytrain.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-DECIDE = ("scenario", "costs", "estimators", "planners", "simulate")
-TRAIN = ("models", "data", "compression", "training", "executors", "pipeline")
-SHOW = ("report", "cli", "web", "experiments", "testing", "api")
-# folder -> our own folders it must not know; `store.files`, the module that writes, is open to all
-BARRED: dict[str, tuple[str, ...]] = {
-    "core": (*DECIDE, *TRAIN, *SHOW, "store", "store.files", "orchestrator", "session"),
-    **dict.fromkeys(DECIDE, (*TRAIN, *SHOW, "store", "orchestrator", "session")),
-    "store": (*DECIDE, *TRAIN, *SHOW, "orchestrator", "session"),
-    "models": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
-    "data": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
-    "compression": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
-    "training": ("planners", "estimators", "executors", "report", "cli", "web", "orchestrator"),
-    "executors": ("planners", "report", "cli", "web"),
-    "pipeline": ("planners", "report", "cli", "web"),
-    "traces": ("planners", "estimators", "report", "cli", "web", "orchestrator", "session"),
-    "report": ("executors", "training", "pipeline", "cli", "web"),
-    "web": ("executors", "training", "pipeline", "cli"),
-    "api": ("cli", "web"),
-    "experiments": ("cli", "web"),
-    "testing": ("cli", "web"),
-}
+# Folders and root modules in the order of the flow: each imports only what stands before it. A name with a dot is a part
+# of a folder that stands apart from it: the one module that writes is needed early, and so is the arithmetic of pipelines.
+ORDER = (
+    "core",
+    "store.files",
+    "crew",
+    "planners.pipeline",
+    "costs",
+    "scenario",
+    "traces",
+    "estimators",
+    "planners",
+    "simulate",
+    "data",
+    "compression",
+    "models",
+    "training",
+    "pipeline",
+    "executors",
+    "store",
+    "relay",
+    "campaigns",
+    "report",
+    "export",
+    "doctor",
+    "api",
+    "experiments",
+    "testing",
+    "web",
+    "cli",
+    "__main__",
+    "__init__",
+)
+TRAIN = ("models", "data", "compression", "training", "executors", "pipeline", "export", "doctor")
 # package -> where it may be imported at all
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "torch": (*(f"{folder}/" for folder in TRAIN), "estimators/paper.py"),
+    "torch": (*(f"{folder}/" for folder in TRAIN), "estimators/learned/paper.py"),
     "torch_pruning": ("compression/",),
     "flwr": ("executors/flower/",),
     "fastapi": ("web/",),
@@ -53,13 +66,6 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "rich": ("cli/", "report/"),
 }
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "jsonpickle", "joblib"}
-# A plan draws itself in notebooks and terminals: the one way from the centre outwards, taken only when asked to.
-SHOWS_ITSELF = {
-    ("core/plan.py", "report.svg"),
-    ("core/plan.py", "report.tables"),
-    ("scenario/training_checks.py", "models.families"),  # names and widths only: plain data, no torch
-    ("costs/pipelined.py", "pipeline"),  # its planning half: pure arithmetic, no torch
-}
 
 
 def _name(file: Path) -> str:
@@ -97,18 +103,36 @@ def _ours(file: Path) -> set[str]:
     return {name.removeprefix("relaytrain.") for name in _imports(file) if name.startswith("relaytrain.")}
 
 
-def test_folders_know_only_who_they_may():
+def _place(name: str) -> int:
+    """Where a module stands in `ORDER`; parts that stand apart come before their folder's own place."""
+    parts = name.split(".")
+    for depth in (2, 1):
+        room = ".".join(parts[:depth])
+        if room in ORDER:
+            return ORDER.index(room)
+    raise AssertionError(f"{name} has no place in ORDER")
+
+
+def test_every_room_stands_in_the_list():
+    rooms = {_name(file).split("/")[0].removesuffix(".py") for file in FILES}
+    assert rooms - set(ORDER) == set()
+
+
+def test_each_room_imports_only_what_stands_before_it():
     wrong = []
     for file in FILES:
-        here = _name(file).split("/")[0].removesuffix(".py")
-        barred = BARRED.get(here, ())
-        for name in _ours(file):
-            parts = name.split(".")
-            files_module = parts[:2] == ["store", "files"]
-            hit = "store.files" in barred if files_module else parts[0] in barred
-            if hit and parts[0] != here and not any(_name(file) == a and name.startswith(b) for a, b in SHOWS_ITSELF):
-                wrong.append(f"{_name(file)} imports {name}")
+        here = _place(_name(file).removesuffix(".py").replace("/", "."))
+        wrong += [f"{_name(file)} imports {name}" for name in sorted(_ours(file)) if _place(name) > here]
     assert wrong == []
+
+
+def test_no_class_name_means_two_things():
+    places: dict[str, list[str]] = {}
+    for file in FILES:
+        for node in ast.walk(_tree(file)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(_name(file))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_only_the_entry_point_knows_the_command_line():

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .core.plan import Decision, Handover, Leg, Plan
     from .core.problem import Pair, Problem, Target
     from .core.state import Grid, State
-    from .planners.baselines import OneSwitch, Single, StaticLearn
-    from .planners.pact import Optimum, Pact
-    from .runs import Trained, load_model, resume, run, train
+    from .planners.pact.baselines import OneSwitch, Single, StaticLearn
+    from .planners.pact.planner import Optimum, Pact
+    from .relay.runs import Trained, load_model, resume, run, train
+    from .relay.session import Session
     from .scenario import Scenario, load_scenario
-    from .session import Session
 
 _HOME = {
     "Comparison": "api",
@@ -29,29 +29,29 @@ _HOME = {
     "Handover": "core.plan",
     "InfeasibleError": "core.errors",
     "Leg": "core.plan",
-    "OneSwitch": "planners.baselines",
-    "Optimum": "planners.pact",
-    "Pact": "planners.pact",
+    "OneSwitch": "planners.pact.baselines",
+    "Optimum": "planners.pact.planner",
+    "Pact": "planners.pact.planner",
     "Pair": "core.problem",
     "Plan": "core.plan",
     "Problem": "core.problem",
     "RelayTrainError": "core.errors",
     "Scenario": "scenario",
     "ScenarioError": "core.errors",
-    "Session": "session",
-    "Single": "planners.baselines",
+    "Session": "relay.session",
+    "Single": "planners.pact.baselines",
     "State": "core.state",
-    "StaticLearn": "planners.baselines",
+    "StaticLearn": "planners.pact.baselines",
     "Target": "core.problem",
-    "Trained": "runs",
+    "Trained": "relay.runs",
     "compare": "api",
     "front": "api",
-    "load_model": "runs",
+    "load_model": "relay.runs",
     "load_scenario": "scenario",
     "plan": "api",
-    "resume": "runs",
-    "run": "runs",
-    "train": "runs",
+    "resume": "relay.runs",
+    "run": "relay.runs",
+    "train": "relay.runs",
 }
 
 __all__ = [

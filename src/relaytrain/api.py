@@ -57,8 +57,8 @@ def _warned(found: Plan, loaded: Scenario) -> Plan:
     """With what a planner that chooses no data leaves out of its energy, where a scenario charges for bringing data."""
     if loaded.depl is None or not found.decisions:
         return found
+    from .core.depl_settings import left_out
     from .planners.depl.planner import METHODS
-    from .planners.depl.settings import left_out
 
     charge = 0.0 if found.planner in METHODS else left_out(loaded.depl, found.decisions)
     if charge <= 0.0:
@@ -102,9 +102,9 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
-    from .planners.baselines import OneSwitch, Single, StaticLearn
-    from .planners.pact import Optimum, Pact
-    from .planners.rules import RULES
+    from .planners.pact.baselines import OneSwitch, Single, StaticLearn
+    from .planners.pact.planner import Optimum, Pact
+    from .planners.pact.rules import RULES
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid

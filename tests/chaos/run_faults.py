@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "orchestrator"))
 import stub
 from compare import trace
 
-from relaytrain import orchestrator
-from relaytrain.job import Job
+from relaytrain.relay import loop as orchestrator
+from relaytrain.relay.job import Job
 from relaytrain.store import RunStore
 
 __all__ = ["STRAIGHT", "go_on", "small_relay", "stub", "trace"]

@@ -14,8 +14,8 @@ import pytest
 from run_faults import small_relay, trace
 from store_faults import scratch, soak
 
-from relaytrain import orchestrator
 from relaytrain.core.errors import WorkerLost
+from relaytrain.relay import loop as orchestrator
 from relaytrain.store import RunStore, check
 from relaytrain.store.check import errors
 
@@ -27,7 +27,7 @@ LIMIT_S = 240.0
 @pytest.fixture(scope="module")
 def relay():
     pytest.importorskip("torch").set_num_threads(1)
-    from relaytrain import launch
+    from relaytrain.relay import runner as launch
     from relaytrain.scenario import load_scenario
     from relaytrain.training.setup import TrainingSetup
 
@@ -82,8 +82,8 @@ def judge(run: str, store: RunStore, go: Any) -> str:
 
 
 def test_c5_faults_of_nodes_in_process(relay, record_property):
-    from relaytrain import launch
     from relaytrain.executors.inprocess import InProcess
+    from relaytrain.relay import runner as launch
 
     scenario, setup, straight = relay
     wanted = 80 if soak() else 16
@@ -114,10 +114,10 @@ def test_c5_faults_of_nodes_in_process(relay, record_property):
 
 def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
     """Real worker processes, a random one killed or stopped at a random moment after an epoch, twice a run."""
-    from relaytrain import launch
     from relaytrain.executors import processes
     from relaytrain.executors.processes import Processes
-    from relaytrain.training.task import Task
+    from relaytrain.relay import runner as launch
+    from relaytrain.training.task import NodeTask
 
     monkeypatch.setattr(processes, "START_S", 30.0)  # how long one that is stopped while it starts is waited for
     scenario, setup, straight = relay
@@ -132,7 +132,7 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
             job.runner.epochs.transport = crew
             start = setup.first_checkpoint().data
             list(
-                crew.send([Task("start", 1, 0, node, start, setup.settings) for node in setup.datasets])
+                crew.send([NodeTask("start", 1, 0, node, start, setup.settings) for node in setup.datasets])
             )  # all run now
             hit: list[int] = []
             over, trained = threading.Event(), threading.Semaphore(0)

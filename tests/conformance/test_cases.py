@@ -9,8 +9,8 @@ import pytest
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.state import State
-from relaytrain.planners.pact import Optimum
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.pact.planner import Optimum
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.cases import ESTIMATES, PACT, Case, case_files, reaches_goal, read_case, replay
 
 SAME_ENERGY = 1e-6  # as the files ask

@@ -9,10 +9,10 @@ import pytest
 
 from relaytrain.core.distribution import weighted_sum
 from relaytrain.core.errors import ScenarioError
-from relaytrain.planners.depl.allocation import allocate
-from relaytrain.planners.depl.baselines import best_expected, greedy_expected
-from relaytrain.planners.depl.datasets import choose, local_search
-from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.exact.allocation import allocate
+from relaytrain.planners.depl.exact.datasets import choose, local_search
+from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.planners.depl.paper.best_exp import best_expected, greedy_expected
 from relaytrain.testing.cases import KNOWN, PACT, case_files
 from relaytrain.testing.depl_cases import charges_from, clusters_from, instance_from, parts, read_depl, terms_from
 

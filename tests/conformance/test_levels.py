@@ -9,7 +9,7 @@ from relaytrain.core.cost import CostTable
 from relaytrain.core.law import LevelLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import State
-from relaytrain.planners.pact import Optimum, Pact
+from relaytrain.planners.pact.planner import Optimum, Pact
 
 NONE = np.zeros((1, 1))
 COSTS = CostTable(np.ones(1), NONE, np.ones(1), NONE)

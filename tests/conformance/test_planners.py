@@ -3,8 +3,8 @@
 import pytest
 
 from relaytrain.core.state import Grid
-from relaytrain.planners.baselines import OneSwitch, Single, StaticLearn
-from relaytrain.planners.pact import Optimum, Pact
+from relaytrain.planners.pact.baselines import OneSwitch, Single, StaticLearn
+from relaytrain.planners.pact.planner import Optimum, Pact
 from relaytrain.testing.fakes import StayPlanner
 from relaytrain.testing.planner_suite import PlannerSuite
 

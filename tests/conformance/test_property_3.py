@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaytrain.planners.pact import Pact
+from relaytrain.planners.pact.planner import Pact
 from relaytrain.testing.brute_force import brute_force, plain_step
 from relaytrain.testing.strategies import draw
 

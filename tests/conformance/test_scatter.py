@@ -13,7 +13,7 @@ from relaytrain.core.cost import CostTable
 from relaytrain.core.law import LevelLaw, begin
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import Grid, State
-from relaytrain.planners.pact import Optimum, Pact
+from relaytrain.planners.pact.planner import Optimum, Pact
 
 PAIRS = (Pair("a", "x"), Pair("b", "y"))
 JUMP = np.array([[0.0, 0.1], [0.2, 0.0]])
@@ -121,8 +121,8 @@ def test_a_curve_s_doubt_and_scatter_together():
 
 
 def _chance(law, actions, goal, deadline_s):
-    from relaytrain.planners.compose import probability
-    from relaytrain.planners.tables import Tables
+    from relaytrain.planners.pact.compose import probability
+    from relaytrain.planners.pact.level_tables import Tables
 
     tables = Tables(problem(goal, deadline_s), COSTS, law)
     return probability(tables, START, np.array(actions, np.int64))

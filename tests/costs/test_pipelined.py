@@ -83,7 +83,7 @@ def test_the_far_edge_is_usable_as_a_pipeline_only() -> None:
 @pytest.mark.train
 def test_the_presets_chain_is_what_counting_says() -> None:
     pytest.importorskip("torch")
-    from relaytrain.pipeline.counting import counted_chain
+    from relaytrain.pipeline.scenario_chains import counted_chain
     from relaytrain.training.setup import TrainingSetup
 
     scenario = load_scenario("far_pipeline")
@@ -97,10 +97,10 @@ def test_a_chain_written_out_splits_as_the_network_does(name: str) -> None:
     from torch.nn import functional
 
     from relaytrain.core.errors import InfeasibleError
-    from relaytrain.pipeline.facts import chain_of, of_chain
     from relaytrain.pipeline.networks import chain, network
-    from relaytrain.pipeline.partition import Device, partition
     from relaytrain.pipeline.units import measure
+    from relaytrain.planners.pipeline.chain import chain_of, of_chain
+    from relaytrain.planners.pipeline.partition import Device, partition
 
     modules = chain(network(name, width=0.25, input=(3, 16, 16)))
     units = measure(modules, torch.empty(4, 3, 16, 16), functional.cross_entropy, torch.zeros(4, dtype=torch.long))

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
+from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
 from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
-from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
 
 
 def random_instance(seed, *, epochs=4, most=2):
@@ -28,10 +28,10 @@ def random_instance(seed, *, epochs=4, most=2):
         Cluster(f"n{i}", random.uniform(25, 120), random.uniform(2, 60), random.uniform(0.7, 1.5))
         for i in range(random.integers(1, 4))
     )
-    datasets = tuple(DataSource(f"d{i}", random.uniform(0.4, 1.2)) for i in range(random.integers(1, most + 1)))
+    datasets = tuple(DeplData(f"d{i}", random.uniform(0.4, 1.2)) for i in range(random.integers(1, most + 1)))
     charges = random.uniform(0, 12, (len(datasets), len(clusters))) * random.integers(0, 2)
-    target = Target(random.uniform(1.6, 3.9), random.choice([0.5, 0.9, 0.99]), random.uniform(0.12, 0.6), epochs)
-    return Instance(models, ((None, jump), (jump, None)), clusters, datasets, charges, 5.0, target, 0.7, 0.35)
+    target = DeplTarget(random.uniform(1.6, 3.9), random.choice([0.5, 0.9, 0.99]), random.uniform(0.12, 0.6), epochs)
+    return DeplProblem(models, ((None, jump), (jump, None)), clusters, datasets, charges, 5.0, target, 0.7, 0.35)
 
 
 def cheapest(instance):
@@ -61,8 +61,8 @@ def paper_like(network, loss, *, deadline_s=2.0, nu=5.0, epochs=80):
     near, far = StudentT(0.055, 0.02, nu), StudentT(0.0825, 0.02, nu)
     switches = ((None, near, far), (near, None, near), (far, near, None))
     clusters = (Cluster("A", 100.0, 1.0, 1.0), Cluster("B", 50.0, 1.0, 1.2))
-    target = Target(loss, 0.99, deadline_s, epochs)
-    return Instance(models, switches, clusters, (DataSource("cifar10", 1.0),), np.zeros((1, 2)), 20.0, target)
+    target = DeplTarget(loss, 0.99, deadline_s, epochs)
+    return DeplProblem(models, switches, clusters, (DeplData("cifar10", 1.0),), np.zeros((1, 2)), 20.0, target)
 
 
 def cheapest_placed(instance):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from instances import paper_like
 
+from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
 from relaytrain.core.distribution import Empirical, InverseGamma, LogNormal, Normal, StudentT, weighted_sum
-from relaytrain.planners.depl.baselines import best_expected
-from relaytrain.planners.depl.cumulants import UNKNOWN, fourth_cumulant
-from relaytrain.planners.depl.enumeration import box_bound
-from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
-from relaytrain.planners.depl.versions import VersionSearch
+from relaytrain.planners.depl.exact.cumulants import UNKNOWN, fourth_cumulant
+from relaytrain.planners.depl.exact.reach import box_bound
+from relaytrain.planners.depl.exact.versions import VersionSearch
+from relaytrain.planners.depl.paper.best_exp import best_expected
 
 
 def three_versions(seed, *, epochs=11, steady=False, nu=5.0, heavy=0.0):
@@ -35,8 +35,8 @@ def three_versions(seed, *, epochs=11, steady=False, nu=5.0, heavy=0.0):
     jump = StudentT(random.uniform(0.0, 0.03), 0.0 if steady else random.uniform(0.005, 0.03), nu)
     switches = tuple(tuple(None if a == b else jump for b in range(3)) for a in range(3))
     clusters = (Cluster("a", 100.0, 20.0, 1.0), Cluster("b", 40.0, 50.0, 0.8))
-    target = Target(6.0 - random.uniform(2.5, 4.0), random.choice([0.6, 0.9, 0.99]), 0.5, epochs)
-    return Instance(models, switches, clusters, (DataSource("d", 1.0),), np.zeros((1, 2)), 6.0, target)
+    target = DeplTarget(6.0 - random.uniform(2.5, 4.0), random.choice([0.6, 0.9, 0.99]), 0.5, epochs)
+    return DeplProblem(models, switches, clusters, (DeplData("d", 1.0),), np.zeros((1, 2)), 6.0, target)
 
 
 def all_schedules(epochs, switches):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from relaytrain.core.dependence import (
-    Belief,
     Dependence,
-    Past,
+    NoiseBelief,
+    NoisePast,
     draw_latent,
     estimate,
     from_normal,
@@ -27,7 +27,7 @@ SETTINGS = [Dependence(), Dependence(0.7, 0.0), Dependence(0.0, 0.5), Dependence
 @pytest.mark.parametrize("dependence", SETTINGS, ids=str)
 def test_draws_have_the_correlations_they_should(dependence):
     versions, epochs = (0, 0, 1, 1, 0), range(1, 6)
-    z = draw_latent(sure(dependence), Past(), epochs, 2, samples=SAMPLES, seed=1)
+    z = draw_latent(sure(dependence), NoisePast(), epochs, 2, samples=SAMPLES, seed=1)
     path = np.array([z[:, m, i] for i, m in enumerate(versions)])
     wanted = np.array([
         [1.0 if j == k else dependence.common * (versions[j] == versions[k]) + (1 - dependence.common) * dependence.correlation ** abs(j - k)
@@ -39,7 +39,7 @@ def test_draws_have_the_correlations_they_should(dependence):
 
 @pytest.mark.parametrize("dependence", SETTINGS[1:], ids=str)
 def test_the_past_moves_and_narrows_the_future_as_the_normal_law_says(dependence):
-    past = Past((1, 2, 3), (0, 0, 1), (1.2, 0.8, -0.5))
+    past = NoisePast((1, 2, 3), (0, 0, 1), (1.2, 0.8, -0.5))
     z = draw_latent(sure(dependence), past, (4, 5), 2, samples=SAMPLES, seed=2)
     every = dependence.matrix((1, 2, 3, 4, 5), (0, 0, 1, 0, 0))
     gain = every[3:, :3] @ np.linalg.inv(every[:3, :3])
@@ -69,7 +69,7 @@ def test_forty_runs_tell_the_dependence(truth):
     epochs, versions = tuple(range(1, 31)), (0,) * 12 + (1,) * 18
     root = np.linalg.cholesky(truth.matrix(epochs, versions) + 1e-12 * np.eye(30))
     random = np.random.default_rng(4)
-    runs = [Past(epochs, versions, tuple(root @ random.standard_normal(30))) for _ in range(40)]
+    runs = [NoisePast(epochs, versions, tuple(root @ random.standard_normal(30))) for _ in range(40)]
     found = estimate(runs).mean
     assert found.correlation == pytest.approx(truth.correlation, abs=0.12)
     assert found.common == pytest.approx(truth.common, abs=0.17)
@@ -83,8 +83,8 @@ def test_spread_of_a_sum_is_the_quadratic_form():
 
 
 def test_a_belief_is_drawn_by_its_weights():
-    belief = Belief((Dependence(), Dependence(0.0, 1.0)), (0.75, 0.25))
-    z = draw_latent(belief, Past(), (1, 2), 1, samples=1000, seed=5)[:, 0]
+    belief = NoiseBelief((Dependence(), Dependence(0.0, 1.0)), (0.75, 0.25))
+    z = draw_latent(belief, NoisePast(), (1, 2), 1, samples=1000, seed=5)[:, 0]
     assert (np.abs(z[:, 0] - z[:, 1]) < 1e-9).sum() == 250
 
 

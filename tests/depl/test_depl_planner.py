@@ -10,10 +10,10 @@ import pytest
 
 import relaytrain as rt
 from relaytrain.cli.app import main
-from relaytrain.core.dependence import Belief, Dependence, Past, sure
+from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, sure
 from relaytrain.core.distribution import Normal
-from relaytrain.planners.depl.dependent import Paths, plan_dependent
-from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.exact.dependent import Paths, plan_dependent
+from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.planner import Depl
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.depl_cases import instance_from
@@ -144,10 +144,10 @@ def test_what_the_run_has_shown_narrows_what_is_to_be_feared():
         before=1,
         target=replace(settings.instance.target, max_epochs=10),
     )
-    slow, fast = (plan_dependent(rest, belief, Past((1, 2), (1, 1), (z, z))) for z in (-2.0, 2.0))
+    slow, fast = (plan_dependent(rest, belief, NoisePast((1, 2), (1, 1), (z, z))) for z in (-2.0, 2.0))
     unknown = plan_dependent(rest, belief)
     assert fast.cost < unknown.cost < slow.cost
 
 
 def test_independence_is_the_default_and_stays_exact():
-    assert load_scenario("depl_alexnet").depl.belief == Belief()
+    assert load_scenario("depl_alexnet").depl.belief == NoiseBelief()

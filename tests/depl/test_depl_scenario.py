@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
+from relaytrain.core.depl import DeplProblem
 from relaytrain.core.distribution import Empirical, LogNormal, Normal
 from relaytrain.core.errors import ScenarioError
-from relaytrain.planners.depl.instance import Instance
 from relaytrain.scenario import load_scenario
 from relaytrain.scenario.read import PRESETS
 
@@ -110,7 +110,7 @@ def test_all_distributions_infinities_and_figures_can_be_written(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(text + "\n[depl.dependence]\ncorrelation = 0.4\ncommon = 0.2\n")
     loaded = load_scenario(path)
-    instance: Instance = loaded.depl.instance
+    instance: DeplProblem = loaded.depl.instance
     assert [type(m.noise) for m in instance.models] == [Empirical, LogNormal, Normal]
     assert (instance.models[1].size, instance.models[1].power) == (2.5, 0.9)
     assert instance.charges.tolist() == [[0.0, math.inf]]

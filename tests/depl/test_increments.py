@@ -13,8 +13,8 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.estimators.choose import estimator_for
-from relaytrain.estimators.increments import Increments
-from relaytrain.estimators.widening import LEVEL, RATE, widening
+from relaytrain.estimators.depl.increments import Increments
+from relaytrain.estimators.depl.widening import LEVEL, RATE, widening
 from relaytrain.planners.depl.planner import Depl, current
 from relaytrain.scenario import load_scenario
 
@@ -196,10 +196,10 @@ def test_on_the_measured_clock_a_share_of_the_processor_is_left_idle():
     pytest.importorskip("torch")
     from relaytrain.training.local import capped
     from relaytrain.training.settings import TrainingSettings
-    from relaytrain.training.task import Task
+    from relaytrain.training.task import NodeTask
 
     ticks, slept = iter([0.0, 1.0, 3.0]), []
-    task = Task("r", 1, 0, "a", b"", TrainingSettings(clock="measured"), resources=0.25)
+    task = NodeTask("r", 1, 0, "a", b"", TrainingSettings(clock="measured"), resources=0.25)
     progress = capped(task, None, clock=lambda: next(ticks), sleep=slept.append)
     progress()
     progress()

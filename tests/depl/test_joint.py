@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import bisected, cheapest, random_instance
 
+from relaytrain.core.depl import Cluster
 from relaytrain.core.distribution import InverseGamma, Normal, StudentT
-from relaytrain.planners.depl import allocation
-from relaytrain.planners.depl.allocation import Allocator, allocate
-from relaytrain.planners.depl.baselines import best_expected, greedy_expected
-from relaytrain.planners.depl.instance import Cluster
-from relaytrain.planners.depl.joint import plan
-from relaytrain.planners.depl.versions import VersionSearch
-from relaytrain.planners.depl.waterfill import slots_for
+from relaytrain.planners.depl.exact import allocation
+from relaytrain.planners.depl.exact.allocation import Allocator, allocate
+from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.planners.depl.exact.versions import VersionSearch
+from relaytrain.planners.depl.exact.waterfill import slots_for
+from relaytrain.planners.depl.paper.best_exp import best_expected, greedy_expected
 
 SEEDS = range(200 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 12)
 SLACK = 1e-7

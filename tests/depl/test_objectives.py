@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from instances import cheapest, random_instance, spent
 
+from relaytrain.core.depl import Cluster
 from relaytrain.core.errors import UsageError
-from relaytrain.planners.depl import allocation
-from relaytrain.planners.depl.allocation import allocate
-from relaytrain.planners.depl.instance import Cluster
-from relaytrain.planners.depl.joint import plan
+from relaytrain.planners.depl.exact import allocation
+from relaytrain.planners.depl.exact.allocation import allocate
+from relaytrain.planners.depl.exact.joint import plan
 
 SAME = 1e-6
 

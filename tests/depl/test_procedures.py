@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from instances import cheapest, cheapest_placed, paper_like, random_instance
 
+from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
 from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
 from relaytrain.core.errors import UsageError
-from relaytrain.planners.depl.dominance import certify
-from relaytrain.planners.depl.grid import GridSearch
-from relaytrain.planners.depl.instance import Cluster, DataSource, Instance, Model, Target
-from relaytrain.planners.depl.joint import complete, plan
-from relaytrain.planners.depl.paper import select
-from relaytrain.planners.depl.placement import plan_per_cluster
+from relaytrain.planners.depl.exact.dominance import certify
+from relaytrain.planners.depl.exact.joint import complete, plan
+from relaytrain.planners.depl.exact.placement import plan_per_cluster
+from relaytrain.planners.depl.exact.sweep import more_switches, third_cumulant
+from relaytrain.planners.depl.exact.versions import VersionSchedule, VersionSearch
+from relaytrain.planners.depl.paper.grid import GridSearch
+from relaytrain.planners.depl.paper.procedure import select
+from relaytrain.planners.depl.paper.proxy import NotSubmodular
 from relaytrain.planners.depl.procedures import PROCEDURES, Options, plan_by
-from relaytrain.planners.depl.proxy import NotSubmodular
-from relaytrain.planners.depl.sweep import more_switches, third_cumulant
-from relaytrain.planners.depl.versions import Schedule, VersionSearch
 
 SAME = 1e-6
 
@@ -35,7 +35,7 @@ def solved(seed):
 
 @pytest.mark.parametrize("seed", [0, 3, 7, 11])
 @pytest.mark.parametrize("name", PROCEDURES)
-@pytest.mark.filterwarnings("ignore::relaytrain.planners.depl.proxy.NotSubmodular")
+@pytest.mark.filterwarnings("ignore::relaytrain.planners.depl.paper.proxy.NotSubmodular")
 def test_every_procedure_keeps_its_promise_and_none_beats_brute_force(name, seed):
     instance, least = solved(seed)
     found = plan_by(name, instance, Options(eta=60))
@@ -83,9 +83,11 @@ def poor_link():
     )
     jump = StudentT(0.05, 0.02, 5.0)
     clusters = (Cluster("big", 120.0, 0.2, 1.0), Cluster("edge", 60.0, 80.0, 1.1))
-    datasets = (DataSource("d0", 0.5), DataSource("d1", 0.8))
-    target = Target(2.6, 0.9, 0.6, 5)
-    return Instance(models, ((None, jump), (jump, None)), clusters, datasets, np.zeros((2, 2)), 5.0, target, 0.7, 0.35)
+    datasets = (DeplData("d0", 0.5), DeplData("d1", 0.8))
+    target = DeplTarget(2.6, 0.9, 0.6, 5)
+    return DeplProblem(
+        models, ((None, jump), (jump, None)), clusters, datasets, np.zeros((2, 2)), 5.0, target, 0.7, 0.35
+    )
 
 
 def test_the_largest_cluster_taken_for_the_most_capable_blacklists_what_works():
@@ -128,7 +130,7 @@ def test_choosing_data_by_the_proxy_warns_and_costs_no_less():
     instance = random_instance(13, epochs=4, most=3)
     instance = replace(
         instance,
-        datasets=tuple(DataSource(f"d{i}", v) for i, v in enumerate((0.4, 0.6, 0.9))),
+        datasets=tuple(DeplData(f"d{i}", v) for i, v in enumerate((0.4, 0.6, 0.9))),
         charges=np.full((3, len(instance.clusters)), 3.0),
         models=tuple(replace(m, size=m.size * 20) for m in instance.models),
         target=replace(instance.target, loss=3.0, deadline_s=6.0),
@@ -176,7 +178,7 @@ def test_the_certificate_holds_for_the_best_and_names_what_is_cheaper():
     proof = certify(instance, (0,), best)
     assert proof.holds and proof.complete
     assert 0.99 < proof.probability < 0.992
-    dear = Schedule((1,) * 20, VersionSearch(instance, (0,)).cost((1,) * 20))
+    dear = VersionSchedule((1,) * 20, VersionSearch(instance, (0,)).cost((1,) * 20))
     refuted = certify(instance, (0,), dear)
     assert not refuted.holds
     assert refuted.cheaper.cost < dear.cost

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from relaytrain.planners.depl.datasets import exhaustive
-from relaytrain.planners.depl.proxy import NotSubmodular, minimum_norm_choice
+from relaytrain.planners.depl.exact.datasets import exhaustive
+from relaytrain.planners.depl.paper.proxy import NotSubmodular, minimum_norm_choice
 
 
 def epochs_times_duration(volumes, base, fall, fixed):

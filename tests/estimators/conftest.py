@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from drawn_campaign import drawn_bundle
 
-from relaytrain.estimators.curves import Bundle
-from relaytrain.estimators.fitted import Fitted
+from relaytrain.estimators.learned.curves import Bundle
+from relaytrain.estimators.learned.fitted import Fitted
 
 
 @pytest.fixture(scope="session")
@@ -14,13 +14,13 @@ def campaign() -> Bundle:
 
 @pytest.fixture(scope="session")
 def auto(campaign: Bundle) -> Fitted:
-    from relaytrain.estimators.fit import fit
+    from relaytrain.estimators.learned.fit import fit
 
     return fit(campaign, epochs=6)
 
 
 @pytest.fixture(scope="session")
 def paper(campaign: Bundle) -> Fitted:
-    from relaytrain.estimators.fit import fit
+    from relaytrain.estimators.learned.fit import fit
 
     return fit(campaign, name="paper", change_target="first-epoch", epochs=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaytrain.core.problem import Node, NodeSet, Pair, Problem, Target, Version
-from relaytrain.estimators.curves import Bundle, Curve, Switch
+from relaytrain.estimators.learned.curves import Bundle, LegCurve, LegSwitch
 
 FACTS = {"gold": (7, 2700, 0.0), "silver": (9, 300, 0.5), "bronze": (10, 90, 0.75)}
 
@@ -22,7 +22,7 @@ def drawn_bundle(seeds: int = 6, *, metric: str = "train", noise: float = 0.03) 
         rng = np.random.default_rng([5, seed])
 
         rate = 0.2 + 0.02 * rng.standard_normal()
-        gold = Curve(seed, 0, 0, "gold", *FACTS["gold"], falling(2.3, rate, 20, noise, rng), (), 2.3)
+        gold = LegCurve(seed, 0, 0, "gold", *FACTS["gold"], falling(2.3, rate, 20, noise, rng), (), 2.3)
         curves.append(gold)
         run = 0
         for k1 in (5, 10, 15, 20):
@@ -33,10 +33,10 @@ def drawn_bundle(seeds: int = 6, *, metric: str = "train", noise: float = 0.03) 
                 jump = (1.5 if nodes == "bronze" else 0.8) - 0.4 * before[-1] + 0.05 * rng.standard_normal()
                 landed = float(max(before[-1] + jump, 0.1))
                 losses, images = falling(landed, 0.5, 14, noise, rng), k1 * FACTS["gold"][1]
-                child = Curve(seed, run, 1, nodes, *FACTS[nodes], losses, way, landed, 0, k1, images)
+                child = LegCurve(seed, run, 1, nodes, *FACTS[nodes], losses, way, landed, 0, k1, images)
                 curves.append(child)
                 switches.append(
-                    Switch(seed, run, 1, "both", FACTS[nodes][2], before, FACTS["gold"], FACTS[nodes],
+                    LegSwitch(seed, run, 1, "both", FACTS[nodes][2], before, FACTS["gold"], FACTS[nodes],
                            float(child.losses[0]), landed - 0.1, landed, way, k1)
                 )  # fmt: skip
     return Bundle(metric, tuple(curves), tuple(switches), "drawn")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.estimators.bounds import (
+from relaytrain.estimators.judging.metrics import Bands
+from relaytrain.estimators.learned.bounds import (
     Bound,
     Constants,
     calibrated_offset,
@@ -15,8 +16,7 @@ from relaytrain.estimators.bounds import (
     shape_bound,
     theorem_1,
 )
-from relaytrain.estimators.features import AHEAD, Seen, rows_of
-from relaytrain.estimators.metrics import Bands
+from relaytrain.estimators.learned.features import AHEAD, Seen, rows_of
 
 PLAIN = Constants(
     smoothness=2.0, convexity=0.5, noise=0.1, gradient=1.0, heterogeneity=0.05, distance=3.0, local_steps=4

@@ -13,9 +13,9 @@ from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
 from relaytrain.estimators.choose import estimator_for, first_law
-from relaytrain.estimators.learned import Learned
-from relaytrain.estimators.zero import zero_trace
-from relaytrain.runs import as_overrides
+from relaytrain.estimators.learned.learned_law import Learned
+from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.relay.runs import as_overrides
 from relaytrain.scenario import load_scenario
 
 

@@ -6,24 +6,32 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.estimators.curves import Curve, Switch
-from relaytrain.estimators.depl import autocorrelation, fit_curves, fit_switches, least_squares
-from relaytrain.estimators.families import Fit, best_family, crps, fit_family, ks_statistic, naive_p, refitted_p
+from relaytrain.estimators.depl.curve_fit import autocorrelation, fit_curves, fit_switches, least_squares
+from relaytrain.estimators.depl.distributions import (
+    Fit,
+    best_family,
+    crps,
+    fit_family,
+    ks_statistic,
+    naive_p,
+    refitted_p,
+)
+from relaytrain.estimators.learned.curves import LegCurve, LegSwitch
 
 
-def level_curves(seeds: int, rng: np.random.Generator, shape: float = 60.0) -> list[Curve]:
+def level_curves(seeds: int, rng: np.random.Generator, shape: float = 60.0) -> list[LegCurve]:
     k = np.arange(1, 31)
     made = []
     for seed in range(seeds):
         x = (shape - 1.0) / rng.gamma(shape, 1.0, size=30)
-        made.append(Curve(seed, 0, 0, "gold", 10, 100, 0.0, 2.0 / np.sqrt(k + 3.0) * x, start=None))
+        made.append(LegCurve(seed, 0, 0, "gold", 10, 100, 0.0, 2.0 / np.sqrt(k + 3.0) * x, start=None))
     return made
 
 
-def change_curves(seeds: int, rng: np.random.Generator) -> list[Curve]:
+def change_curves(seeds: int, rng: np.random.Generator) -> list[LegCurve]:
     k = np.arange(1, 31)
     steps = [0.4 / np.sqrt(k + 2.0) * 79.0 / rng.gamma(80.0, 1.0, size=30) for _ in range(seeds)]
-    return [Curve(i, 0, 0, "gold", 10, 100, 0.0, 5.0 - np.cumsum(s), start=5.0) for i, s in enumerate(steps)]
+    return [LegCurve(i, 0, 0, "gold", 10, 100, 0.0, 5.0 - np.cumsum(s), start=5.0) for i, s in enumerate(steps)]
 
 
 def test_least_squares_is_exact_without_noise():
@@ -105,7 +113,8 @@ def test_rising_losses_need_a_family_with_negative_values():
     rng = np.random.default_rng(6)
     curves = change_curves(4, rng)
     bumpy = [
-        Curve(c.seed, 0, 0, "gold", 10, 100, 0.0, c.losses + 0.2 * rng.standard_normal(30), start=5.0) for c in curves
+        LegCurve(c.seed, 0, 0, "gold", 10, 100, 0.0, c.losses + 0.2 * rng.standard_normal(30), start=5.0)
+        for c in curves
     ]
     with pytest.raises(UsageError, match="losses rise"):
         fit_curves(bumpy, "change", replicates=0)
@@ -121,7 +130,7 @@ def test_autocorrelation_by_hand():
 def test_switches_are_students_t():
     rng = np.random.default_rng(7)
     made = [
-        Switch(
+        LegSwitch(
             i,
             1,
             1,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.estimators.features import windows
-from relaytrain.estimators.fit import fit
-from relaytrain.estimators.fitted import load_fitted
-from relaytrain.estimators.metrics import score
-from relaytrain.estimators.zero import zero_trace
+from relaytrain.estimators.judging.metrics import score
+from relaytrain.estimators.learned.features import windows
+from relaytrain.estimators.learned.fit import fit
+from relaytrain.estimators.learned.fitted import load_fitted
+from relaytrain.estimators.learned.zero import zero_trace
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.train, pytest.mark.slow]
 def test_networks_give_torchs_numbers_without_torch(campaign, auto):
     import torch
 
-    from relaytrain.estimators.paper import WIDTHS, RunNet, _tensors
+    from relaytrain.estimators.learned.paper import WIDTHS, RunNet, _tensors
 
     rows = windows(campaign.curves, least=0, with_start=True)
     for net in auto.run.nets:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from relaytrain.core.law import LevelLaw
-from relaytrain.estimators.later import LATER, Entered, entered_from, shared_curve, shared_twin
-from relaytrain.estimators.tail import HORIZONS
+from relaytrain.estimators.learned.late_handovers import LATER, Entered, entered_from, shared_curve, shared_twin
+from relaytrain.estimators.learned.tail import HORIZONS
 
 CURVE = np.array([0.2, 0.6, 9.0, 2.0])
 

@@ -18,9 +18,9 @@ from relaytrain.core.law_json import law_to_json
 from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Target
-from relaytrain.estimators.bounds import Bound
-from relaytrain.estimators.learned import Learned, own_pace
-from relaytrain.estimators.zero import zero_trace
+from relaytrain.estimators.learned.bounds import Bound
+from relaytrain.estimators.learned.learned_law import Learned, own_pace
+from relaytrain.estimators.learned.zero import zero_trace
 from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -30,8 +30,8 @@ def test_predicting_needs_neither_torch_nor_sklearn_and_is_the_same_in_another_p
     path = auto.save(tmp_path / "fit.npz")
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[2]);"
-        "from drawn_campaign import PAIRS, problem; from relaytrain.estimators.learned import Learned;"
-        "from relaytrain.estimators.fitted import load_fitted; from relaytrain.testing.estimator_suite import history_of;"
+        "from drawn_campaign import PAIRS, problem; from relaytrain.estimators.learned.learned_law import Learned;"
+        "from relaytrain.estimators.learned.fitted import load_fitted; from relaytrain.testing.estimator_suite import history_of;"
         "from relaytrain.core.law_json import law_to_json; import numpy as np;"
         "law = Learned.of(load_fitted(sys.argv[1]), problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), PAIRS);"
         "assert not {'torch', 'sklearn'} & set(sys.modules), 'heavy';"
@@ -88,7 +88,7 @@ def test_one_simulated_handover_is_one_real_one(request, campaign, made):
         losses = np.array([o.loss for o in history])
         if fitted.run.with_start:
             losses = np.concatenate([[2.3], losses])
-        from relaytrain.estimators.learned import _switch
+        from relaytrain.estimators.learned.learned_law import _switch
 
         facts = estimator.facts
         switch = _switch(losses, facts[PAIRS[0]], facts[PAIRS[now]], same=False)
@@ -135,7 +135,7 @@ def test_a_leg_that_has_come_to_rest_is_promised_no_more_falls(campaign, auto):
 def test_planners_search_a_learned_law(auto):
     from relaytrain.core.cost import CostTable
     from relaytrain.core.state import State
-    from relaytrain.planners.pact import Pact
+    from relaytrain.planners.pact.planner import Pact
 
     costs = CostTable(np.array([3.0, 2.0, 1.0]), np.zeros((3, 3)), np.array([9.0, 3.0, 1.0]), np.zeros((3, 3)))
     made = problem()

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError, UsageError
-from relaytrain.estimators.calibration import (
+from relaytrain.estimators.judging.kept_forecasts import kept
+from relaytrain.estimators.judging.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
+from relaytrain.estimators.judging.splits import by_configuration, by_seed, parts_of
+from relaytrain.estimators.learned.calibration import (
     Adaptive,
     category_factors,
     conformal_factor,
@@ -14,9 +17,9 @@ from relaytrain.estimators.calibration import (
     scores,
     weighted_quantile,
 )
-from relaytrain.estimators.change import fit_linear, node_inputs, paper_inputs, targets
-from relaytrain.estimators.curves import Curve, bundle_of
-from relaytrain.estimators.features import (
+from relaytrain.estimators.learned.change import fit_linear, node_inputs, paper_inputs, targets
+from relaytrain.estimators.learned.curves import LegCurve, bundle_of
+from relaytrain.estimators.learned.features import (
     AHEAD,
     LONGEST,
     NAMES,
@@ -28,11 +31,8 @@ from relaytrain.estimators.features import (
     tree_features,
     windows,
 )
-from relaytrain.estimators.kept import kept
-from relaytrain.estimators.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
-from relaytrain.estimators.splits import by_configuration, by_seed, parts_of
-from relaytrain.estimators.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from relaytrain.estimators.trees import ARRAYS, Forest, exported, fit_forest, joined
+from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
+from relaytrain.estimators.learned.trees import ARRAYS, Forest, exported, fit_forest, joined
 from relaytrain.traces.format import bundled_traces
 
 
@@ -195,7 +195,7 @@ def test_bands_widen_as_forecasts_of_runs_left_out_miss():
     rng, curves = np.random.default_rng(3), []
     for seed in range(400):
         walk = np.cumsum(0.05 * rng.standard_normal(40))
-        curves.append(Curve(seed, 0, 0, "gold", 7, 100, 0.0, np.exp(walk)))
+        curves.append(LegCurve(seed, 0, 0, "gold", 7, 100, 0.0, np.exp(walk)))
     still = growth_power(lambda seen: np.repeat(seen.loss[:, None], len(HORIZONS), axis=1), curves)
     assert still == pytest.approx(0.5, abs=0.05)
     assert growth_power(lambda seen: np.zeros((0, 0)), curves[:0]) == PLAIN_POWER
@@ -307,7 +307,7 @@ def test_whole_curves_teach_what_their_windows_say(campaign):
     """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces included."""
     from dataclasses import replace
 
-    from relaytrain.estimators.paper import _whole, run_scales
+    from relaytrain.estimators.learned.paper import _whole, run_scales
 
     long = replace(campaign.curves[0], losses=np.concatenate([c.losses for c in campaign.curves[:4]]))
     curves = (long, *campaign.curves[5:9])

@@ -11,18 +11,18 @@ from relaytrain.core.law import EpochLaw, LevelLaw, begin
 from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.estimators import Prior
-from relaytrain.estimators.belief import Belief, Noise
-from relaytrain.estimators.robust import quantiles
-from relaytrain.estimators.steps import StepsPrior
+from relaytrain.estimators.prior.belief import CurveBelief, Noise
+from relaytrain.estimators.prior.epoch_tables import StepsPrior
+from relaytrain.estimators.prior.robust_twin import quantiles
 
 PAIRS = (rt.Pair("L", "gold"), rt.Pair("S", "gold"), rt.Pair("S", "bronze"))
 
 
-def belief(*, pace: float = 0.3, floor: float = 0.05, jump: float = 0.1, noise: Noise | None = None) -> Belief:
+def belief(*, pace: float = 0.3, floor: float = 0.05, jump: float = 0.1, noise: Noise | None = None) -> CurveBelief:
     curves = np.array([[0.4, 1.9, 2.0, 1.2], [0.2, 2.0, 5.0, 1.2], [0.1, 2.0, 8.0, 1.2]])
     jumps = np.full((3, 3), 0.1) * (1 - np.eye(3))
     spread = np.full((3, 3), jump) * (1 - np.eye(3))
-    return Belief(
+    return CurveBelief(
         PAIRS, curves, np.ones((1, 3)), np.full(3, pace), np.full(3, floor), jumps, jumps * 0, spread, noise or Noise()
     )
 
@@ -42,7 +42,9 @@ def ahead(law, level, pair: int, loss: float, steps: int) -> float:
     return loss
 
 
-def true_path(b: Belief, pair: int, start: float, pace: float, steps: int, floor: float | None = None) -> np.ndarray:
+def true_path(
+    b: CurveBelief, pair: int, start: float, pace: float, steps: int, floor: float | None = None
+) -> np.ndarray:
     a, drop, s, alpha = b.curves[pair]
     a = a if floor is None else floor
     u = ((start - a) / drop) ** (-1 / alpha)

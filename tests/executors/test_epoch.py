@@ -15,26 +15,26 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.meters import Reading, ReplayMeter
 from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
-from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochResult, FederatedEpoch, LostEpoch
+from relaytrain.executors.epoch import EpochLost, EpochNonFinite, FederatedEpoch, LostEpoch, TrainedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.training.aggregate import fedavg
 from relaytrain.training.checkpoint import Checkpoint
-from relaytrain.training.task import NodeResult, Task, failed
+from relaytrain.training.task import NodeResult, NodeTask, failed
 
 pytestmark = pytest.mark.train
 SILVER = Decision(1, "full", "silver")
-Change = Callable[[Task, NodeResult], Iterable[NodeResult]]
+Change = Callable[[NodeTask, NodeResult], Iterable[NodeResult]]
 
 
 class Meddling:
     """In-process training whose results go through `change`; remembers what it was sent."""
 
     def __init__(self, setup: Any, change: Change) -> None:
-        self.inner, self.change, self.tasks = InProcess(setup), change, list[Task]()
+        self.inner, self.change, self.tasks = InProcess(setup), change, list[NodeTask]()
 
-    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+    def send(self, tasks: Iterable[NodeTask]) -> Iterator[NodeResult]:
         chosen = list(tasks)
         self.tasks += chosen
         results = []
@@ -43,7 +43,7 @@ class Meddling:
         return iter(reversed(results))
 
 
-def run(change: Change | None = None, *, decision: Decision = SILVER, **settings: Any) -> tuple[EpochResult, Any, Any]:
+def run(change: Change | None = None, *, decision: Decision = SILVER, **settings: Any) -> tuple[TrainedEpoch, Any, Any]:
     setup = small_setup(**settings)
     scenario = load_scenario(tables(**settings))
     transport = Meddling(setup, change or (lambda task, result: [result]))
@@ -68,7 +68,7 @@ def test_what_an_epoch_reports() -> None:
 
 
 def test_repeated_reordered_foreign_and_old_results_change_nothing() -> None:
-    def mixed(task: Task, result: NodeResult) -> list[NodeResult]:
+    def mixed(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         old = replace(result, attempt=task.attempt - 1)
         stranger = replace(result, node="stranger")
         other_run, other_epoch = replace(result, run="another"), replace(result, epoch=task.epoch + 1)
@@ -80,7 +80,7 @@ def test_repeated_reordered_foreign_and_old_results_change_nothing() -> None:
 def test_a_late_answer_of_the_first_attempt_is_dropped_and_the_second_counts() -> None:
     held: list[NodeResult] = []
 
-    def late(task: Task, result: NodeResult) -> list[NodeResult]:
+    def late(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         if task.node == "edge-2" and task.attempt == 0:
             held.append(replace(result, checkpoint=b"poison"))
             return [failed(task, "late", "no answer within 1 s", cpu_s=0.25)]
@@ -97,7 +97,7 @@ def test_a_late_answer_of_the_first_attempt_is_dropped_and_the_second_counts() -
 
 
 def test_lost_work_takes_time_only_when_charged() -> None:
-    def once(task: Task, result: NodeResult) -> list[NodeResult]:
+    def once(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         return [failed(task, "lost", "gone")] if task.attempt == 0 else [result]
 
     plain, charged = run(once)[0].outcome, run(once, charge_lost_work=True)[0].outcome
@@ -114,7 +114,7 @@ def test_a_silent_transport_is_a_lost_epoch() -> None:
 
 
 def test_quorum() -> None:
-    def without_2(task: Task, result: NodeResult) -> list[NodeResult]:
+    def without_2(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         return [] if task.node == "edge-2" else [result]
 
     with pytest.raises(EpochLost, match="expected at least 2"):
@@ -127,7 +127,7 @@ def test_quorum() -> None:
 
 
 def test_stragglers_are_not_waited_for_twice_once_the_quorum_is_there() -> None:
-    def slow(task: Task, result: NodeResult) -> list[NodeResult]:
+    def slow(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         return [failed(task, "late", "slow")] if task.node == "edge-2" else [result]
 
     _, transport, _ = run(slow, quorum=0.5)
@@ -137,7 +137,7 @@ def test_stragglers_are_not_waited_for_twice_once_the_quorum_is_there() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["weights", "optimizer"])
 def test_non_finite_updates_are_rejected(value: float, where: str) -> None:
-    def poisoned(task: Task, result: NodeResult) -> list[NodeResult]:
+    def poisoned(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         if task.node != "edge-1":
             return [result]
         update = Checkpoint.from_bytes(result.data or b"")
@@ -165,7 +165,7 @@ def test_divergence_on_every_node_is_non_finite_training_and_is_not_retried() ->
 def test_absurd_and_foreign_updates_are_refused() -> None:
     other = small_setup(width=0.5).first_checkpoint()
 
-    def wrong(task: Task, result: NodeResult) -> list[NodeResult]:
+    def wrong(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         if task.node == "edge-1":
             return [replace(result, checkpoint=other.data)]
         update = Checkpoint.from_bytes(result.data or b"")

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from relaytrain.core.errors import NonFiniteTraining, ScenarioError  # noqa: E402
 from relaytrain.core.plan import Decision  # noqa: E402
-from relaytrain.launch import job_of  # noqa: E402
+from relaytrain.relay.runner import job_of  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 
 pytestmark = pytest.mark.train

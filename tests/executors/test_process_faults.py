@@ -27,7 +27,7 @@ from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.testing.transport_suite import LONG
 from relaytrain.training.datasets import Sets
 from relaytrain.training.setup import TrainingSetup
-from relaytrain.training.task import NodeResult, Task
+from relaytrain.training.task import NodeResult, NodeTask
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 EXIT_S = 20.0
@@ -40,10 +40,10 @@ def crew() -> Iterator[Processes]:
         yield transport
 
 
-def tasks(crew: Processes, *, attempt: int = 0, timeout_s: float | None = None, **settings: Any) -> list[Task]:
+def tasks(crew: Processes, *, attempt: int = 0, timeout_s: float | None = None, **settings: Any) -> list[NodeTask]:
     data = crew.setup.first_checkpoint().data
     chosen = replace(crew.setup.settings, **settings)
-    return [Task("run", 1, attempt, node, data, chosen, 1.0, timeout_s) for node in crew.setup.datasets]
+    return [NodeTask("run", 1, attempt, node, data, chosen, 1.0, timeout_s) for node in crew.setup.datasets]
 
 
 def by_node(results: list[NodeResult]) -> dict[str, NodeResult]:
@@ -136,7 +136,7 @@ def test_users_code_comes_from_the_scenarios_folder_and_may_print(tmp_path: Path
     scenario = load_scenario(users_tables("users_net:net", loss="users_net:loss"))
     setup = TrainingSetup.from_scenario(scenario, folder=tmp_path)
     start = setup.first_checkpoint()
-    tasks = [Task("run", 1, 0, node, start.data, setup.settings) for node in setup.datasets]
+    tasks = [NodeTask("run", 1, 0, node, start.data, setup.settings) for node in setup.datasets]
     plain = by_node(list(InProcess(setup).send(tasks)))
     with Processes(setup, workers=1) as crew:
         sent = by_node(list(crew.send(tasks)))
@@ -159,7 +159,7 @@ def test_a_deadline_ends_the_wait_for_a_worker_that_is_still_starting(tmp_path: 
     setup = TrainingSetup.from_scenario(load_scenario(users_tables("gated_net:net")), folder=tmp_path)
     os.mkfifo(gate)
     data = setup.first_checkpoint().data
-    tasks = [Task("run", 1, 0, node, data, setup.settings, 1.0, 0.1) for node in setup.datasets]
+    tasks = [NodeTask("run", 1, 0, node, data, setup.settings, 1.0, 0.1) for node in setup.datasets]
     with Processes(setup, workers=1) as crew:
         late = list(crew.send(tasks))
         pids = crew.pids()
@@ -179,7 +179,7 @@ def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> N
     (tmp_path / "fickle_net.py").write_text("raise RuntimeError('not on this machine')\n")
     data = setup.first_checkpoint().data
     with Processes(setup, workers=1) as crew:
-        results = list(crew.send([Task("run", 1, 0, node, data, setup.settings) for node in setup.datasets]))
+        results = list(crew.send([NodeTask("run", 1, 0, node, data, setup.settings) for node in setup.datasets]))
     assert len(results) == 3
     assert all(r.kind == "refused" and "not on this machine" in (r.error or "") for r in results)
 

@@ -9,18 +9,27 @@ import pytest
 
 pytest.importorskip("torch")
 
-from relaytrain.experiments.mcpipe import accuracy, figures
-from relaytrain.experiments.mcpipe.accuracy import FLOPS_PER_S, LINK_BITS_PER_S, Curve, Gap, Scale, curves, steps
-from relaytrain.pipeline import comparison
-from relaytrain.pipeline.comparison import Bench, Task, accuracies
+from relaytrain.experiments.mcpipe import accuracy, comparison, figures
+from relaytrain.experiments.mcpipe.accuracy import (
+    FLOPS_PER_S,
+    LINK_BITS_PER_S,
+    AccuracyCurve,
+    AccuracyScale,
+    Gap,
+    curves,
+    steps,
+)
+from relaytrain.experiments.mcpipe.comparison import ComparisonTask, PipelineBench, accuracies
 
 pytestmark = pytest.mark.train
-TINY = Scale(updates=4, seeds=1, images=64, test_images=30, every=2)
+TINY = AccuracyScale(updates=4, seeds=1, images=64, test_images=30, every=2)
 
 
 @pytest.fixture(scope="module")
 def bench():
-    return Bench.of(Task("digits", family="vgg11", width=0.0625, shrink=1, images=80, test_images=40, batch=8, every=3))
+    return PipelineBench.of(
+        ComparisonTask("digits", family="vgg11", width=0.0625, shrink=1, images=80, test_images=40, batch=8, every=3)
+    )
 
 
 def test_rules_meet_where_they_must(bench):
@@ -81,21 +90,21 @@ def test_finished_trainings_are_kept(tmp_path, monkeypatch):
 
 
 def test_curves_read_between_their_points():
-    curve = Curve("x", (0.0, 10.0, 20.0), ((0.0, 0.4, 0.5), (0.2, 0.6, 0.3)), 1.0)
+    curve = AccuracyCurve("x", (0.0, 10.0, 20.0), ((0.0, 0.4, 0.5), (0.2, 0.6, 0.3)), 1.0)
     assert curve.accuracy == pytest.approx((0.1, 0.5, 0.4)) and curve.each((5.0,)) == pytest.approx((0.2, 0.4))
     assert (
         curve.at(5.0) == pytest.approx(0.3)
         and curve.reaches(0.3) == pytest.approx(5.0)
         and math.isinf(curve.reaches(0.6))
     )
-    slow = Curve("y", (0.0, 40.0), ((0.1, 0.5), (0.1, 0.5)), 1.0)
+    slow = AccuracyCurve("y", (0.0, 40.0), ((0.1, 0.5), (0.1, 0.5)), 1.0)
     words, faster = figures.times_to(curve, slow)
     assert faster == [True, True] and words[0].startswith("40%: 7.5 s against 30.0 s")
 
 
 def test_a_gap_counts_beyond_its_scatter():
-    base = Curve("x", (0.0, 10.0), ((0.5, 0.5),) * 3, 1.0)
-    apart = Curve("y", (0.0, 10.0), ((0.51, 0.51), (0.53, 0.53), (0.52, 0.52)), 1.0)
+    base = AccuracyCurve("x", (0.0, 10.0), ((0.5, 0.5),) * 3, 1.0)
+    apart = AccuracyCurve("y", (0.0, 10.0), ((0.51, 0.51), (0.53, 0.53), (0.52, 0.52)), 1.0)
     gap = Gap.of(apart, base, (2.0, 8.0))
     assert gap.points == pytest.approx((1.0, 3.0, 2.0)) and gap.mean == pytest.approx(2.0)
     assert gap.error == pytest.approx(1.0 / math.sqrt(3)) and gap.above  # deviations -1, 1, 0: a sample deviation of 1

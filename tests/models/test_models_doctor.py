@@ -7,9 +7,9 @@ import torch
 from strangers import Branches, Hard, Noisy, Recurrent, Scaled, Tied
 from torch import nn
 
+from relaytrain.core.families import FAMILIES
+from relaytrain.doctor.network import doctor
 from relaytrain.models import build, family_spec
-from relaytrain.models.doctor import doctor
-from relaytrain.models.families import FAMILIES
 
 pytestmark = pytest.mark.train
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.brute_force import brute_force, plain_step
 from relaytrain.testing.strategies import draw
 

@@ -8,7 +8,7 @@ import pytest
 from expanded_graph import expanded_graph, shortest
 
 from relaytrain.core.state import Grid, State
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.strategies import draw
 
 SAME_ENERGY = 1e-6

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pareto_labels import least_energy
 
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.strategies import draw
 
 SAME_ENERGY = 1e-6

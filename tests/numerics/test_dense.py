@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relaytrain.core.state import Grid
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.strategies import draw
 
 

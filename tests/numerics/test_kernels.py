@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from relaytrain.core.law import TABLE, EpochLaw, TableLaw, evaluate, tabulate
-from relaytrain.planners.instance import contiguous
-from relaytrain.planners.kernels import highest_before, highest_mid, next_loss
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.instance import contiguous
+from relaytrain.planners.search.kernels import highest_before, highest_mid, next_loss
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.brute_force import plain_step
 from relaytrain.testing.strategies import draw
 
@@ -84,7 +84,7 @@ def test_numpy_twin_keeps_infinities():
 UNCOMPILED = """
 import json, sys
 from pathlib import Path
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.cases import ESTIMATES, read_case
 out = {}
 for name in ("fig5_toy", "fig5_deadline", "rand_03_level_feas"):

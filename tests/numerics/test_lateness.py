@@ -15,10 +15,10 @@ from relaytrain.core.cost import CostTable
 from relaytrain.core.law import EpochLaw, LevelLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import Grid, State
-from relaytrain.planners.pact import Optimum, Pact
-from relaytrain.planners.search import Start
-from relaytrain.planners.tables import Tables
-from relaytrain.session import Session
+from relaytrain.planners.pact.level_tables import Tables
+from relaytrain.planners.pact.planner import Optimum, Pact
+from relaytrain.planners.search.solve import Start
+from relaytrain.relay.session import Session
 from relaytrain.testing.brute_force import plain_step
 from relaytrain.testing.strategies import Drawn, draw
 

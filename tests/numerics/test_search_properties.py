@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaytrain.core.law import tabulate
 from relaytrain.core.state import Grid
-from relaytrain.planners.search import Start, instance_of, solve
+from relaytrain.planners.search.solve import Start, instance_of, solve
 from relaytrain.testing.brute_force import brute_force
 from relaytrain.testing.strategies import problems
 

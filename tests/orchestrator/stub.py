@@ -19,8 +19,8 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.estimators import Prior
-from relaytrain.job import Earlier, EpochResult, Handed, Job, Probe, Settings
 from relaytrain.planners.registry import planner_named
+from relaytrain.relay.job import Earlier, EpochResult, Handed, Job, Probe, Settings
 from relaytrain.scenario import Scenario
 
 SIZE = 64

@@ -10,10 +10,10 @@ import pytest
 import stub
 from compare import trace
 
-from relaytrain import orchestrator
 from relaytrain.core.errors import NonFiniteTraining, NoSpace, RelayTrainError, WorkerLost
 from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
+from relaytrain.relay import loop as orchestrator
 
 
 def verdict_of(store, run):

@@ -11,11 +11,11 @@ import pytest
 import stub
 from compare import trace
 
-from relaytrain import orchestrator
 from relaytrain.core.errors import UsageError
 from relaytrain.core.law_json import costs_from_json, law_from_json
 from relaytrain.core.state import State
 from relaytrain.planners.registry import planner_named
+from relaytrain.relay import loop as orchestrator
 
 
 def kinds(store, run):

@@ -93,7 +93,7 @@ def test_baselines_are_run_by_name(scenario_file, tmp_path):
 
 
 def test_changed_packages_are_refused_unless_accepted(scenario_file, tmp_path, monkeypatch):
-    from relaytrain import journal
+    from relaytrain.relay import events as journal
 
     rt.run(scenario_file, store=tmp_path, name="stopped-run", told=stop_at(1, tmp_path, "stopped-run"))
     plain = journal.packages

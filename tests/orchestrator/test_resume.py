@@ -6,8 +6,8 @@ import pytest
 import stub
 from compare import trace
 
-from relaytrain import orchestrator
 from relaytrain.core.errors import StoreDamaged
+from relaytrain.relay import loop as orchestrator
 from relaytrain.store import LeaseLost, RunStore
 
 

@@ -8,9 +8,9 @@ import pytest
 import stub
 
 import relaytrain as rt
-from relaytrain import orchestrator
 from relaytrain.core.errors import NonFiniteTraining, UsageError
 from relaytrain.costs.meters import Reading, ReplayMeter
+from relaytrain.relay import loop as orchestrator
 
 
 class OwnLoop:

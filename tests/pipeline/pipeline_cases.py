@@ -8,13 +8,13 @@ from torch import nn
 
 from relaytrain.models.rebuild import build
 from relaytrain.models.spec import family_spec
-from relaytrain.pipeline.choice import within_stage
-from relaytrain.pipeline.lifetimes import steady_peaks
-from relaytrain.pipeline.memory import smallest
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.partition import Device, equal_size, split
 from relaytrain.pipeline.running import Runtime, Split
 from relaytrain.pipeline.units import measure
+from relaytrain.planners.pipeline.lifetimes import steady_peaks
+from relaytrain.planners.pipeline.memory import smallest
+from relaytrain.planners.pipeline.partition import Device, equal_size, split
+from relaytrain.planners.pipeline.policy import within_stage
 
 DEVICES = [Device(f"d{i}", 1e9) for i in range(3)]
 SIMULATOR = Runtime(where="simulator")

@@ -19,14 +19,14 @@ from pipeline_cases import DEVICES, SIMULATOR, assert_same_weights, best_of, dat
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, WorkerLost  # noqa: E402
-from relaytrain.pipeline.choice import Keeping  # noqa: E402
 from relaytrain.pipeline.networks import chain  # noqa: E402
-from relaytrain.pipeline.partition import Device, partition  # noqa: E402
 from relaytrain.pipeline.running import Emulation, Runtime, Training, run_pipeline  # noqa: E402
 from relaytrain.pipeline.snapshots import newest  # noqa: E402
 from relaytrain.pipeline.straggling import PATIENCE, Straggling  # noqa: E402
 from relaytrain.pipeline.units import measure  # noqa: E402
 from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
+from relaytrain.planners.pipeline.partition import Device, partition  # noqa: E402
+from relaytrain.planners.pipeline.policy import Keeping  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.usefixtures("in_memory")]
 KILLS = 10 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 2

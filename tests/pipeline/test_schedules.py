@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaytrain.core.errors import UsageError
-from relaytrain.pipeline.actions import Action, Kind, parse_action
-from relaytrain.pipeline.lifetimes import Alive, steady_peaks, timeline
-from relaytrain.pipeline.schedules import Window, async_1f1b, gpipe, parse_grid, sync_1f1b
+from relaytrain.planners.pipeline.actions import Action, ActionKind, parse_action
+from relaytrain.planners.pipeline.lifetimes import Alive, steady_peaks, timeline
+from relaytrain.planners.pipeline.schedules import Window, async_1f1b, gpipe, parse_grid, sync_1f1b
 
 ASYNC = """
 F0 F1 F2 .. .. .. .. B0 -- F3 B1 -- F4 B2 -- .. B3 -- .. B4 --
@@ -72,10 +72,10 @@ def test_every_schedule_is_lawful_and_reads_back(stages, count, m, window, backw
         for placed in (p for row in made.rows for p in row):
             at, kind, k = placed.action.stage, placed.action.kind, placed.action.index
             needs = []
-            if kind is Kind.forward and at:
+            if kind is ActionKind.forward and at:
                 needs = [Action(at - 1, kind, k)]
-            elif kind is Kind.backward:
-                needs = [Action(at, Kind.forward, k)] + ([Action(at + 1, kind, k)] if at + 1 < stages else [])
+            elif kind is ActionKind.backward:
+                needs = [Action(at, ActionKind.forward, k)] + ([Action(at + 1, kind, k)] if at + 1 < stages else [])
             assert all(ends[need] <= placed.start for need in needs)
     for stage in range(stages):
         in_flight = max(c.in_flight for c in timeline(async_1f1b(stages, count, m, window), stage))
@@ -83,7 +83,11 @@ def test_every_schedule_is_lawful_and_reads_back(stages, count, m, window, backw
 
 
 def test_actions_read_back():
-    for action in (Action(0, Kind.forward, 3), Action(12, Kind.backward, 0), Action(1, Kind.update, 10)):
+    for action in (
+        Action(0, ActionKind.forward, 3),
+        Action(12, ActionKind.backward, 0),
+        Action(1, ActionKind.update, 10),
+    ):
         assert parse_action(str(action)) == action
     with pytest.raises(UsageError, match="0F3"):
         parse_action("F3")

@@ -18,18 +18,18 @@ from torch import nn  # noqa: E402
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
-from relaytrain.pipeline.actions import Kind  # noqa: E402
-from relaytrain.pipeline.choice import within_stage  # noqa: E402
-from relaytrain.pipeline.facts import Policy  # noqa: E402
-from relaytrain.pipeline.lifetimes import peak, steady_peaks, timeline  # noqa: E402
-from relaytrain.pipeline.memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
 from relaytrain.pipeline.networks import chain, network, published_vgg  # noqa: E402
-from relaytrain.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
-from relaytrain.pipeline.schedules import Window, async_1f1b, gpipe, sync_1f1b  # noqa: E402
 from relaytrain.pipeline.simulator import simulate  # noqa: E402
 from relaytrain.pipeline.stage import Stage  # noqa: E402
 from relaytrain.pipeline.units import measure  # noqa: E402
 from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
+from relaytrain.planners.pipeline.actions import ActionKind  # noqa: E402
+from relaytrain.planners.pipeline.chain import Policy  # noqa: E402
+from relaytrain.planners.pipeline.lifetimes import peak, steady_peaks, timeline  # noqa: E402
+from relaytrain.planners.pipeline.memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
+from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
+from relaytrain.planners.pipeline.policy import within_stage  # noqa: E402
+from relaytrain.planners.pipeline.schedules import Window, async_1f1b, gpipe, sync_1f1b  # noqa: E402
 
 pytestmark = pytest.mark.train
 RULES = {
@@ -120,7 +120,7 @@ def _delayed(model, schedule, data, optimizer):
     for action in schedule.in_order():
         at, k = action.stage, action.index
         last = at == len(live) - 1
-        if action.kind is Kind.forward:
+        if action.kind is ActionKind.forward:
             twin = copy.deepcopy(live[at])
             entry = (data[k][0] if at == 0 else sent.pop((at, k))).detach().requires_grad_(at > 0)
             out = twin(entry)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.planners.baselines import OneSwitch
+from relaytrain.planners.pact.baselines import OneSwitch
 from relaytrain.scenario import load_scenario
 from relaytrain.simulate import World, draw_world, run_rule
 from relaytrain.simulate.clairvoyant import clairvoyant, labelled

@@ -10,7 +10,7 @@ import pytest
 
 from relaytrain.core.errors import InfeasibleError, UsageError
 from relaytrain.core.state import State
-from relaytrain.planners.pact import Optimum
+from relaytrain.planners.pact.planner import Optimum
 from relaytrain.scenario import load_scenario
 from relaytrain.simulate import World, draw_world
 from relaytrain.simulate.worlds import Mode, default_modes

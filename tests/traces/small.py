@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relaytrain.traces.presets import scenario_tables
-from relaytrain.traces.tree import Campaign, Growing
+from relaytrain.campaigns.presets import scenario_tables
+from relaytrain.campaigns.tree import Campaign, Growing
 
 
 def small_campaign() -> Campaign:

@@ -13,6 +13,11 @@ pytest.importorskip("torch")
 
 from small import small_campaign
 
+from relaytrain.campaigns.collect import collect, traces_of
+from relaytrain.campaigns.pieces import LostWeights, PieceBench, train_piece
+from relaytrain.campaigns.presets import preset
+from relaytrain.campaigns.results import checkpoint_path, read_result, result_path
+from relaytrain.campaigns.tree import Campaign, images_of
 from relaytrain.core.errors import UsageError
 from relaytrain.core.plan import Decision
 from relaytrain.executors.clock import MeasuredClock
@@ -20,11 +25,6 @@ from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
 from relaytrain.traces import read_traces, write_traces
-from relaytrain.traces.campaign import collect, traces_of
-from relaytrain.traces.pieces import Bench, LostWeights, train_piece
-from relaytrain.traces.presets import preset
-from relaytrain.traces.results import checkpoint_path, read_result, result_path
-from relaytrain.traces.tree import Campaign, images_of
 from relaytrain.training.evaluate import evaluate
 from relaytrain.training.handover import hand_over
 from relaytrain.training.setup import TrainingSetup
@@ -39,7 +39,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Path, 
     campaign, folder = small_campaign(), tmp_path_factory.mktemp("straight")
     done = {}
     for seed in SEEDS:
-        bench = Bench(campaign, seed)
+        bench = PieceBench(campaign, seed)
         for piece in campaign.pieces:
             done[seed, piece.index] = train_piece(bench, piece, folder)
     write_traces(traces_of(campaign, SEEDS, done), folder / "traces")
@@ -93,7 +93,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from small import small_campaign
-from relaytrain.traces.campaign import collect
+from relaytrain.campaigns.collect import collect
 
 def bar(done, total):
     if done >= int(sys.argv[3]):
@@ -156,7 +156,7 @@ def test_a_finished_campaign_trains_nothing_and_starts_nobody(
 def test_lost_weights_name_their_piece(straight: tuple[Campaign, Path, Path], tmp_path: Path):
     campaign, _, _ = straight
     with pytest.raises(LostWeights) as lost:
-        train_piece(Bench(campaign, 0), campaign.pieces[1], tmp_path)
+        train_piece(PieceBench(campaign, 0), campaign.pieces[1], tmp_path)
     assert lost.value.piece == 0
 
 

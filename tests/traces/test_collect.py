@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from relaytrain.campaigns.derived import SwitchGrid, campaign_of
+from relaytrain.campaigns.estimate import estimate
+from relaytrain.campaigns.presets import preset
+from relaytrain.campaigns.tree import Branch, Campaign, images_of
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import tables
 from relaytrain.traces import bundled_traces
-from relaytrain.traces.derived import Grid, campaign_of
-from relaytrain.traces.estimate import estimate
-from relaytrain.traces.presets import preset
-from relaytrain.traces.tree import Branch, Campaign, images_of
 
 pytestmark = pytest.mark.train
 
@@ -49,7 +49,7 @@ def test_a_scenario_without_data_is_refused():
 
 def test_a_scenario_gets_every_handover_it_allows():
     """Three versions on two sets: from (full, gold) five pairs follow, and from each those that are no larger."""
-    campaign = campaign_of(load_scenario(tables()), Grid((1, 2), (1,), 2))
+    campaign = campaign_of(load_scenario(tables()), SwitchGrid((1, 2), (1,), 2))
     first = {(b.version, b.nodes) for b in campaign.branches if b.parent == 0}
     assert first == {(v, n) for v in ("full", "half", "small") for n in ("gold", "silver")} - {("full", "gold")}
     order = ["full", "half", "small"]

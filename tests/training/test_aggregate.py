@@ -12,7 +12,7 @@ from relaytrain.core.errors import WorkerLost
 from relaytrain.models import build, family_spec
 from relaytrain.training.aggregate import fedavg
 from relaytrain.training.checkpoint import Checkpoint
-from relaytrain.training.task import NodeResult, Task
+from relaytrain.training.task import NodeResult, NodeTask
 
 pytestmark = pytest.mark.train
 SPEC = family_spec("resnet8", input=(1, 8, 8), classes=10, width=0.25)
@@ -80,8 +80,8 @@ def test_tasks_and_results_survive_the_pipe() -> None:
     from relaytrain.training.settings import DistillSettings, TrainingSettings
 
     settings = TrainingSettings(lr=0.1, devices={"a": "cpu"}, distill=DistillSettings(epochs=3), epoch_timeout_s=2.5)
-    task = Task("run", 3, 1, "a", START.data, settings, 0.5, 7.0)
-    again = Task.from_bytes(task.to_bytes())
+    task = NodeTask("run", 3, 1, "a", START.data, settings, 0.5, 7.0)
+    again = NodeTask.from_bytes(task.to_bytes())
     assert again == task and again.seed == task.seed and again.key == task.key
     assert NodeResult.from_bytes(RESULTS[0].to_bytes()) == RESULTS[0]
     failed = NodeResult("run", "a", 1, 0, error="gone", kind="lost", cpu_s=0.5)

@@ -83,19 +83,19 @@ def collect(
     if preset is None and (data is not None or cifar100):
         raise UsageError("--data and --cifar100 are for a preset; a scenario names its data under [data]")
     need_torch("collect")
-    from ..traces.estimate import estimate
-    from ..traces.estimate import words as in_words
+    from ..campaigns.estimate import estimate
+    from ..campaigns.estimate import words as in_words
 
     if preset is not None:
-        from ..traces.presets import preset as named
+        from ..campaigns.presets import preset as named
 
         campaign = named(preset, data=None if data is None else str(data.resolve()), cifar100=cifar100)
     else:
         from .. import api
-        from ..traces.derived import Grid, campaign_of
+        from ..campaigns.derived import SwitchGrid, campaign_of
 
-        usual = Grid()
-        grid = Grid(
+        usual = SwitchGrid()
+        grid = SwitchGrid(
             _numbers("--switch", switch, usual.first), _numbers("--then", then, usual.second), epochs or usual.epochs
         )
         campaign = campaign_of(api.scenario(scenario, overrides=sets or ()), grid)
@@ -109,7 +109,7 @@ def collect(
             emit(lines)
         return 0
     note(lines.rstrip())
-    from ..traces.campaign import collect as train
+    from ..campaigns.collect import collect as train
 
     with progress("epochs") as bar:
         found = train(campaign, folder, seeds=range(count), workers=workers, compress=compress, progress=bar)

@@ -38,7 +38,8 @@ def doctor(
     verbose: Verbose = False,
 ) -> int:
     """Look, list, judge."""
-    from .. import api, health
+    from .. import api
+    from ..doctor import examination as health
     from ..store import store_path
 
     loaded = api.scenario(scenario, overrides=sets or ()) if scenario is not None else None

@@ -13,7 +13,7 @@ from .options import Figure, Format, Output, Quiet, Verbose
 from .output import check_figure, emit_json, emit_view, note, write_figure
 
 if TYPE_CHECKING:
-    from ..estimators.evaluate import Tested
+    from ..estimators.judging.evaluate import FoldResult
 
 SHORT = "How good estimators are on traces they have not seen."
 HELP = """Fit and judge estimators on folds of traces: whole configurations, or whole seeds, are held out, never windows.
@@ -57,9 +57,9 @@ def evaluate(
     if by not in ("configuration", "seed"):
         raise UsageError(f"--by: got '{by}', expected configuration or seed")
     bundle, _ = bundle_named(traces, metric)
-    from ..estimators.evaluate import evaluate_run
-    from ..estimators.fitted import load_fitted
-    from ..estimators.zero import zero_trace
+    from ..estimators.judging.evaluate import evaluate_run
+    from ..estimators.learned.fitted import load_fitted
+    from ..estimators.learned.zero import zero_trace
 
     learned = [name for name in chosen if name != "zero-trace"]
     if learned:
@@ -87,9 +87,9 @@ def evaluate(
     return 0
 
 
-def rows_of(tested: Tested) -> list[dict[str, Any]]:
+def rows_of(tested: FoldResult) -> list[dict[str, Any]]:
     """One row for all stages, with the spread over folds, and one for each."""
-    from ..estimators.evaluate import FIGURES
+    from ..estimators.judging.evaluate import FIGURES
 
     whole = {f: tested.spread(f) for f in FIGURES}
     rows: list[dict[str, Any]] = [

@@ -29,7 +29,7 @@ Examples:
 """
 
 
-class Kind(StrEnum):
+class ExportKind(StrEnum):
     """What of a run is written."""
 
     network = "network"
@@ -42,14 +42,14 @@ Model = Annotated[
     str | None, typer.Option("--model", metavar="MODULE:FUNCTION", help="Makes the network, if it is one of your own.")
 ]
 Shape = Annotated[str | None, typer.Option("--input", metavar="C,H,W", help="Shape of one input of such a network.")]
-As = Annotated[Kind, typer.Option("--as", help="What to write (network).", show_default=False)]
+As = Annotated[ExportKind, typer.Option("--as", help="What to write (network).", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
 
 
 def export(
     run: Run,
     folder: Folder,
-    kind: As = Kind.network,
+    kind: As = ExportKind.network,
     best: Best = False,
     model: Model = None,
     shape: Shape = None,
@@ -60,13 +60,13 @@ def export(
     verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
-    if kind is Kind.traces:
+    if kind is ExportKind.traces:
         return _traces(run, folder, store, force, output)
     need_torch("export")
     sizes = _sizes(shape)
     opened = open_store(store)
     name = find_run(opened, run)
-    from ..export import export_run
+    from ..export.network import export_run
 
     resolve = None
     if model is not None:
@@ -91,7 +91,7 @@ def export(
 
 def _traces(run: str, folder: Path, store: Path | None, force: bool, output: Format) -> int:
     opened = open_store(store)
-    from ..recorded import export_traces
+    from ..export.traces import export_traces
 
     traces = export_traces(opened, find_run(opened, run), folder, force=force)
     epochs = sum(len(segment) for segment in traces.segments)

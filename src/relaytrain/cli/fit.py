@@ -12,7 +12,7 @@ from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 
 if TYPE_CHECKING:
-    from ..estimators.curves import Bundle
+    from ..estimators.learned.curves import Bundle
 
 SHORT = "Learn an estimator of the loss from traces."
 HELP = """Learn an estimator of the loss from traces, and keep it as one file for `run --estimator auto --fitted FILE`.
@@ -46,7 +46,7 @@ SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of network
 
 def bundle_named(traces: str, metric: str) -> tuple[Bundle, str]:
     """The curves of a folder or of a bundled campaign, and the change target its traces name."""
-    from ..estimators.curves import bundle_of
+    from ..estimators.learned.curves import bundle_of
     from ..traces.format import bundled_traces, read_campaigns
 
     if metric not in ("train", "test"):
@@ -85,7 +85,7 @@ def fit(
         raise UsageError(f"OUT: got '{out}', expected a file name that ends in .npz, in a folder that exists")
     bundle, stored = bundle_named(traces, metric)
     need("fit")
-    from ..estimators.fit import fit as learn
+    from ..estimators.learned.fit import fit as learn
 
     note(f"learning {estimator} from {len(bundle.curves)} curves of {len(bundle.seeds)} seeds ({metric} loss)")
     target = change_target or stored

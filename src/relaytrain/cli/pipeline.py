@@ -16,7 +16,7 @@ from .reading import need_torch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.planning import Planned
+    from ..pipeline.plan_named import Planned
 
 SHORT = "Split a network over devices that cannot hold it."
 HELP = """Split a network that no device can hold over several, as a pipeline."""
@@ -102,9 +102,9 @@ def plan(
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
-    from ..pipeline.choice import Keeping
-    from ..pipeline.planning import picture, plan_network
-    from ..pipeline.schedules import Window
+    from ..pipeline.plan_named import picture, plan_network
+    from ..planners.pipeline.policy import Keeping
+    from ..planners.pipeline.schedules import Window
 
     planned = plan_network(
         network, devices_of(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
@@ -135,7 +135,7 @@ def count(
     need_torch("pipeline count")
     from dataclasses import asdict
 
-    from ..pipeline.counting import counted_chain
+    from ..pipeline.scenario_chains import counted_chain
     from ..scenario import load_scenario
     from ..training.setup import TrainingSetup
 

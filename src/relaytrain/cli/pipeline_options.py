@@ -10,7 +10,7 @@ import typer
 from ..core.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..pipeline.partition import Device
+    from ..planners.pipeline.partition import Device
 
 Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
 InFlight = Annotated[
@@ -30,7 +30,7 @@ def named(kind: Any, option: str, name: str) -> Any:
 
 def devices_of(texts: list[str] | tuple[str, ...]) -> list[Device]:
     """Devices as `NAME,SPEED[,MEMORY[,LINK]]`."""
-    from ..pipeline.partition import Device
+    from ..planners.pipeline.partition import Device
     from ..scenario.units import BYTES, RATE, SPEED
 
     made: list[Device] = []

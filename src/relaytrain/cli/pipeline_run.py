@@ -108,10 +108,10 @@ def run(
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")
-    from ..pipeline.choice import Keeping
-    from ..pipeline.commanded import Order, run_order, said
-    from ..pipeline.commanded import prepare as write_job
+    from ..pipeline.run_named import Order, run_order, said
+    from ..pipeline.run_named import prepare as write_job
     from ..pipeline.running import Emulation, Runtime, Training
+    from ..planners.pipeline.policy import Keeping
 
     if owner not in ("first", "master"):
         raise UsageError(f"--owner: got {owner[:40]!r}, expected first or master")

@@ -69,7 +69,7 @@ def plan(
     check_figure(figure)
     changes = list(sets or ())
     if estimator is not None or fitted is not None:
-        from ..runs import estimator_overrides
+        from ..relay.runs import estimator_overrides
 
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())

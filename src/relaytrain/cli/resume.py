@@ -47,7 +47,7 @@ def resume(
 ) -> int:
     """Find, go on, judge."""
     need_torch("resume")
-    from .. import runs
+    from ..relay import runs
 
     opened = open_store(store)
     name = find_run(opened, run)

@@ -57,7 +57,8 @@ def run(
 ) -> int:
     """Load, train, judge."""
     need_torch("run")
-    from .. import api, runs
+    from .. import api
+    from ..relay import runs
     from ..store import RunStore
 
     opened = RunStore.open(store)

@@ -15,8 +15,8 @@ from .output import emit, emit_json, note
 from .reading import read_run
 
 if TYPE_CHECKING:
-    from ..job import Line
-    from ..runs import Trained
+    from ..relay.job import Line
+    from ..relay.runs import Trained
     from ..store import RunStore
 
 
@@ -112,6 +112,6 @@ def as_json(ended: Trained, store: RunStore) -> dict[str, Any]:
 
 
 def _legs(ended: Trained) -> list[tuple[Any, int]]:
-    from ..steering import legs_of
+    from ..relay.steering import legs_of
 
     return legs_of(ended.outcomes)

@@ -63,7 +63,7 @@ INDEPENDENT = Dependence()
 
 
 @dataclass(frozen=True)
-class Belief:
+class NoiseBelief:
     """What is known of the dependence: possibilities and their weights, which sum to 1."""
 
     possible: tuple[Dependence, ...] = (INDEPENDENT,)
@@ -91,13 +91,13 @@ class Belief:
         )
 
 
-def sure(dependence: Dependence) -> Belief:
+def sure(dependence: Dependence) -> NoiseBelief:
     """The belief that holds `dependence` for certain."""
-    return Belief((dependence,), (1.0,))
+    return NoiseBelief((dependence,), (1.0,))
 
 
 @dataclass(frozen=True)
-class Past:
+class NoisePast:
     """z of epochs that are done, as far as they are known."""
 
     epochs: tuple[int, ...] = ()
@@ -105,11 +105,11 @@ class Past:
     z: tuple[float, ...] = ()
 
 
-def estimate(runs: Sequence[Past], *, prior: Belief | None = None) -> Belief:
+def estimate(runs: Sequence[NoisePast], *, prior: NoiseBelief | None = None) -> NoiseBelief:
     """Weights of all values on the grid given runs of the same process; flat beforehand unless `prior` says more."""
     if prior is None:
         possible = tuple(Dependence(rho, common) for rho in GRID for common in GRID)
-        prior = Belief(possible, tuple(np.full(len(possible), 1.0 / len(possible)).tolist()))
+        prior = NoiseBelief(possible, tuple(np.full(len(possible), 1.0 / len(possible)).tolist()))
     logs = np.log(np.maximum(prior.weights, 1e-300))
     for i, dependence in enumerate(prior.possible):
         logs[i] += sum(_log_likelihood(dependence, run) for run in runs if run.z)
@@ -117,10 +117,10 @@ def estimate(runs: Sequence[Past], *, prior: Belief | None = None) -> Belief:
     weights /= weights.sum()
     kept = np.flatnonzero(weights > 1e-4)
     share = weights[kept] / weights[kept].sum()
-    return Belief(tuple(prior.possible[i] for i in kept), tuple(share.tolist()))
+    return NoiseBelief(tuple(prior.possible[i] for i in kept), tuple(share.tolist()))
 
 
-def _log_likelihood(dependence: Dependence, run: Past) -> float:
+def _log_likelihood(dependence: Dependence, run: NoisePast) -> float:
     root = _root(dependence, run.epochs, run.versions)
     white = np.linalg.solve(root, np.asarray(run.z))
     return float(-0.5 * white @ white - np.log(np.diag(root)).sum())
@@ -185,7 +185,7 @@ def _table(of: Any) -> tuple[Real, Real]:
 
 
 def draw_latent(
-    belief: Belief, past: Past, epochs: Sequence[int], versions: int, *, samples: int, seed: int = 0
+    belief: NoiseBelief, past: NoisePast, epochs: Sequence[int], versions: int, *, samples: int, seed: int = 0
 ) -> Real:
     """z of the epochs to come for every version, were it trained then: shape (samples, versions, epochs).
 
@@ -214,7 +214,7 @@ def _shares(weights: Real, samples: int) -> NDArray[np.int64]:
 
 def _latent(
     dependence: Dependence,
-    past: Past,
+    past: NoisePast,
     epochs: tuple[int, ...],
     versions: int,
     samples: int,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .dependence import Past
+from .dependence import NoisePast
 from .law import EpochLaw
 
 
@@ -21,6 +21,6 @@ class IncrementLaw(EpochLaw):
     `widening`: by how much the deviations of x are to be taken larger than stated (conformal bands).
     """
 
-    past: Past = field(default_factory=Past)
+    past: NoisePast = field(default_factory=NoisePast)
     staged: tuple[tuple[str, str], ...] = ()
     widening: float = 1.0

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from ..core.errors import InfeasibleError, UsageError
 from ..core.problem import Chain, Node, NodeSet
-from ..pipeline.choice import Keeping
-from ..pipeline.facts import of_chain
-from ..pipeline.partition import Device, PipelinePlan, partition
+from ..planners.pipeline.chain import of_chain
+from ..planners.pipeline.partition import Device, PipelinePlan, partition
+from ..planners.pipeline.policy import Keeping
 from .devices import DeviceProfile
 
 

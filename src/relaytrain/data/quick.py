@@ -28,7 +28,7 @@ from .source import read
 
 
 @dataclass(frozen=True)
-class Recipe:
+class QuickRecipe:
     """Where the pictures come from, how many each set has, what share of them the target's camera saw, and how it sees."""
 
     whole: Callable[[], Dataset]
@@ -39,13 +39,13 @@ class Recipe:
 
 SHARES = {"gold": 0.04, "silver": 0.25, "bronze": 1.0, "validation": 1.0, "test": 1.0}
 RECIPES = {
-    "quick": Recipe(
+    "quick": QuickRecipe(
         digits,
         {"gold": 800, "silver": 220, "bronze": 120, "validation": 500, "test": 157},
         SHARES,
         Domain(inverted=0.0, shift=1, noise=0.1),
     ),
-    "quick-fashion": Recipe(
+    "quick-fashion": QuickRecipe(
         lambda: read("fashion-mnist"),
         {"gold": 1600, "silver": 400, "bronze": 200, "validation": 600, "test": 600},
         SHARES,

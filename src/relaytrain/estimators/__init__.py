@@ -14,6 +14,6 @@ meets the same laws and makes the same plans.
 `Fitted`), or the zero-trace network that ships. Predicting takes numpy and compiled code, never torch or scikit-learn.
 """
 
-from .prior import Prior
+from .prior.reweighting import Prior
 
 __all__ = ["Prior"]

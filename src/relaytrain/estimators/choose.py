@@ -10,11 +10,11 @@ from ..core.law import LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Estimator
 from ..scenario.model import Scenario
-from .bounds import Bound, Constants
-from .prior import Prior
+from .learned.bounds import Bound, Constants
+from .prior.reweighting import Prior
 
 if TYPE_CHECKING:
-    from .fitted import Fitted
+    from .learned.fitted import Fitted
 
 NAMES = ("prior", "auto", "paper", "zero-trace")
 REMEDY = (
@@ -28,12 +28,12 @@ def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimat
     problem = problem or scenario.problem
     fitted = fitted_of(scenario)
     if fitted is None and scenario.resolved["law"]["kind"] == "depl":
-        from .increments import Increments
+        from .depl.increments import Increments
 
         return Increments.of(scenario, problem.initial_loss)
     if fitted is None:
         return Prior.of(scenario, problem.initial_loss)
-    from .learned import Learned
+    from .learned.learned_law import Learned
 
     return Learned.of(fitted, problem, scenario.law, _bound(scenario, fitted))
 
@@ -68,12 +68,12 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
             raise ScenarioError("estimator.fitted: got a file for 'prior', expected estimator.name auto or paper")
         return None
     if name == "zero-trace":
-        from .zero import zero_trace
+        from .learned.zero import zero_trace
 
         return zero_trace()
     if file is None:
         raise ScenarioError(f"estimator.fitted: got none for '{name}', expected a fitted file; {REMEDY}")
-    from .fitted import load_fitted
+    from .learned.fitted import load_fitted
 
     path = Path(file)
     fitted = load_fitted(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)

@@ -10,7 +10,7 @@ from ..core.problem import Pair
 
 
 @dataclass
-class Leg:
+class SeenLeg:
     """Epochs of one pair (an index) in a row: losses after each, from `start`, the loss probed after the switch.
 
     `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty of
@@ -25,16 +25,16 @@ class Leg:
     doubt: float = 0.0
 
 
-def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[Leg]:
+def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[SeenLeg]:
     """The legs of `history`. A switch whose jump was not probed starts where the leg before it ended."""
-    legs: list[Leg] = []
+    legs: list[SeenLeg] = []
     before, loss = start, initial_loss
     for outcome in history:
         now = pairs.index(outcome.decision.pair)
         probed = outcome.handover_loss
         if not legs or now != before or probed is not None:
             jumped = (before, loss) if probed is not None and now != before else None
-            legs.append(Leg(now, outcome.decision.epoch, loss if probed is None else probed, jumped))
+            legs.append(SeenLeg(now, outcome.decision.epoch, loss if probed is None else probed, jumped))
         legs[-1].losses.append(outcome.loss)
         before, loss = now, outcome.loss
     return legs

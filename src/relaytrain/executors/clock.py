@@ -25,7 +25,7 @@ from ..training.setup import TrainingSetup
 
 
 @dataclass(frozen=True)
-class Work:
+class EpochWork:
     """What an epoch did.
 
     `samples`: of every node of the set. `cpu_s`: measured, of the nodes whose result counted; empty when the epoch as
@@ -67,7 +67,7 @@ class RunClock(Protocol):
         """Before the work."""
         ...
 
-    def bill(self, mark: Mark | None, work: Work) -> Bill:
+    def bill(self, mark: Mark | None, work: EpochWork) -> Bill:
         """After it."""
         ...
 
@@ -104,7 +104,7 @@ class EmulatedClock:
         """Nothing to note."""
         return None
 
-    def bill(self, mark: Mark | None, work: Work) -> Bill:
+    def bill(self, mark: Mark | None, work: EpochWork) -> Bill:
         """The table's figures for this pair, coming from `work.before`."""
         now = self.problem.index(work.decision.pair)
         before = now if work.before is None else self.problem.index(work.before)
@@ -123,7 +123,7 @@ class EmulatedClock:
         elapsed_s, energy_j = change_s + run_s + wasted_s, change_j + useful_j + wasted_j
         return Bill(elapsed_s, energy_j, provenance, wasted_s, wasted_j, nodes)
 
-    def _shares(self, work: Work, run_s: float, run_j: float) -> dict[str, tuple[float, float]]:
+    def _shares(self, work: EpochWork, run_s: float, run_j: float) -> dict[str, tuple[float, float]]:
         """The epoch's joules divided by samples and weight; a node's seconds relative to the slowest node's."""
         joules = {n: s * self.weights.get(n, (1.0, 1.0))[0] for n, s in work.samples.items()}
         seconds = {n: s * self.weights.get(n, (1.0, 1.0))[1] for n, s in work.samples.items()}
@@ -141,7 +141,7 @@ class MeasuredClock:
         """Open the meter's window."""
         return None if self.meter is None else self.meter.begin()
 
-    def bill(self, mark: Mark | None, work: Work) -> Bill:
+    def bill(self, mark: Mark | None, work: EpochWork) -> Bill:
         """What the meter says, divided among nodes by their CPU seconds."""
         assert self.meter is not None and mark is not None
         lost_cpu = sum(cpu for _, cpu in work.lost)

@@ -27,9 +27,9 @@ from ..training.checkpoint import Checkpoint
 from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, Task
+from ..training.task import FailureKind, NodeResult, NodeTask
 from ..training.workbench import loaded
-from .clock import Bill, RunClock, Work
+from .clock import Bill, EpochWork, RunClock
 
 RETRIES = 1
 SLACK_FACTOR, SLACK_S = 5.0, 30.0
@@ -57,7 +57,7 @@ class NodeReport:
 
 
 @dataclass(frozen=True)
-class EpochResult:
+class TrainedEpoch:
     """One epoch done: the outcome for planner and store, the new checkpoint, what each node did."""
 
     outcome: EpochOutcome
@@ -135,7 +135,7 @@ class FederatedEpoch:
         attempt: int = 0,
         before: Pair | None = None,
         handover: Reading | None = None,
-    ) -> EpochResult:
+    ) -> TrainedEpoch:
         """Train, average, evaluate.
 
         Args:
@@ -213,12 +213,12 @@ class FederatedEpoch:
     def _needed(self, nodes: Sequence[str]) -> int:
         return max(1, math.ceil(self.setup.settings.quorum * len(nodes) - 1e-9))
 
-    def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> Task:
+    def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> NodeTask:
         settings = self.setup.settings
         timeout = settings.epoch_timeout_s
         if timeout is None and decision.pair in self._walls:
             timeout = SLACK_FACTOR * self._walls[decision.pair] + SLACK_S
-        return Task(
+        return NodeTask(
             run, decision.epoch, attempt, node, checkpoint, settings, decision.resources, timeout, decision.datasets
         )
 
@@ -230,7 +230,7 @@ class FederatedEpoch:
             return
         wall_s = time.monotonic() - began
         lost = [(r.node, r.cpu_s) for r in (*collected.failures, *collected.good.values())]
-        work = Work(decision, None, self._samples(nodes), {}, wall_s, lost, wall_s)
+        work = EpochWork(decision, None, self._samples(nodes), {}, wall_s, lost, wall_s)
         costs = self._lost(collected, wall_s, self.clock.bill(mark, work))
         last = {r.node: r for r in collected.failures if r.node not in collected.good}
         reasons = "; ".join(f"{node}: {result.error}" for node, result in sorted(last.items()))
@@ -244,9 +244,9 @@ class FederatedEpoch:
 
     def _work(
         self, decision: Decision, before: Pair | None, collected: _Collected, wall_s: float, handover: Reading | None
-    ) -> Work:
+    ) -> EpochWork:
         good = collected.good
-        return Work(
+        return EpochWork(
             decision,
             before,
             self._samples(self.setup.nodes_of(decision.nodes)),
@@ -279,7 +279,7 @@ class FederatedEpoch:
         collected: _Collected,
         evaluation: Evaluation,
         charged: tuple[float, float, Bill],
-    ) -> EpochResult:
+    ) -> TrainedEpoch:
         loss, wall_s, bill = charged
         good = [collected.good[node] for node in sorted(collected.good)]
         samples = sum(r.samples for r in good)
@@ -299,7 +299,7 @@ class FederatedEpoch:
         )
         reports = tuple(_report(r, bill.nodes) for r in good)
         failures = tuple(_report(r, {}) for r in collected.failures)
-        return EpochResult(outcome, checkpoint, reports, failures, evaluation, train_loss)
+        return TrainedEpoch(outcome, checkpoint, reports, failures, evaluation, train_loss)
 
 
 def _report(result: NodeResult, nodes: Mapping[str, tuple[float, float]]) -> NodeReport:
@@ -318,5 +318,5 @@ def _as_failed(result: NodeResult, reason: str) -> NodeResult:
     )  # fmt: skip
 
 
-def _missing(task: Task) -> NodeResult:
+def _missing(task: NodeTask) -> NodeResult:
     return NodeResult(task.run, task.node, task.epoch, task.attempt, error="no answer", kind="lost")

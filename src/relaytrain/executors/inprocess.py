@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..training.local import Site, TooLate, train_node
 from ..training.setup import TrainingSetup
-from ..training.task import NodeResult, Task, failed
+from ..training.task import NodeResult, NodeTask, failed
 
 
 class InProcess:
@@ -17,7 +17,7 @@ class InProcess:
         self.setup = setup
         self._sites: dict[str, Site] = {}
 
-    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+    def send(self, tasks: Iterable[NodeTask]) -> Iterator[NodeResult]:
         """Results as they are done; a failure is a result."""
         began = time.monotonic()
         for task in tasks:
@@ -27,7 +27,7 @@ class InProcess:
         """Let go of the data."""
         self._sites.clear()
 
-    def _one(self, task: Task, began: float) -> NodeResult:
+    def _one(self, task: NodeTask, began: float) -> NodeResult:
         if task.node not in self.setup.datasets:
             return failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
 

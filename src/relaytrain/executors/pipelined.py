@@ -26,17 +26,17 @@ from ..core.problem import Node, NodeSet, Pair
 from ..costs.devices import DeviceProfile
 from ..costs.meters import Reading
 from ..costs.pipelined import stage_devices
-from ..pipeline.choice import Keeping
 from ..pipeline.running import PipelineResult, Runtime, Training, run_pipeline
-from ..pipeline.updates import SGD, Adam, Rule, State
+from ..pipeline.updates import SGD, Adam, OptimizerState, Rule
+from ..planners.pipeline.policy import Keeping
 from ..training.checkpoint import Checkpoint
 from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site
 from ..training.settings import TrainingSettings, seed_of
 from ..training.setup import TrainingSetup
 from ..training.threads import threads
-from .clock import RunClock, Work
-from .epoch import EpochNonFinite, EpochResult, LostEpoch, NodeReport
+from .clock import EpochWork, RunClock
+from .epoch import EpochNonFinite, LostEpoch, NodeReport, TrainedEpoch
 
 Members = Mapping[str, Sequence[tuple[Node, DeviceProfile]]]
 """Nodes with their device profiles, by pipeline node set, in the order of the stages."""
@@ -57,7 +57,7 @@ class PipelinedEpoch:
 
     def run_epoch(
         self, decision: Decision, checkpoint: Checkpoint, *, before: Pair | None = None, handover: Reading | None = None
-    ) -> EpochResult:
+    ) -> TrainedEpoch:
         """Split, train, evaluate.
 
         Raises:
@@ -77,7 +77,7 @@ class PipelinedEpoch:
         weights = {name: done.weights[name] for name in checkpoint.weights}
         trained = Checkpoint(checkpoint.spec, _copied(weights), _copied(state), checkpoint.version)
         share = dict.fromkeys(group.nodes, cpu_s / len(group.nodes))
-        work = Work(decision, before, dict.fromkeys(group.nodes, sum(sizes)), share, wall_s, (), 0.0, handover)
+        work = EpochWork(decision, before, dict.fromkeys(group.nodes, sum(sizes)), share, wall_s, (), 0.0, handover)
         bill = self.clock.bill(mark, work)
         finite = all(math.isfinite(loss) for loss in done.losses)
         evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
@@ -94,7 +94,7 @@ class PipelinedEpoch:
             NodeReport(node, 0, sum(sizes), train_loss, share[node], wall_s, *bill.nodes.get(node, (0.0, 0.0)))
             for node in group.nodes
         )
-        return EpochResult(outcome, trained, reports, (), evaluation, train_loss)
+        return TrainedEpoch(outcome, trained, reports, (), evaluation, train_loss)
 
     def _train(
         self, decision: Decision, checkpoint: Checkpoint, group: NodeSet, minibatches: list[tuple[Tensor, Tensor]]
@@ -178,7 +178,7 @@ def _profile(node: Node, own: Mapping[str, Any], devices: Mapping[str, Mapping[s
     )  # fmt: skip
 
 
-def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, State]:
+def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, OptimizerState]:
     """torch.optim's buffers (`BUFFER/PARAMETER`) as the rule's states, by parameter."""
     found: dict[str, dict[str, Tensor]] = {}
     for key, tensor in optimizer.items():
@@ -187,13 +187,13 @@ def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, State]:
     made = {}
     for name, buffers in found.items():
         if isinstance(rule, SGD) and rule.momentum and "momentum_buffer" in buffers:
-            made[name] = State(1, (buffers["momentum_buffer"],))
+            made[name] = OptimizerState(1, (buffers["momentum_buffer"],))
         elif isinstance(rule, Adam) and {"exp_avg", "exp_avg_sq"} <= set(buffers):
-            made[name] = State(int(buffers["step"].item()), (buffers["exp_avg"], buffers["exp_avg_sq"]))
+            made[name] = OptimizerState(int(buffers["step"].item()), (buffers["exp_avg"], buffers["exp_avg_sq"]))
     return made
 
 
-def _buffers(rule: Rule, name: str, state: State) -> dict[str, Tensor]:
+def _buffers(rule: Rule, name: str, state: OptimizerState) -> dict[str, Tensor]:
     """The inverse, for one parameter."""
     if not state.tensors:
         return {}

@@ -31,7 +31,7 @@ from safetensors.numpy import save
 from ..core.errors import UsageError
 from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, Key, NodeResult, Task, failed
+from ..training.task import FailureKind, Key, NodeResult, NodeTask, failed
 from .frames import read_frame, write_frame
 
 STALL_S = 60.0
@@ -59,9 +59,9 @@ class _Worker:
     seen_s: float = 0.0
     ready: bool = False
     cpu_s: float = 0.0
-    waiting: dict[Key, Task] = field(default_factory=dict)
+    waiting: dict[Key, NodeTask] = field(default_factory=dict)
 
-    def hand(self, task: Task) -> None:
+    def hand(self, task: NodeTask) -> None:
         """To its process."""
         self.outbox.put(("task", task.to_bytes(), {}))
 
@@ -97,10 +97,10 @@ class Processes:
         """The process that plays each node, of those that run."""
         return {node: w.process.pid for w in self._crew if w is not None for node in w.nodes}
 
-    def send(self, tasks: Iterable[Task]) -> Iterator[NodeResult]:
+    def send(self, tasks: Iterable[NodeTask]) -> Iterator[NodeResult]:
         """Results as they arrive; a failure is a result, and every task gets exactly one."""
         sent_s = time.monotonic()
-        open_: dict[Key, tuple[Task, _Worker]] = {}
+        open_: dict[Key, tuple[NodeTask, _Worker]] = {}
         for task in tasks:
             index = next((i for i, share in enumerate(self._shares) if task.node in share), None)
             if index is None:
@@ -127,7 +127,7 @@ class Processes:
                 self._end(worker)
                 self._crew[index] = None
 
-    def _next(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> list[NodeResult]:
+    def _next(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> list[NodeResult]:
         """What the next frame brings, or what the passing of time does."""
         try:
             worker, frame = self._inbox.get(timeout=max(0.0, self._until(open_, sent_s) - time.monotonic()))
@@ -154,10 +154,10 @@ class Processes:
             return [result]
         return []
 
-    def _until(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> float:
+    def _until(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> float:
         return min(min(self._due(task, sent_s), self._stalled(worker)) for task, worker in open_.values())
 
-    def _due(self, task: Task, sent_s: float) -> float:
+    def _due(self, task: NodeTask, sent_s: float) -> float:
         return float("inf") if task.timeout_s is None else sent_s + task.timeout_s
 
     def _stalled(self, worker: _Worker) -> float:
@@ -166,7 +166,7 @@ class Processes:
     def _patience(self, worker: _Worker) -> float:
         return self.stall_s if worker.ready else START_S
 
-    def _overdue(self, open_: dict[Key, tuple[Task, _Worker]], sent_s: float) -> list[NodeResult]:
+    def _overdue(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> list[NodeResult]:
         now = time.monotonic()
         results: list[NodeResult] = []
         for task, worker in list(open_.values()):

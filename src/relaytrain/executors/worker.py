@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..training.task import Task
+from ..training.task import NodeTask
 from .frames import read_frame, write_frame
 
 BEAT_S = 0.2
@@ -38,7 +38,7 @@ def main() -> None:
     write_frame(out, "ready")
     while True:
         header, body = inbox.get()
-        _serve(out, sites, Task.from_bytes(body))
+        _serve(out, sites, NodeTask.from_bytes(body))
 
 
 def _read(stream: BinaryIO, inbox: queue.SimpleQueue[Frame]) -> None:
@@ -74,7 +74,7 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     return sites
 
 
-def _serve(out: BinaryIO, sites: dict[str, Any], task: Task) -> None:
+def _serve(out: BinaryIO, sites: dict[str, Any], task: NodeTask) -> None:
     from ..training.local import train_node
 
     began, last = time.process_time(), time.monotonic()

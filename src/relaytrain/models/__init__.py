@@ -1,6 +1,6 @@
 """Versions of a network: spec-driven families, users' factories, how they travel, what they cost. torch loads on use.
 
-`versions.versions` and `doctor.doctor` are imported from their own files.
+`versions.versions` is imported from its own file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .spec import (
 )
 
 if TYPE_CHECKING:
-    from .doctor import Finding
     from .flops import Counts, count
     from .rebuild import build, from_scenario, of_module, only, shapes_of, spec_of
     from .travel import load_version, read_version_spec, save_version
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "Counts": "flops",
-    "Finding": "doctor",
     "VersionInfo": "versions",
     "build": "rebuild",
     "count": "flops",
@@ -47,7 +45,6 @@ __all__ = [
     "Counts",
     "FactorySpec",
     "FamilySpec",
-    "Finding",
     "Spec",
     "VersionInfo",
     "build",

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..core.errors import ScenarioError
-from .families import family_named
+from ..core.families import family_named
 from .spec import MAX_ELEMENTS, FactorySpec, FamilySpec, Spec, check_reference, validate_spec
 
 Resolve = Callable[[str], Callable[[], nn.Module]]

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..core.errors import ScenarioError
-from .families import FAMILIES, family_named, scaled_widths
+from ..core.families import FAMILIES, family_named, scaled_widths
 
 MAX_WIDTH = 8192
 MAX_SIDE = 256

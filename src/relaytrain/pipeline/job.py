@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError
+from ..planners.pipeline.chain import Policy
 from ..store.files import write_atomic
-from .facts import Policy
 from .links import Wire
 from .updates import SGD, Adam, Rule
 
@@ -32,7 +32,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Job:
+class StageJob:
     """One attempt at training from snapshot `start` (updates made) on.
 
     `rows` are each stage's actions, as `FFBFB...`; `batches` the sizes of all minibatches; `entries` says for each size
@@ -96,7 +96,7 @@ class Job:
         write_atomic(path, json.dumps(values))
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: Path) -> StageJob:
     """The inverse of `Job.write`.
 
     Raises:
@@ -113,7 +113,7 @@ def read_job(path: Path) -> Job:
         values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"]), w["seed"]) for w in values["wires"])
         values["paces"] = tuple(Pace(**p) for p in values["paces"])
         ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-        return Job(**ready)
+        return StageJob(**ready)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ScenarioError(
             f"{path}: not a pipeline job ({type(error).__name__}: {str(error)[:120]}); write it anew"

@@ -12,20 +12,20 @@ from torch import Tensor, nn
 
 from ..core.errors import UsageError
 from ..models.spec import Spec
+from ..planners.pipeline.chain import Policy, Unit
+from ..planners.pipeline.lifetimes import peak
+from ..planners.pipeline.memory import stage_bytes
+from ..planners.pipeline.partition import Device, PipelinePlan, partition, split
+from ..planners.pipeline.policy import Keeping
+from ..planners.pipeline.schedules import PipelineSchedule, Window, async_1f1b, gpipe, sync_1f1b
 from ..training.losses import loss_named
 from .blueprint import names_in
-from .choice import Keeping
 from .factors import Tensors
-from .facts import Policy, Unit
 from .job import Owner
-from .lifetimes import peak
-from .memory import stage_bytes
 from .networks import chain
-from .partition import Device, PipelinePlan, partition, split
-from .schedules import Schedule, Window, async_1f1b, gpipe, sync_1f1b
 from .simulator import simulate
 from .units import measure
-from .updates import Rule, State
+from .updates import OptimizerState, Rule
 
 Batches = Sequence[tuple[Tensor, Tensor]]
 Progress = Callable[[dict[str, Any]], None]
@@ -46,7 +46,7 @@ class Training:
     schedule: Literal["async", "1f1b", "gpipe"] = "async"
     checkpoint: bool = False
 
-    def rows(self, stages: int, minibatches: int) -> Schedule:
+    def rows(self, stages: int, minibatches: int) -> PipelineSchedule:
         """The schedule of so many stages and minibatches."""
         m = self.m or stages
         if self.schedule == "async":
@@ -127,7 +127,7 @@ class PipelineResult:
     """
 
     weights: Tensors
-    states: dict[str, State]
+    states: dict[str, OptimizerState]
     losses: tuple[float, ...]
     elapsed_s: float
     link_bytes: int
@@ -139,7 +139,7 @@ class PipelineResult:
 
 
 @dataclass(frozen=True)
-class Work:
+class PipelineWork:
     """A checked call of `run_pipeline`."""
 
     model: nn.Module
@@ -149,7 +149,7 @@ class Work:
     training: Training
     runtime: Runtime
     spec: Spec | None
-    states: Mapping[str, State]
+    states: Mapping[str, OptimizerState]
     progress: Progress
 
     def plan(self, devices: Sequence[Device]) -> PipelinePlan:
@@ -169,7 +169,7 @@ def run_pipeline(
     runtime: Runtime | None = None,
     *,
     spec: Spec | None = None,
-    states: Mapping[str, State] | None = None,
+    states: Mapping[str, OptimizerState] | None = None,
     split: Split | None = None,
     progress: Progress | None = None,
 ) -> PipelineResult:
@@ -199,7 +199,9 @@ def run_pipeline(
     units = chain(model)
     loss = loss_named(training.loss)
     facts = measure(units, batches[0][0], loss, batches[0][1])
-    work = Work(model, units, facts, batches, training, runtime, spec, states or {}, progress or (lambda _: None))
+    work = PipelineWork(
+        model, units, facts, batches, training, runtime, spec, states or {}, progress or (lambda _: None)
+    )
     split = split or split_of(work.plan(devices))
     if runtime.where == "simulator":
         return _simulated(work, split)
@@ -215,19 +217,19 @@ def split_of(plan: PipelinePlan) -> Split:
     return Split(plan.cuts, tuple(stage.policies for stage in stages), tuple(stage.device for stage in stages), again)
 
 
-def letters(schedule: Schedule) -> tuple[str, ...]:
+def letters(schedule: PipelineSchedule) -> tuple[str, ...]:
     """Each stage's actions in order, a letter each; their indexes count up by themselves."""
     return tuple("".join(p.action.kind.value for p in row) for row in schedule.rows)
 
 
-def _simulated(work: Work, chosen: Split) -> PipelineResult:
+def _simulated(work: PipelineWork, chosen: Split) -> PipelineResult:
     training, began_s = work.training, time.monotonic()
     parts = [nn.Sequential(*part) for part in split(work.chain, chosen.cuts)]
     schedule = training.rows(len(parts), len(work.batches))
     names = names_in(work.chain, work.model)
     inner = {theirs: ours for ours, theirs in names.items()}
     edges = (0, *chosen.cuts, len(work.chain))
-    states: list[dict[str, State]] = [{} for _ in parts]
+    states: list[dict[str, OptimizerState]] = [{} for _ in parts]
     for name, state in work.states.items():
         unit, _, rest = inner[name].partition(".")
         at = next(s for s in range(len(parts)) if edges[s] <= int(unit) < edges[s + 1])
@@ -245,7 +247,7 @@ def _simulated(work: Work, chosen: Split) -> PipelineResult:
         states=states,
     )
     weights: Tensors = {}
-    left: dict[str, State] = {}
+    left: dict[str, OptimizerState] = {}
     for at in range(len(parts)):
         for name, tensor in run.weights[at].items():
             weights[names[_outer(name, edges[at])]] = tensor
@@ -268,7 +270,7 @@ def _outer(name: str, first: int) -> str:
     return f"{int(unit) + first}{dot}{rest}"
 
 
-def predicted(work: Work, chosen: Split) -> tuple[int, ...]:
+def predicted(work: PipelineWork, chosen: Split) -> tuple[int, ...]:
     """The closed form's bytes of each stage."""
     schedule = work.training.rows(len(chosen.cuts) + 1, len(work.batches))
     made = []

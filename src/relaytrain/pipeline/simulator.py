@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ..core.errors import UsageError
-from .actions import Kind
+from ..planners.pipeline.actions import ActionKind
+from ..planners.pipeline.schedules import PipelineSchedule
 from .factors import Tensors
-from .schedules import Schedule
-from .stage import Held, Loss, Policies, Stage
-from .updates import Rule, State
+from .stage import HeldActivations, Loss, Policies, Stage
+from .updates import OptimizerState, Rule
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Simulated:
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]
-    held: tuple[tuple[Held, ...], ...]
-    states: tuple[dict[str, State], ...]
+    held: tuple[tuple[HeldActivations, ...], ...]
+    states: tuple[dict[str, OptimizerState], ...]
 
     def peak_stored(self, stage: int) -> int:
         """The most bytes of weights and versions that `stage` held."""
@@ -35,14 +35,14 @@ class Simulated:
 
 def simulate(
     parts: Sequence[nn.Module],
-    schedule: Schedule,
+    schedule: PipelineSchedule,
     minibatches: Sequence[tuple[Tensor, Tensor]],
     loss: Loss,
     rule: Rule,
     policies: Sequence[Policies],
     *,
     checkpoint: Sequence[bool] | None = None,
-    states: Sequence[Mapping[str, State]] | None = None,
+    states: Sequence[Mapping[str, OptimizerState]] | None = None,
     count_bytes: bool = True,
 ) -> Simulated:
     """Train `parts`, one a stage, on (inputs, labels) as `schedule` says; the modules given are not changed.
@@ -64,14 +64,16 @@ def simulate(
         )
     ]
     for stage, state in zip(stages, states or (), strict=False):
-        stage.resume(0, {name: State(s.steps, tuple(t.clone() for t in s.tensors)) for name, s in state.items()})
+        stage.resume(
+            0, {name: OptimizerState(s.steps, tuple(t.clone() for t in s.tensors)) for name, s in state.items()}
+        )
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}
     losses: list[float] = []
-    held: list[list[Held]] = [[] for _ in stages]
+    held: list[list[HeldActivations]] = [[] for _ in stages]
     for action in schedule.in_order():
         at, k = action.stage, action.index
-        if action.kind is Kind.forward:
+        if action.kind is ActionKind.forward:
             inputs, labels = minibatches[k]
             output = stages[at].forward(
                 k, inputs if at == 0 else activations.pop((at, k)), labels if at == last else None
@@ -80,7 +82,7 @@ def simulate(
                 losses.append(float(output.detach()) * (flush or 1))
             else:
                 activations[at + 1, k] = output
-        elif action.kind is Kind.backward:
+        elif action.kind is ActionKind.backward:
             back = stages[at].backward(k, None if at == last else errors.pop((at, k)))
             if at:
                 errors[at - 1, k] = back

@@ -27,7 +27,7 @@ from ..core.errors import StoreDamaged
 from ..store.files import make_dir, write_atomic
 from .factors import Tensors
 from .tensorfile import KINDS, TensorFile
-from .updates import State
+from .updates import OptimizerState
 
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
@@ -40,7 +40,7 @@ class Content:
     """Weights, optimizer states and buffers by their names in the whole chain."""
 
     weights: Tensors = field(default_factory=dict)
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, OptimizerState] = field(default_factory=dict)
     buffers: Tensors = field(default_factory=dict)
 
     def within(self, first: int, end: int) -> Content:
@@ -126,7 +126,7 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
         for name in steps:
             if units is None or units[0] <= unit_of(name) < units[1]:
                 tensors = states.get(name, {})
-                found.states[name] = State(steps[name], tuple(tensors[i] for i in sorted(tensors)))
+                found.states[name] = OptimizerState(steps[name], tuple(tensors[i] for i in sorted(tensors)))
     return found
 
 

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..core.errors import UsageError
+from ..planners.pipeline.chain import Policy
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
-from .facts import Policy
-from .updates import Rule, State
+from .updates import OptimizerState, Rule
 from .weights import LayerWeights, OnDemand, Update, versions_of
 
 
@@ -57,7 +57,7 @@ class _Flight:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldActivations:
     """Bytes a stage holds between two actions, each storage once."""
 
     weights: int
@@ -306,18 +306,18 @@ class Stage:
         self._push(dict(self._sums))
         self._sums = {}
 
-    def resume(self, version: int, states: Mapping[str, State]) -> None:
+    def resume(self, version: int, states: Mapping[str, OptimizerState]) -> None:
         """Go on as after `version` updates, which left `states` (by the weights' names) behind."""
         self._version = version
         for layer, store in self.layers.items():
             prefix = f"{layer}." if layer else ""
             store.resume(version, {n.removeprefix(prefix): states[n] for n in states if n.rpartition(".")[0] == layer})
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, OptimizerState]:
         """The optimizer's states by the weights' names; those of the newest weights, when nothing is in flight."""
         return {f"{layer}.{name}".lstrip("."): s for layer, x in self.layers.items() for name, s in x.states().items()}
 
-    def watch(self, told: Callable[[str, int, Tensors, dict[str, State]], None]) -> None:
+    def watch(self, told: Callable[[str, int, Tensors, dict[str, OptimizerState]], None]) -> None:
         """Have `told` (layer, version, weights, states) of every version that a layer reaches with its optimizer state."""
         for name, store in self.layers.items():
             store.watch = functools.partial(told, name)
@@ -335,14 +335,14 @@ class Stage:
                 found |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
         return found
 
-    def held(self) -> Held:
+    def held(self) -> HeldActivations:
         """What the stage holds now."""
         stores = self.layers.values()
         seen: set[tuple[int, int]] = set()
         weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
         versions = _count((t for s in stores for t in s.versions()), seen)
         optimizer = _count((t for s in stores for t in s.optimizer()), seen)
-        return Held(weights, versions, optimizer, _count(self._in_flight(), seen))
+        return HeldActivations(weights, versions, optimizer, _count(self._in_flight(), seen))
 
     def _in_flight(self) -> Iterable[Tensor]:
         for flight in self._flights.values():

@@ -29,14 +29,14 @@ from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
 from ..core.errors import InfeasibleError, WorkerLost
+from ..planners.pipeline.partition import Device
 from ..store.files import make_dir, write_atomic
 from .addresses import address_of, interface_of
 from .blueprint import blueprint, names_in, units_from
-from .job import Job, Pace
+from .job import Pace, StageJob
 from .launcher import Launcher
 from .links import Wire
-from .partition import Device
-from .running import PipelineResult, Split, Work, letters, predicted, split_of
+from .running import PipelineResult, PipelineWork, Split, letters, predicted, split_of
 from .snapshots import Content, newest, place, prune, read, write_part
 from .straggling import Straggling
 
@@ -52,7 +52,7 @@ def launcher() -> Launcher:
     return _launcher
 
 
-def supervise(work: Work, devices: Sequence[Device], split: Split) -> PipelineResult:
+def supervise(work: PipelineWork, devices: Sequence[Device], split: Split) -> PipelineResult:
     """Train `work` in processes; see `run_pipeline`."""
     began_s = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -81,7 +81,7 @@ class _Worker:
 
 
 class _Supervisor:
-    def __init__(self, work: Work, folder: Path, devices: list[Device], split: Split) -> None:
+    def __init__(self, work: PipelineWork, folder: Path, devices: list[Device], split: Split) -> None:
         self.work, self.folder, self.devices, self.split = work, folder, devices, split
         self.losses: dict[int, float] = {}
         self.history: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ class _Supervisor:
         self.link_bytes += sum(int((w.done or {}).get("sent_bytes", 0)) for w in workers)
         return workers
 
-    def _watch(self, workers: list[_Worker], watch: Straggling | None, job: Job) -> None:
+    def _watch(self, workers: list[_Worker], watch: Straggling | None, job: StageJob) -> None:
         silent_s = self.work.runtime.silent_s
         blamed_s: float | None = None
         with selectors.DefaultSelector() as selector:
@@ -185,7 +185,7 @@ class _Supervisor:
                 if watch is not None and self._too_slow(watch):
                     return
 
-    def _hear(self, worker: _Worker, rank: int, watch: Straggling | None, job: Job) -> None:
+    def _hear(self, worker: _Worker, rank: int, watch: Straggling | None, job: StageJob) -> None:
         try:
             data = worker.socket.recv(65536)
         except (BlockingIOError, InterruptedError):
@@ -248,7 +248,7 @@ class _Supervisor:
             except InfeasibleError as error:
                 raise WorkerLost(f"pipeline: lost {', '.join(sorted(culprits))}, and for the rest: {error}") from None
 
-    def _straggling(self, job: Job) -> Straggling | None:
+    def _straggling(self, job: StageJob) -> Straggling | None:
         if not self.work.runtime.rebalance or job.stages == 1:
             return None
         return Straggling([self._flops(at) / self._device(at).flops_per_s for at in range(job.stages)])
@@ -279,7 +279,7 @@ class _Supervisor:
         self.devices, self.split = devices, split_of(plan)
         return True
 
-    def _store(self, job: Job) -> tuple[str, Any]:
+    def _store(self, job: StageJob) -> tuple[str, Any]:
         """Where the workers meet: a file, or a socket bound to the chosen address. And what must stay until then."""
         if self.work.runtime.rendezvous == "file":
             path = self.folder / f"meet-{self.attempt:03d}"
@@ -291,7 +291,7 @@ class _Supervisor:
         store = TCPStore(address, port, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False)
         return f"tcp:{address}:{port}", store
 
-    def _job(self, start: int, source: Path) -> tuple[Job, Path]:
+    def _job(self, start: int, source: Path) -> tuple[StageJob, Path]:
         job = make_job(
             self.work, self.split, self.devices, self.folder, start=start, source=source, attempt=self.attempt
         )
@@ -300,7 +300,7 @@ class _Supervisor:
         return job, path
 
 
-def write_start(work: Work, folder: Path) -> None:
+def write_start(work: PipelineWork, folder: Path) -> None:
     """The data, and the model as it is as the snapshot after 0 updates; what an earlier run left there is kept."""
     inputs, labels = (torch.cat(list(part)).contiguous() for part in zip(*work.batches, strict=True))
     write_atomic(folder / "data.safetensors", save({"inputs": inputs, "labels": labels}))
@@ -317,7 +317,7 @@ def write_start(work: Work, folder: Path) -> None:
 
 
 def make_job(
-    work: Work,
+    work: PipelineWork,
     split: Split,
     devices: Sequence[Device],
     folder: Path,
@@ -325,7 +325,7 @@ def make_job(
     start: int = 0,
     source: Path | None = None,
     attempt: int = 1,
-) -> Job:
+) -> StageJob:
     """The job of `work` under `split`, from the snapshot `source` of `start` updates on."""
     training, runtime = work.training, work.runtime
     stages = len(split.cuts) + 1
@@ -342,7 +342,7 @@ def make_job(
     ]
     wires.append(Wire(emulation.data_bits_per_s, emulation.delay_s))
     labels = work.batches[0][1]
-    return Job(
+    return StageJob(
         blueprint=blueprint(work.model, work.spec),
         cuts=split.cuts,
         policies=split.policies,
@@ -369,7 +369,7 @@ def make_job(
     )
 
 
-def _entries(work: Work, split: Split, size: int) -> list[list[Any]]:
+def _entries(work: PipelineWork, split: Split, size: int) -> list[list[Any]]:
     """What enters each stage for a minibatch of `size`: found on shapes alone."""
     inputs = work.batches[0][0]
     tensor = torch.empty(size, *inputs.shape[1:], dtype=inputs.dtype, device="meta")
@@ -382,7 +382,7 @@ def _entries(work: Work, split: Split, size: int) -> list[list[Any]]:
     return found
 
 
-def _pace(work: Work, split: Split, stage: int, device: Device) -> Pace:
+def _pace(work: PipelineWork, split: Split, stage: int, device: Device) -> Pace:
     emulation = work.runtime.emulation
     if device.name in emulation.seconds:
         return Pace(*emulation.seconds[device.name])

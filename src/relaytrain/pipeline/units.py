@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..core.errors import UsageError
+from ..planners.pipeline.chain import Layer, Policy, Saved, Unit
 from .factors import column_bytes, has_rule
-from .facts import Layer, Policy, Saved, Unit
 from .stage import Loss, Stage, narrow
 from .updates import SGD
 

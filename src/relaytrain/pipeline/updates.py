@@ -19,7 +19,7 @@ from ..core.errors import UsageError
 
 
 @dataclass(frozen=True)
-class State:
+class OptimizerState:
     """What a rule remembers of one parameter: how many updates, and tensors of the parameter's shape."""
 
     steps: int = 0
@@ -34,8 +34,8 @@ class Rule(Protocol):
         """Tensors of the parameter's size that the rule keeps after its first update."""
 
     def step(
-        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+        self, weight: Tensor, gradient: Tensor, state: OptimizerState, *, into: Tensor | None = None
+    ) -> tuple[Tensor, OptimizerState]:
         """The weight and the state after one update, both new; the gradient's memory may hold the weight.
 
         With `into` the weight is written there, which may be the old one's place, and the state's tensors are written
@@ -60,20 +60,20 @@ class SGD:
         return 1 if self.momentum else 0
 
     def step(
-        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+        self, weight: Tensor, gradient: Tensor, state: OptimizerState, *, into: Tensor | None = None
+    ) -> tuple[Tensor, OptimizerState]:
         """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
         made = gradient if into is None else into
         if not self.momentum:
-            return torch.add(weight, gradient, alpha=-self.lr, out=made), State(state.steps + 1)
+            return torch.add(weight, gradient, alpha=-self.lr, out=made), OptimizerState(state.steps + 1)
         if state.steps:
             old = state.tensors[0]
             buffer = (old.mul(self.momentum) if into is None else old.mul_(self.momentum)).add_(gradient)
         else:
             buffer = gradient.clone() if into is None else state.tensors[0].copy_(gradient)
-        return torch.add(weight, buffer, alpha=-self.lr, out=made), State(state.steps + 1, (buffer,))
+        return torch.add(weight, buffer, alpha=-self.lr, out=made), OptimizerState(state.steps + 1, (buffer,))
 
     def unrolled(self, updates: int) -> tuple[float, float, tuple[float, ...]]:
         """The weight after `updates` updates as a sum: of the weight, the buffer and each gradient, oldest first.
@@ -107,8 +107,8 @@ class Adam:
         return 2
 
     def step(
-        self, weight: Tensor, gradient: Tensor, state: State, *, into: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+        self, weight: Tensor, gradient: Tensor, state: OptimizerState, *, into: Tensor | None = None
+    ) -> tuple[Tensor, OptimizerState]:
         """Adam's update with both bias corrections."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
@@ -126,7 +126,7 @@ class Adam:
         step_size = self.lr / (1 - beta1**steps)
         root = torch.sqrt(second, out=gradient).div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
         made = root if into is None else into
-        return torch.addcdiv(weight, first, root, value=-step_size, out=made), State(steps, (first, second))
+        return torch.addcdiv(weight, first, root, value=-step_size, out=made), OptimizerState(steps, (first, second))
 
 
 def _check(lr: float, **others: float) -> None:

@@ -25,13 +25,13 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import UsageError
+from ..planners.pipeline.chain import Policy
 from .factors import Factors, Rows, Tensors, blocks, gradients, weighted
-from .facts import Policy
-from .updates import SGD, Rule, State
+from .updates import SGD, OptimizerState, Rule
 
 Update = Factors | Tensors
 """What a backward leaves behind: factors, or the gradients by name where a layer has no rule."""
-Watch = Callable[[int, Tensors, dict[str, State]], None]
+Watch = Callable[[int, Tensors, dict[str, OptimizerState]], None]
 """Told of every version that stored weights and optimizer state reach; the next update may write over both."""
 
 
@@ -45,7 +45,7 @@ class LayerWeights(ABC):
         self.blocks = blocks(layer, weights)
         self.watch: Watch | None = None
         self._weights = weights
-        self._states = {name: State() for name in weights}
+        self._states = {name: OptimizerState() for name in weights}
 
     @abstractmethod
     def newest(self) -> Tensors:
@@ -59,12 +59,12 @@ class LayerWeights(ABC):
     def push(self, update: Update, needed: Collection[int]) -> None:
         """One more update; `needed` are the versions of the minibatches still in flight."""
 
-    def resume(self, version: int, states: dict[str, State]) -> None:
+    def resume(self, version: int, states: dict[str, OptimizerState]) -> None:
         """Go on as after `version` updates, which left `states`; nothing may be in flight."""
         self.version = version
         self._states.update(states)
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, OptimizerState]:
         """The optimizer's states that go with the stored weights."""
         return dict(self._states)
 
@@ -105,7 +105,7 @@ class LayerWeights(ABC):
             into[name].copy_(self._weights[name])
         steps = {name: state.steps + (name in changed) for name, state in self._states.items()}
         self._weights = into
-        self._states = {name: State(steps[name], rooms[name]) for name in into}
+        self._states = {name: OptimizerState(steps[name], rooms[name]) for name in into}
 
     def _advance_rows(
         self, update: Update, into: Tensors, rooms: dict[str, tuple[Tensor, ...]], rows: Rows | EllipsisType
@@ -116,7 +116,7 @@ class LayerWeights(ABC):
             weight = self._weights[name]
             if not rooms[name]:
                 rooms[name] = tuple(torch.empty_like(weight) for _ in range(self.rule.state_tensors))
-            parts = State(self._states[name].steps, tuple(tensor[rows] for tensor in rooms[name]))
+            parts = OptimizerState(self._states[name].steps, tuple(tensor[rows] for tensor in rooms[name]))
             self.rule.step(weight[rows], found.pop(name), parts, into=into[name][rows])
         return names
 
@@ -232,7 +232,9 @@ class OnDemand(LayerWeights):
 
     def _replayed(self, rows: Rows) -> Tensors:
         made = {name: weight[rows] for name, weight in self._weights.items()}
-        states = {n: State(s.steps, tuple(tensor[rows] for tensor in s.tensors)) for n, s in self._states.items()}
+        states = {
+            n: OptimizerState(s.steps, tuple(tensor[rows] for tensor in s.tensors)) for n, s in self._states.items()
+        }
         own: set[str] = set()
         for update in self._pending:
             found = self._gradients(update, rows)

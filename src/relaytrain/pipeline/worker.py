@@ -28,9 +28,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import RelayTrainError, WorkerLost
 from .addresses import check_master
-from .job import Job, read_job
+from .job import StageJob, read_job
 from .pages import release_code, rss_bytes
-from .playing import Player, Report, serve_data
+from .stage_program import Player, Report, serve_data
 
 BEAT_S = 0.25
 PATIENCE = timedelta(minutes=10)
@@ -38,7 +38,7 @@ PATIENCE = timedelta(minutes=10)
 BROKEN_STATUS = WorkerLost.exit_status
 
 
-def play(job: Job, rank: int, report: Report) -> None:
+def play(job: StageJob, rank: int, report: Report) -> None:
     """Play `rank`'s part of `job`; the process group is there already."""
     torch.set_num_threads(1)
     if rank == job.stages:
@@ -68,7 +68,7 @@ def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int
     return 0
 
 
-def join(job: Job, rank: int, store: Any) -> None:
+def join(job: StageJob, rank: int, store: Any) -> None:
     """Become `rank` of the group that meets at `store`."""
     if job.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = job.interface
@@ -76,7 +76,7 @@ def join(job: Job, rank: int, store: Any) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.world, timeout=limit)
 
 
-def _store(where: str, job: Job) -> Any:
+def _store(where: str, job: StageJob) -> Any:
     kind, _, rest = where.partition(":")
     if kind == "file":
         return FileStore(rest, job.world)

@@ -12,9 +12,9 @@ from ..core.cost import CostTable
 from ..core.law import Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
-from .kernels import grown, jit, next_loss, pop, push
-from .search import Instance, Start, instance_of
-from .staircase import dominated, fresh, insert
+from .search.kernels import grown, jit, next_loss, pop, push
+from .search.solve import SearchInstance, Start, instance_of
+from .search.staircase import dominated, fresh, insert
 
 Array = NDArray[np.float64]
 MOST_LABELS = 1_500_000
@@ -131,7 +131,7 @@ class Front:
 
 def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, level: Level = "expected") -> Front:
     """All undominated outcomes down to the target's loss and up to its deadline, at `level`."""
-    instance: Instance = instance_of(problem, costs, law, level)
+    instance: SearchInstance = instance_of(problem, costs, law, level)
     start = (state.epoch, state.pair, state.loss, state.elapsed_s)
     epochs = instance.cap(Start(*start))
     capped = instance.last_epoch is not None and epochs == instance.last_epoch

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import Grid
-from .baselines import OneSwitch, Single, StaticLearn
-from .pact import Optimum, Pact
-from .rules import RULES, Rule
+from .pact.baselines import OneSwitch, Single, StaticLearn
+from .pact.planner import Optimum, Pact
+from .pact.rules import RULES, Rule
 
 if TYPE_CHECKING:
-    from .depl.settings import DeplSettings
+    from ..core.depl_settings import DeplSettings
 
 PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "pact": lambda rule, grid: Pact(rule, grid),

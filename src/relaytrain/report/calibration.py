@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from .canvas import FAINT, INK, MUTED, PALETTE, Canvas, Scale
+from .canvas import FAINT, INK, MUTED, PALETTE, AxisScale, Canvas
 
 Values = NDArray[np.float64]
 SIZE, LEFT, TOP = 460.0, 60.0, 40.0
@@ -22,7 +22,7 @@ def calibration_svg(forecasts: Mapping[str, tuple[Values, Values, Values]]) -> s
     Other levels than 90 % are the band scaled about its middle as a normal's would be; 90 % is marked.
     """
     canvas = Canvas(SIZE + LEFT + 30, SIZE + TOP + 50, "Calibration: stated against observed coverage")
-    x, y = Scale(0.45, 1.0, LEFT, LEFT + SIZE), Scale(0.45, 1.0, TOP + SIZE, TOP)
+    x, y = AxisScale(0.45, 1.0, LEFT, LEFT + SIZE), AxisScale(0.45, 1.0, TOP + SIZE, TOP)
     canvas.text((LEFT, 22), "Coverage: stated and observed", bold=True, size=14)
     for tick in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
         canvas.line((x(tick), TOP), (x(tick), TOP + SIZE), stroke=FAINT)

@@ -48,7 +48,7 @@ def clock_ticks(low: float, high: float, about: int = 7) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """Values from `low` to `high` laid out from `start` to `end`, kept within."""
 
     low: float

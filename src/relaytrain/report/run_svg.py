@@ -16,7 +16,7 @@ from typing import TypeVar
 from ..core.explain import say_energy, say_time
 from ..core.problem import Pair
 from .bars import Bar, draw_bars
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Point, Scale, clock_ticks, text_width, ticks
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, clock_ticks, text_width, ticks
 from .planned import PlanView
 from .run import RunView
 from .views import EpochView, LegView, legs_of
@@ -46,7 +46,7 @@ def run_svg(view: RunView) -> str:
     end_s = max(e.end_s for e in (*view.epochs, *view.undone))
     end_s = max(end_s, *(t for t in (first.times_s if first else ()) if math.isfinite(t)), 1e-9)
     near = view.asked.deadline_s <= FAR * end_s
-    x = Scale(0.0, (max(end_s, view.asked.deadline_s) if near else end_s) * 1.03, LEFT, WIDTH - RIGHT)
+    x = AxisScale(0.0, (max(end_s, view.asked.deadline_s) if near else end_s) * 1.03, LEFT, WIDTH - RIGHT)
     colours = version_colours(view)
     _legs(canvas, view, x, colours)
     _loss(canvas, view, x, colours, first)
@@ -76,7 +76,7 @@ def _name(pair: Pair) -> str:
     return words if len(words) <= LONGEST else words[:LONGEST] + "…"
 
 
-def _legs(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str]) -> None:
+def _legs(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str]) -> None:
     canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
     bars = [
         Bar(
@@ -101,7 +101,7 @@ def _tip(view: RunView, leg: LegView) -> str:
     return f"{_name(leg.pair)}: epochs {leg.first_epoch}-{leg.last_epoch}, {energy}, {time}, loss {leg.loss:.4g}"
 
 
-def _loss(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], first: PlanView | None) -> None:
+def _loss(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], first: PlanView | None) -> None:
     rows = thinned(view.epochs)
     y = _loss_scale(view, rows, first)
     for value in ticks(0.0, y.high, 6):
@@ -140,15 +140,15 @@ def _loss(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], firs
         canvas.text((LEFT + 6, at - 6), f"target {view.asked.loss:g}", fill=colour, bold=True, halo=True)
 
 
-def _loss_scale(view: RunView, rows: list[EpochView], first: PlanView | None) -> Scale:
+def _loss_scale(view: RunView, rows: list[EpochView], first: PlanView | None) -> AxisScale:
     seen = [view.asked.loss or 0.0, view.initial_loss or 0.0, *(e.loss for e in rows)]
     seen += [e.predicted.guaranteed for e in rows if e.predicted.guaranteed is not None]
     seen += [v for v in (first.losses if first else ()) if math.isfinite(v)]
     seen += [h.loss_after for h in view.handovers if h.loss_after is not None]
-    return Scale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
+    return AxisScale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
 
 
-def _measured(view: RunView, rows: list[EpochView], x: Scale, y: Scale) -> list[Point]:
+def _measured(view: RunView, rows: list[EpochView], x: AxisScale, y: AxisScale) -> list[Point]:
     """The losses after each epoch, and the jump seen by a forward pass after each handover."""
     jumps = {h.epoch: h for h in view.handovers if h.loss_after is not None}
     points: list[Point] = []
@@ -189,12 +189,12 @@ def _legend(canvas: Canvas, view: RunView, right: float) -> None:
             canvas.dot((left + 13, at - 4), fill=BAD, hollow=True)
 
 
-def _energy(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], first: PlanView | None) -> None:
+def _energy(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], first: PlanView | None) -> None:
     unit = view.asked.energy_unit
     planned = [(t, v) for t, v in zip(first.times_s, first.energies_j, strict=False)] if first else []
     planned = [(t, v) for t, v in planned if math.isfinite(t) and math.isfinite(v)]
     top = max(view.totals.useful_j, *(v for _, v in planned), 1e-9) if planned else max(view.totals.useful_j, 1e-9)
-    y = Scale(0.0, top * 1.12, ENERGY_Y + ENERGY_H, ENERGY_Y)
+    y = AxisScale(0.0, top * 1.12, ENERGY_Y + ENERGY_H, ENERGY_Y)
     for value in ticks(0.0, y.high, 3):
         canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
         canvas.text((LEFT - 8, y(value) + 4), say_energy(value, unit), size=11, fill=MUTED, anchor="end")
@@ -215,7 +215,7 @@ def _energy(canvas: Canvas, view: RunView, x: Scale, colours: dict[str, str], fi
     canvas.text((x(view.epochs[-1].end_s) - 6, y(spent) - 6), words, anchor="end", bold=True, halo=True)
 
 
-def _axes(canvas: Canvas, view: RunView, x: Scale) -> None:
+def _axes(canvas: Canvas, view: RunView, x: AxisScale) -> None:
     base, unit = ENERGY_Y + ENERGY_H, view.asked.time_unit
     for at in (base, LOSS_Y + LOSS_H):
         canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=MUTED)
@@ -227,7 +227,7 @@ def _axes(canvas: Canvas, view: RunView, x: Scale) -> None:
     canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 40), words, fill=MUTED, anchor="middle")
 
 
-def _deadline(canvas: Canvas, view: RunView, x: Scale, *, near: bool) -> None:
+def _deadline(canvas: Canvas, view: RunView, x: AxisScale, *, near: bool) -> None:
     if not math.isfinite(view.asked.deadline_s):
         return
     words = f"deadline {say_time(view.asked.deadline_s, view.asked.time_unit)}"

@@ -16,7 +16,7 @@ from html import escape
 from ..core.explain import answer, say_energy, say_time
 from ..core.plan import Leg, Plan
 from .bars import Bar, draw_bars
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, Canvas, Scale, clock_ticks, text_width, ticks
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, clock_ticks, text_width, ticks
 
 WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
 BAR_Y, BAR_H = 118.0, 34.0
@@ -37,7 +37,7 @@ def plan_svg(plan: Plan) -> str:
     first_s = plan.times_s[plan.legs[0].epochs - 1] - plan.legs[0].elapsed_s
     near = math.isfinite(plan.deadline_s) and plan.deadline_s - first_s <= FAR * (plan.elapsed_s - first_s)
     until = max(plan.elapsed_s, plan.deadline_s) if near else plan.elapsed_s
-    x = Scale(first_s, first_s + (until - first_s) * 1.04 or 1.0, LEFT, WIDTH - RIGHT)
+    x = AxisScale(first_s, first_s + (until - first_s) * 1.04 or 1.0, LEFT, WIDTH - RIGHT)
     starts = [first_s, *(plan.times_s[leg.last_epoch - plan.decisions[0].epoch] for leg in plan.legs)]
     versions = list(dict.fromkeys(leg.version for leg in plan.legs))
     colours = {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(versions)}
@@ -92,7 +92,7 @@ def _wrapped(text: str, size: float, width: float) -> list[str]:
     return lines
 
 
-def _legs(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
+def _legs(canvas: Canvas, plan: Plan, x: AxisScale, starts: list[float], colours: dict[str, str]) -> None:
     canvas.text((LEFT - 10, BAR_Y + BAR_H / 2 + 4), "legs", fill=MUTED, anchor="end")
     bars = [
         Bar(x(start), x(end), f"{leg.version} on {leg.nodes} ×{leg.epochs}", colours[leg.version], _tip(plan, leg))
@@ -107,7 +107,7 @@ def _tip(plan: Plan, leg: Leg) -> str:
     return f"{leg.version} on {leg.nodes}: {epochs}, {energy}, {time}, loss {leg.loss:.4g}"
 
 
-def _handovers(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
+def _handovers(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
     top = BAR_Y + BAR_H
     for hand in plan.handovers:
         position = hand.epoch - plan.decisions[0].epoch
@@ -116,11 +116,11 @@ def _handovers(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
         canvas.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
 
 
-def _loss(canvas: Canvas, plan: Plan, x: Scale, first_s: float) -> None:
+def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
     expected = [(first_s, plan.start_loss), *zip(plan.times_s, plan.losses, strict=True)]
     robust = [(first_s, plan.start_loss), *zip(plan.times_s, plan.guaranteed, strict=True)]
     seen = [v for _, v in (*expected, *robust) if math.isfinite(v)] + [plan.target_loss]
-    y = Scale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
+    y = AxisScale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
     for value in ticks(0.0, y.high, 5):
         canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
         canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
@@ -152,9 +152,9 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
         canvas.text((left + 34, top + 20 * row), words)
 
 
-def _energy(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: dict[str, str]) -> None:
+def _energy(canvas: Canvas, plan: Plan, x: AxisScale, starts: list[float], colours: dict[str, str]) -> None:
     before_j, plain = plan.energies_j[-1] - plan.energy_j, plan.energy_unit != "J"
-    y = Scale(min(before_j, 0.0), max(*plan.energies_j, 0.0) * 1.1 or 1.0, ENERGY_Y + ENERGY_H, ENERGY_Y)
+    y = AxisScale(min(before_j, 0.0), max(*plan.energies_j, 0.0) * 1.1 or 1.0, ENERGY_Y + ENERGY_H, ENERGY_Y)
     for value in ticks(0.0, y.high, 3):
         canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
         words = f"{value:g}" if plain else say_energy(value)
@@ -172,7 +172,7 @@ def _energy(canvas: Canvas, plan: Plan, x: Scale, starts: list[float], colours: 
     canvas.text(end, say_energy(plan.energies_j[-1], plan.energy_unit), anchor="end", bold=True, halo=True)
 
 
-def _time_axis(canvas: Canvas, plan: Plan, x: Scale) -> None:
+def _time_axis(canvas: Canvas, plan: Plan, x: AxisScale) -> None:
     base, end = ENERGY_Y + ENERGY_H, WIDTH - RIGHT
     canvas.line((LEFT, base), (end, base), stroke=MUTED)
     canvas.line((LEFT, LOSS_Y + LOSS_H), (end, LOSS_Y + LOSS_H), stroke=MUTED)
@@ -184,7 +184,7 @@ def _time_axis(canvas: Canvas, plan: Plan, x: Scale) -> None:
     canvas.text(((LEFT + end) / 2, base + 38), f"time{unit}", fill=MUTED, anchor="middle")
 
 
-def _deadline(canvas: Canvas, plan: Plan, x: Scale, *, near: bool) -> None:
+def _deadline(canvas: Canvas, plan: Plan, x: AxisScale, *, near: bool) -> None:
     words = f"deadline {say_time(plan.deadline_s, plan.time_unit)}"
     if near:
         at = x(plan.deadline_s)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energy, say_time
 from ..core.plan import finite
-from .canvas import MUTED, PALETTE, Canvas, Scale, clock_ticks, ticks
+from .canvas import MUTED, PALETTE, AxisScale, Canvas, clock_ticks, ticks
 
 if TYPE_CHECKING:
     from ..planners.front import Front
@@ -89,8 +89,8 @@ def trade_svg(trade: Trade) -> str:
         return canvas.svg()
     times = [t for _, curve in curves for t, _ in curve]
     energies = [e for _, curve in curves for _, e in curve]
-    x = Scale(0.0, max(*times, 1e-9) * 1.05, LEFT, WIDTH - RIGHT)
-    y = Scale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)
+    x = AxisScale(0.0, max(*times, 1e-9) * 1.05, LEFT, WIDTH - RIGHT)
+    y = AxisScale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)
     for value in ticks(0.0, y.high, 6):
         canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
         words = say_energy(value, trade.energy_unit)

@@ -22,7 +22,7 @@ from .model import PlannerSettings
 from .schema import ChainTable, ScenarioFile
 
 if TYPE_CHECKING:
-    from ..planners.depl.settings import DeplSettings
+    from ..core.depl_settings import DeplSettings
 
 Mask = NDArray[np.bool_]
 

@@ -3,18 +3,12 @@
 import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .fields import ANY_NAME, NAME, Number, Text
+from .strict_table import Table
 
 MAX_ENTRIES = 4096
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
-class Table(BaseModel):
-    """A table of this file."""
-
-    model_config = STRICT
 
 
 class DeplVersionTable(Table):

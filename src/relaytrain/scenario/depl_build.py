@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
+from ..core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
+from ..core.depl_settings import MOST_EPOCHS, DeplSettings
 from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
 from ..core.law import ROBUST_LEVEL, Array, EpochLaw
 from ..core.problem import Pair, Problem
-from ..planners.depl.instance import Cluster, DataSource, Instance, Model, Target
-from ..planners.depl.settings import MOST_EPOCHS, DeplSettings
 from .depl import DeplTable, DeplVersionTable
 from .schema import ScenarioFile
 
@@ -33,17 +33,17 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     by_version = {v.version: v for v in depl.versions}
     by_nodes = {c.nodes: c for c in depl.clusters}
     volumes = {d.dataset: d.volume for d in depl.datasets}
-    data = [DataSource(d.name, volumes.get(d.name, 1.0)) for d in file.datasets] or [DataSource(ALL_DATA, 1.0)]
+    data = [DeplData(d.name, volumes.get(d.name, 1.0)) for d in file.datasets] or [DeplData(ALL_DATA, 1.0)]
     clusters = [by_nodes[n] for n in sets]
     target = problem.target
-    instance = Instance(
+    instance = DeplProblem(
         models=tuple(_model(by_version[v], trusted=depl.bands == "given") for v in versions),
         switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
         clusters=tuple(Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters),
         datasets=tuple(data),
         charges=np.array([[_charge(depl, d.name, n) for n in sets] for d in data]),
         initial_loss=problem.initial_loss,
-        target=Target(target.loss, target.probability, target.deadline_s, problem.max_epochs or MOST_EPOCHS),
+        target=DeplTarget(target.loss, target.probability, target.deadline_s, problem.max_epochs or MOST_EPOCHS),
         gain_base=depl.data_gain,
         gain_slope=depl.data_gain_log,
         objective=depl.objective,
@@ -120,7 +120,7 @@ def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:
     )
 
 
-def _jump(instance: Instance, before: int, now: int, z: float) -> float:
+def _jump(instance: DeplProblem, before: int, now: int, z: float) -> float:
     if before == now:
         return 0.0
     found = instance.switches[before][now]

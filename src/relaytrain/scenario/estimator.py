@@ -2,15 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from .fields import Number, Text
+from .strict_table import Table
 
 
-class TheoremTable(BaseModel):
+class TheoremTable(Table):
     """Constants of FedAvg's Theorem 1: L, mu, sum p_k^2 sigma_k^2, G^2, Gamma, ||w_1 - w*||^2, E, F*."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     smoothness: Annotated[float, Number(0.0, above=True)]
     convexity: Annotated[float, Number(0.0, above=True)]
@@ -22,14 +19,12 @@ class TheoremTable(BaseModel):
     optimum: Annotated[float, Number(0.0)] = 0.0
 
 
-class EstimatorTable(BaseModel):
+class EstimatorTable(Table):
     """Who predicts losses: the scenario's prior, the shipped zero-trace network, or what was fitted to traces.
 
     `fitted`: the file that `relaytrain fit` wrote, from the scenario's folder; `auto` and `paper` need it. `bounds`: how
     theory corrects robust figures: its shape calibrated on traces, its level as printed (needs `theorem`), or off.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     name: Literal["prior", "auto", "paper", "zero-trace"] = "prior"
     bounds: Literal["shape", "level", "off"] = "shape"

@@ -13,7 +13,7 @@ from .faults import Fault
 from .schema import CurveTable, LawTable, StepsTable
 
 if TYPE_CHECKING:
-    from ..planners.depl.settings import DeplSettings
+    from ..core.depl_settings import DeplSettings
 
 _CURVE = ("floor", "drop", "scale", "power")
 

@@ -27,7 +27,7 @@ from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
 
 if TYPE_CHECKING:
-    from ..planners.depl.settings import DeplSettings
+    from ..core.depl_settings import DeplSettings
 
 
 def load_scenario(

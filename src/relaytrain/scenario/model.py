@@ -16,7 +16,7 @@ from ..core.state import Grid
 from ..core.world import WorldSettings
 
 if TYPE_CHECKING:
-    from ..planners.depl.settings import DeplSettings
+    from ..core.depl_settings import DeplSettings
 
 
 @dataclass(frozen=True)

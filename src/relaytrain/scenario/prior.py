@@ -2,22 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .fields import ANY_NAME, SIDE, Number, Text
+from .strict_table import Table
 
 MAX_ENTRIES = 4096
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
-class PriorCurveTable(BaseModel):
+class PriorCurveTable(Table):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
     `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
     `noise`: relative scatter of the pair's own losses, where it differs from that of all.
     """
-
-    model_config = _STRICT
 
     version: Annotated[str, ANY_NAME] = "*"
     nodes: Annotated[str, ANY_NAME] = "*"
@@ -30,10 +28,8 @@ class PriorCurveTable(BaseModel):
     noise: Annotated[float | None, Number(1e-4, 3.0)] = None
 
 
-class PriorHandoverTable(BaseModel):
+class PriorHandoverTable(Table):
     """The loss change of a handover: mean + mean_per_loss * l, with standard deviation `spread`. Later entries win."""
-
-    model_config = _STRICT
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"
@@ -43,7 +39,7 @@ class PriorHandoverTable(BaseModel):
     spread: Annotated[float | None, Number(0.0, 1e6)] = None
 
 
-class PriorTable(BaseModel):
+class PriorTable(Table):
     """What is known before a run; where it says nothing, `[law]` and its robust figures hold.
 
     `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
@@ -51,8 +47,6 @@ class PriorTable(BaseModel):
     undone by the first epoch, and its figures say whence the curve goes on, not what the forward pass after the switch
     shows. `source` says where the figures come from.
     """
-
-    model_config = _STRICT
 
     source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
     noise: Annotated[float, Number(1e-4, 3.0)] = 0.05

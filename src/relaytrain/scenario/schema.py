@@ -7,13 +7,14 @@ be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "no
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from .depl import DeplTable
 from .estimator import EstimatorTable
 from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
 from .prior import PriorTable
-from .training import STRICT, DataTable, NetworkKeys, TrainingTable
+from .strict_table import Table
+from .training import DataTable, NetworkKeys, TrainingTable
 from .units import BYTES, DURATION, ENERGY, FLOPS, PER_BIT, POWER, RATE, SPEED
 
 SCHEMA_VERSION = 1
@@ -27,12 +28,6 @@ Positive = Annotated[float, Number(0.0, above=True)]
 Loss = Annotated[float, Number(0.0, 1e6)]
 Share = Annotated[float, Number(0.0, 10.0)]
 Pair2 = Annotated[list[Positive], Field(min_length=2, max_length=2)]
-
-
-class Table(BaseModel):
-    """A table of a scenario: unknown keys are refused, values never coerced."""
-
-    model_config = STRICT
 
 
 class UnitsTable(Table):

@@ -5,9 +5,10 @@ Nothing here imports torch or follows a reference; `training.setup` does both wh
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .fields import NAME, Number, Text
+from .strict_table import Table
 from .units import DURATION
 
 _DOTTED = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
@@ -28,14 +29,7 @@ OWN_PARTS = ("quick", "quick-fashion")
 """Sources that come already divided into named parts."""
 
 
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 """Unknown keys are refused, values never coerced."""
-
-
-class Table(BaseModel):
-    """A table of this file."""
-
-    model_config = STRICT
 
 
 class DistillTable(Table):

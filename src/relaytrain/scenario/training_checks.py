@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from ..models.families import FAMILIES
+from ..core.families import FAMILIES
 from .faults import Fault
 from .fields import shown
 from .schema import ScenarioFile

@@ -2,14 +2,14 @@
 
 from .closed_loop import KNOWN_RULES, Outcome, run_rule
 from .simulation import simulate
-from .summary import Interval, Row, SimulationResult, WorldResult
+from .summary import MeanInterval, Row, SimulationResult, WorldResult
 from .world import Luck, World
 from .worlds import draw_world
 
 __all__ = [
     "KNOWN_RULES",
-    "Interval",
     "Luck",
+    "MeanInterval",
     "Outcome",
     "Row",
     "SimulationResult",

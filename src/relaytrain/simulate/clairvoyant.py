@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..core.state import TOLERANCE
-from ..planners.instance import Start, contiguous, instance_of
-from ..planners.kernels import grown, jit, next_loss, pop, push
-from ..planners.search import solve
-from ..planners.staircase import dominated, fresh, insert
+from ..planners.search.instance import Start, contiguous, instance_of
+from ..planners.search.kernels import grown, jit, next_loss, pop, push
+from ..planners.search.solve import solve
+from ..planners.search.staircase import dominated, fresh, insert
 from .world import World
 
 MOST_LABELS = 4_000_000

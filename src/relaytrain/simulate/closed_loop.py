@@ -16,9 +16,9 @@ from typing import cast
 from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import State
-from ..planners.baselines import OneSwitch, Single, StaticLearn
-from ..planners.rules import RULES, Rule, choose
-from ..planners.tables import Tables
+from ..planners.pact.baselines import OneSwitch, Single, StaticLearn
+from ..planners.pact.level_tables import Tables
+from ..planners.pact.rules import RULES, Rule, choose
 from .world import World
 
 TRUE = "true"

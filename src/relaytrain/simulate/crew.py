@@ -29,7 +29,7 @@ from .worlds import draw_world
 
 
 @dataclass(frozen=True)
-class Task:
+class WorldTask:
     """What every world is put through."""
 
     seed: int
@@ -37,7 +37,7 @@ class Task:
     rules: tuple[str, ...]
 
 
-def play(scenario: Scenario, task: Task, index: int) -> list[WorldResult]:
+def play(scenario: Scenario, task: WorldTask, index: int) -> list[WorldResult]:
     """World `index` in every mode, under every rule."""
     results = []
     for mode in task.modes:
@@ -48,7 +48,7 @@ def play(scenario: Scenario, task: Task, index: int) -> list[WorldResult]:
     return results
 
 
-def play_all(scenario: Scenario, task: Task, indexes: Sequence[int], workers: int) -> Generator[list[WorldResult]]:
+def play_all(scenario: Scenario, task: WorldTask, indexes: Sequence[int], workers: int) -> Generator[list[WorldResult]]:
     """Results world by world, in the order they are done; with more than one worker, in processes."""
     if workers <= 1:
         yield from (play(scenario, task, index) for index in indexes)

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.errors import UsageError
 from ..scenario import Scenario, load_scenario
 from .closed_loop import CLOSED_RULES, KNOWN_RULES
-from .crew import Task, play_all
+from .crew import WorldTask, play_all
 from .summary import SimulationResult, WorldResult, summarise
 from .worlds import Mode, default_modes
 
@@ -67,7 +67,7 @@ def simulate(
     if crew > 1 and not _reloads(scenario):
         crew = 1
     results: list[WorldResult] = []
-    with closing(play_all(scenario, Task(seed, named, chosen), range(worlds), min(crew, worlds))) as plays:
+    with closing(play_all(scenario, WorldTask(seed, named, chosen), range(worlds), min(crew, worlds))) as plays:
         for number, played in enumerate(plays, 1):
             results += played
             if progress is not None:

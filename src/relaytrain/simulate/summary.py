@@ -17,7 +17,7 @@ RESAMPLES = 2000
 Z95 = 1.959963984540054
 
 
-class Interval(NamedTuple):
+class MeanInterval(NamedTuple):
     """A figure and its 95 % interval; NaN where nothing is there to be averaged."""
 
     value: float
@@ -54,10 +54,10 @@ class Row:
     rule: str
     worlds: int
     misses: int
-    miss_rate: Interval
-    misses_over_true: Interval
-    over_clairvoyant: Interval
-    over_true: Interval
+    miss_rate: MeanInterval
+    misses_over_true: MeanInterval
+    over_clairvoyant: MeanInterval
+    over_true: MeanInterval
     both_met: int
     switches: float
     epochs: float
@@ -69,7 +69,7 @@ class Row:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
+    if isinstance(value, MeanInterval):
         return value.plain()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -128,24 +128,24 @@ class SimulationResult:
         }
 
 
-def wilson(misses: int, worlds: int) -> Interval:
+def wilson(misses: int, worlds: int) -> MeanInterval:
     """A share and its Wilson score interval, which stays sensible at no misses at all."""
     if worlds == 0:
-        return Interval(math.nan, math.nan, math.nan)
+        return MeanInterval(math.nan, math.nan, math.nan)
     share = misses / worlds
     spread = Z95 * math.sqrt(share * (1 - share) / worlds + Z95**2 / (4 * worlds**2))
     centre, scale = share + Z95**2 / (2 * worlds), 1 + Z95**2 / worlds
-    return Interval(share, max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+    return MeanInterval(share, max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
 
 
-def bootstrap(values: Sequence[float] | NDArray[np.float64], seed: int) -> Interval:
+def bootstrap(values: Sequence[float] | NDArray[np.float64], seed: int) -> MeanInterval:
     """The mean and its percentile bootstrap interval over worlds."""
     data = np.asarray(values, dtype=np.float64)
     if len(data) == 0:
-        return Interval(math.nan, math.nan, math.nan)
+        return MeanInterval(math.nan, math.nan, math.nan)
     picks = np.random.default_rng(seed).integers(len(data), size=(RESAMPLES, len(data)))
     low, high = np.quantile(data[picks].mean(axis=1), [0.025, 0.975])
-    return Interval(float(data.mean()), float(low), float(high))
+    return MeanInterval(float(data.mean()), float(low), float(high))
 
 
 def summarise(results: Sequence[WorldResult], modes: Sequence[str], rules: Sequence[str], seed: int) -> tuple[Row, ...]:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from ..core.errors import RelayTrainError
 from ..scenario import load_scenario
-from .crew import Task, play, say
+from .crew import WorldTask, play, say
 
 
 def work(lines: IO[str], answers: IO[str]) -> None:
@@ -20,7 +20,7 @@ def work(lines: IO[str], answers: IO[str]) -> None:
         return
     scenario = load_scenario(opening["scenario"])
     told = opening["task"]
-    task = Task(told["seed"], tuple(told["modes"]), tuple(told["rules"]))
+    task = WorldTask(told["seed"], tuple(told["modes"]), tuple(told["rules"]))
     for line in lines:
         try:
             answer: Any = [asdict(result) for result in play(scenario, task, int(line))]

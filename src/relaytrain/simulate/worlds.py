@@ -14,8 +14,8 @@ from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.world import RandomWorld, Range, WorldSettings
-from ..planners.search import Solution, solve
-from ..planners.tables import Tables
+from ..planners.pact.level_tables import Tables
+from ..planners.search.solve import Solution, solve
 from ..scenario import Scenario
 from .estimator import believed
 from .world import Luck, World

@@ -1,18 +1,18 @@
 """What a run did, kept so that `kill -9` loses nothing that was acknowledged: events, checkpoints, one writer a run."""
 
-from .check import Finding, check
+from .check import Damage, check
 from .events import Event, check_run_id, new_run_id
 from .gc import Removed
 from .lease import LeaseHeld, LeaseLost
 from .rules import Totals
-from .runs import Checkpoint, RunStore, RunSummary, store_path
+from .runs import KeptCheckpoint, RunStore, RunSummary, store_path
 from .writer import Clock, RunWriter
 
 __all__ = [
-    "Checkpoint",
     "Clock",
+    "Damage",
     "Event",
-    "Finding",
+    "KeptCheckpoint",
     "LeaseHeld",
     "LeaseLost",
     "Removed",

@@ -20,7 +20,7 @@ from .writer import RESERVE_NAME
 
 
 @dataclass(frozen=True)
-class Finding:
+class Damage:
     """Something to know about a store. Only `error` breaks a promise; a `note` is litter that `store gc` removes."""
 
     level: Literal["error", "note"]
@@ -31,7 +31,7 @@ class Finding:
         return f"{self.level}: {self.where}: {self.what}"
 
 
-def check(store: str | Path) -> list[Finding]:
+def check(store: str | Path) -> list[Damage]:
     """What is wrong with the store in folder `store`; empty when all is well."""
     folder = Path(store)
     try:
@@ -42,54 +42,54 @@ def check(store: str | Path) -> list[Finding]:
             for run in runs:
                 found += _check_run(connection, folder, run)
     except StoreDamaged as error:
-        return [Finding("error", str(folder / database.FILE_NAME), str(error))]
+        return [Damage("error", str(folder / database.FILE_NAME), str(error))]
     root = folder / blobs.FOLDER
     known = set(runs)
     for path in sorted(root.iterdir()) if root.is_dir() else ():
         if path.name not in known:
-            found.append(Finding("note", str(path), "belongs to no run"))
+            found.append(Damage("note", str(path), "belongs to no run"))
     return found
 
 
-def errors(findings: list[Finding]) -> list[Finding]:
+def errors(findings: list[Damage]) -> list[Damage]:
     """Only those that break a promise."""
     return [f for f in findings if f.level == "error"]
 
 
-def _check_file(connection: sqlite3.Connection, folder: Path) -> Iterator[Finding]:
+def _check_file(connection: sqlite3.Connection, folder: Path) -> Iterator[Damage]:
     for (line,) in connection.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
-            yield Finding("error", str(folder / database.FILE_NAME), line)
+            yield Damage("error", str(folder / database.FILE_NAME), line)
 
 
-def _check_run(connection: sqlite3.Connection, folder: Path, run: str) -> Iterator[Finding]:
+def _check_run(connection: sqlite3.Connection, folder: Path, run: str) -> Iterator[Damage]:
     progress = Progress()
     whole: list[Event] = []
     for number, row in enumerate(events.rows(connection, run), 1):
         where = f"run {run}, event {row[1]}"
         if row[1] != number:
-            yield Finding("error", where, f"expected event {number}: the sequence has a gap")
+            yield Damage("error", where, f"expected event {number}: the sequence has a gap")
             return
         try:
             event = events.from_row(row)
         except RelayTrainError as error:
-            yield Finding("error", where, str(error))
+            yield Damage("error", where, str(error))
             return
         wrong = progress.feed(event.kind, event.epoch, event.body, event.fence)
         if wrong:
-            yield Finding("error", where, wrong)
+            yield Damage("error", where, wrong)
         whole.append(event)
     yield from _check_blobs(folder, run, whole)
 
 
-def _check_blobs(folder: Path, run: str, whole: list[Event]) -> Iterator[Finding]:
+def _check_blobs(folder: Path, run: str, whole: list[Event]) -> Iterator[Damage]:
     present = blobs.names(folder, run)
     named = {e.blob for e in whole if e.blob}
     for digest in sorted(gc.needed(whole) | (named & present)):
         try:
             blobs.get(folder, run, digest)
         except StoreDamaged as error:
-            yield Finding("error", f"run {run}, checkpoint {digest[:12]}", str(error))
+            yield Damage("error", f"run {run}, checkpoint {digest[:12]}", str(error))
     for name in sorted(present - named - {RESERVE_NAME}):
         kind = "unfinished file" if name.startswith(files.TEMP_PREFIX) else "named by no event"
-        yield Finding("note", str(blobs.folder_of(folder, run) / name), kind)
+        yield Damage("note", str(blobs.folder_of(folder, run) / name), kind)

@@ -43,7 +43,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class KeptCheckpoint:
     """The newest usable checkpoint: `data` as it was after `epoch` (or after the handover into it, see `event.kind`).
 
     `skipped` says, newest first, which ones were damaged.
@@ -103,7 +103,7 @@ class RunStore:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
         return blobs.get(self.folder, events.check_run_id(run), digest)
 
-    def latest_checkpoint(self, run: str) -> Checkpoint | None:
+    def latest_checkpoint(self, run: str) -> KeptCheckpoint | None:
         """The newest checkpoint that stands and is whole; None when the run has recorded none yet.
 
         Raises:
@@ -112,7 +112,7 @@ class RunStore:
         tried: list[str] = []
         for event in reversed(events.standing(self.events(run, kinds=events.CHECKPOINT_KINDS))):
             try:
-                return Checkpoint(event, self.get_blob(run, event.blob or ""), tuple(tried))
+                return KeptCheckpoint(event, self.get_blob(run, event.blob or ""), tuple(tried))
             except StoreDamaged as error:
                 tried.append(f"{event.kind} of epoch {event.epoch}: {error}")
         if not tried:

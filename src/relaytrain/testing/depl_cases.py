@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
 from ..core.distribution import InverseGamma, StudentT, Term
 from ..core.errors import ScenarioError
-from ..planners.depl.instance import Cluster, DataSource, Instance, Model, Target
 
 KINDS = ("full", "quantile", "allocation", "datasets")
 
@@ -30,7 +30,7 @@ def parts(raw: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def instance_from(raw: dict[str, Any]) -> Instance:
+def instance_from(raw: dict[str, Any]) -> DeplProblem:
     """The planning problem under `instance` of a file of kind `full`; null is infinity or an impossible switch."""
     try:
         return _instance(raw["instance"])
@@ -38,19 +38,19 @@ def instance_from(raw: dict[str, Any]) -> Instance:
         raise ScenarioError(f"instance: {type(error).__name__} {error}; expected the fields of a full case") from None
 
 
-def _instance(at: dict[str, Any]) -> Instance:
+def _instance(at: dict[str, Any]) -> DeplProblem:
     gain = at.get("data_gain", {"g0": 1.0, "g1": 0.0})
-    return Instance(
+    return DeplProblem(
         models=tuple(
             Model(m["name"], m["s"], m["c"], m["A"], m["B"], InverseGamma(m["x_mean"], m["x_var"]))
             for m in at["models"]
         ),
         switches=tuple(tuple(_switch(cell) for cell in row) for row in at["switch"]),
         clusters=clusters_from(at["clusters"]),
-        datasets=tuple(DataSource(d["name"], d["q"]) for d in at["datasets"]),
+        datasets=tuple(DeplData(d["name"], d["q"]) for d in at["datasets"]),
         charges=np.array([charges_from(row) for row in at["beta"]], np.float64),
         initial_loss=at["l0"],
-        target=Target(at["lmax"], at["omega"], at["Tmax"], at["Kmax"]),
+        target=DeplTarget(at["lmax"], at["omega"], at["Tmax"], at["Kmax"]),
         gain_base=gain["g0"],
         gain_slope=gain["g1"],
     )

@@ -23,7 +23,7 @@ from ..models.spec import family_spec
 from ..training.checkpoint import Checkpoint
 from ..training.local import train_node
 from ..training.setup import TrainingSetup
-from ..training.task import NodeResult, Task
+from ..training.task import NodeResult, NodeTask
 from .small_training import small_setup
 
 FAMILIES = (("cnn", 1.0), ("mobilenet", 0.25), ("resnet8", 0.5))
@@ -53,16 +53,18 @@ class TransportSuite:
         cls.transport.close()
         cls.transport.close()
 
-    def task(self, node: str, checkpoint: bytes, *, epoch: int = 1, attempt: int = 0, **settings: Any) -> Task:
+    def task(self, node: str, checkpoint: bytes, *, epoch: int = 1, attempt: int = 0, **settings: Any) -> NodeTask:
         """A task of run "suite"; `timeout_s` is the task's, all other keys are settings."""
         timeout = settings.pop("timeout_s", None)
-        return Task("suite", epoch, attempt, node, checkpoint, replace(self.setup.settings, **settings), 1.0, timeout)
+        return NodeTask(
+            "suite", epoch, attempt, node, checkpoint, replace(self.setup.settings, **settings), 1.0, timeout
+        )
 
-    def tasks(self, checkpoint: bytes, **keys: Any) -> list[Task]:
+    def tasks(self, checkpoint: bytes, **keys: Any) -> list[NodeTask]:
         """A task for every node."""
         return [self.task(node, checkpoint, **keys) for node in self.setup.datasets]
 
-    def sent(self, tasks: Iterable[Task]) -> dict[str, NodeResult]:
+    def sent(self, tasks: Iterable[NodeTask]) -> dict[str, NodeResult]:
         """Results by node, exactly one a task."""
         tasks = list(tasks)
         results = list(self.transport.send(tasks))

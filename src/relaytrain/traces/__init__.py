@@ -1,6 +1,15 @@
 """Traces of training: the format, the campaigns that collect them, and those that ship with RelayTrain."""
 
 from .format import bundled_traces, read_traces, write_traces
-from .trace import Configuration, Path, Segment, Switch, TraceSet
+from .trace import Configuration, Path, Segment, TraceSet, TraceSwitch
 
-__all__ = ["Configuration", "Path", "Segment", "Switch", "TraceSet", "bundled_traces", "read_traces", "write_traces"]
+__all__ = [
+    "Configuration",
+    "Path",
+    "Segment",
+    "TraceSet",
+    "TraceSwitch",
+    "bundled_traces",
+    "read_traces",
+    "write_traces",
+]

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ScenarioError
-from .trace import KINDS, Segment, Switch, TraceSet
+from .trace import KINDS, Segment, TraceSet, TraceSwitch
 
 FORMAT = 1
 EPOCH_COLUMNS = (
     "seed", "run", "parent", "stage", "k", "k_stage", "node_set", "classes", "samples", "pruned_fraction",
     "train_loss", "test_loss", "test_accuracy",
 )  # fmt: skip
-SWITCH_COLUMNS = tuple(f.name for f in fields(Switch))
+SWITCH_COLUMNS = tuple(f.name for f in fields(TraceSwitch))
 MAX_BYTES = 64 << 20
 """Of one table, unpacked. A full campaign of the paper's grid has a quarter of that."""
 MAX_ROWS = 1_000_000
@@ -199,9 +199,9 @@ def _check_header(label: str, header: list[str] | None, columns: tuple[str, ...]
     raise ScenarioError(f"{label}:1: got columns twice or in another order, expected {','.join(columns)}")
 
 
-def _switches(label: str, text: str) -> dict[tuple[int, int], tuple[str, Switch]]:
+def _switches(label: str, text: str) -> dict[tuple[int, int], tuple[str, TraceSwitch]]:
     """By (seed, run), each with where it stands."""
-    found: dict[tuple[int, int], tuple[str, Switch]] = {}
+    found: dict[tuple[int, int], tuple[str, TraceSwitch]] = {}
     for row in _rows(label, text, SWITCH_COLUMNS):
         seed, run = row.whole("seed"), row.whole("run")
         if (seed, run) in found:
@@ -219,7 +219,7 @@ def _switches(label: str, text: str) -> dict[tuple[int, int], tuple[str, Switch]
         if (kind == "prune" and after > before) or (kind == "same" and after != before):
             raise row.wrong("parameters_after", f"{'at most ' if kind == 'prune' else ''}{before}, those before")
         losses = [row.number(name, MAX_LOSS) for name in SWITCH_COLUMNS[8:12]]
-        switch = Switch(
+        switch = TraceSwitch(
             seed, run, row.whole("parent"), row.whole("k", 1), kind, ratio, old, new,
             losses[0], losses[1], losses[2], losses[3], before, after,
         )  # fmt: skip
@@ -250,7 +250,7 @@ class _Open:
 
 
 def _segments(
-    label: str, text: str, switches: dict[tuple[int, int], tuple[str, Switch]], switches_label: str
+    label: str, text: str, switches: dict[tuple[int, int], tuple[str, TraceSwitch]], switches_label: str
 ) -> tuple[Segment, ...]:
     done: dict[tuple[int, int], Segment] = {}
     current: _Open | None = None
@@ -299,12 +299,12 @@ def _next_epoch(row: _Cells, current: _Open) -> None:
 def _closed(
     run: _Open,
     done: Mapping[tuple[int, int], Segment],
-    switches: Mapping[tuple[int, int], tuple[str, Switch]],
+    switches: Mapping[tuple[int, int], tuple[str, TraceSwitch]],
 ) -> Segment:
     """The finished run, checked against its parent and its switch."""
     seed, number = run.key
     parent = run.constant["parent"]
-    switch: Switch | None = None
+    switch: TraceSwitch | None = None
     if parent is None:
         _agree(run, "k", run.k[0], 1)
         _agree(run, "stage", run.constant["stage"], 0)

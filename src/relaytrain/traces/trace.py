@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Switch:
+class TraceSwitch:
     """One handover: `run` leaves `parent` after epoch `k`.
 
     Losses are forward losses on the *new* node set's data: before, of the network as it was; after, of the network
@@ -93,7 +93,7 @@ class Segment:
     train_loss: Floats = field(repr=False)
     test_loss: Floats = field(repr=False)
     test_accuracy: Floats = field(repr=False)
-    switch: Switch | None = None
+    switch: TraceSwitch | None = None
 
     def __len__(self) -> int:
         return len(self.k)
@@ -149,7 +149,7 @@ class Path:
         return self.segments[-1].run
 
     @property
-    def switches(self) -> tuple[Switch, ...]:
+    def switches(self) -> tuple[TraceSwitch, ...]:
         """Its handovers in order."""
         return tuple(segment.switch for segment in self.segments if segment.switch is not None)
 
@@ -216,7 +216,7 @@ Configuration = tuple[tuple[int, str, float, str], ...]
 """Switches as (epoch, kind, ratio of current, new node set), in order."""
 
 
-def configuration(switches: tuple[Switch, ...]) -> Configuration:
+def configuration(switches: tuple[TraceSwitch, ...]) -> Configuration:
     """The part of `switches` that was decided, not observed."""
     return tuple((s.k, s.kind, s.ratio_of_current, s.to_node_set) for s in switches)
 
@@ -243,7 +243,7 @@ class TraceSet:
         return tuple(sorted({segment.seed for segment in self.segments}))
 
     @property
-    def switches(self) -> tuple[Switch, ...]:
+    def switches(self) -> tuple[TraceSwitch, ...]:
         """All handovers, by (seed, run)."""
         return tuple(segment.switch for segment in self.segments if segment.switch is not None)
 
@@ -262,19 +262,19 @@ class TraceSet:
         """One path for every segment: the training that is not switched any more after entering it."""
         return (self.path(segment) for segment in self.segments)
 
-    def last_before(self, switch: Switch, metric: Metric) -> float:
+    def last_before(self, switch: TraceSwitch, metric: Metric) -> float:
         """l(k): the loss of the last epoch before the switch."""
         return self._by_run[switch.seed, switch.parent].loss_at(switch.k, metric)
 
-    def jump(self, switch: Switch, metric: Metric) -> float:
+    def jump(self, switch: TraceSwitch, metric: Metric) -> float:
         """Forward loss right after the switch minus l(k). Paper: lambda_change in PACT (3)."""
         return switch.after(metric) - self.last_before(switch, metric)
 
-    def first_run(self, switch: Switch, metric: Metric) -> float:
+    def first_run(self, switch: TraceSwitch, metric: Metric) -> float:
         """What the first epoch after the switch adds to the jump. Paper: lambda_run in PACT (3) at that epoch."""
         return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - switch.after(metric)
 
-    def change(self, switch: Switch, metric: Metric, target: ChangeTarget | None = None) -> float:
+    def change(self, switch: TraceSwitch, metric: Metric, target: ChangeTarget | None = None) -> float:
         """The learned target of `switch`: the jump, or l(k+1) - l(k), which is the jump plus `first_run`."""
         if (target or self.change_target) == "jump":
             return self.jump(switch, metric)

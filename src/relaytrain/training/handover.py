@@ -32,7 +32,7 @@ Kind = Literal["same", "prune", "distill", "restore"]
 
 
 @dataclass(frozen=True)
-class Handed:
+class HandedOver:
     """The new checkpoint and what it took; `reached_ratio` is the share of the full version's parameters removed."""
 
     checkpoint: Checkpoint = field(repr=False)
@@ -44,7 +44,7 @@ class Handed:
 
 def hand_over(
     setup: TrainingSetup, checkpoint: Checkpoint, to_version: str, nodes: str, *, last: Checkpoint | None = None
-) -> Handed:
+) -> HandedOver:
     """What `to_version` starts from on `nodes`.
 
     Args:
@@ -60,7 +60,7 @@ def hand_over(
     cpu, wall = time.process_time(), time.monotonic()
     plan = setup.plan(to_version)
     if checkpoint.version == to_version:
-        return Handed(checkpoint, "same")
+        return HandedOver(checkpoint, "same")
     with threads(setup.settings.threads):
         handed = _handed(setup, checkpoint, plan, nodes, last)
     return replace(handed, elapsed_s=time.monotonic() - wall, cpu_s=time.process_time() - cpu)
@@ -68,7 +68,7 @@ def hand_over(
 
 def _handed(
     setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str, last: Checkpoint | None
-) -> Handed:
+) -> HandedOver:
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
     if _is_smaller(setup, checkpoint, plan):
@@ -83,7 +83,7 @@ def _handed(
                 f"versions.{plan.name}.grow: {plan.name} has no checkpoint to go back to, since it never trained; "
                 'expected grow = "distill" for versions entered from a smaller one'
             )
-        return Handed(replace(last, version=plan.name), "restore")
+        return HandedOver(replace(last, version=plan.name), "restore")
     raise ScenarioError(
         f"versions.{plan.name}: larger than {checkpoint.version}, and no way to it is declared; "
         'give it grow = "checkpoint" or grow = "distill", or forbid the change with seconds = inf'
@@ -106,7 +106,7 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
     return before.way == "network" or (before.way == "pruned" and before.ratio <= plan.ratio)
 
 
-def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> HandedOver:
     model = checkpoint.model(resolve=setup.resolve)
     facts = setup.version_facts()
     full = facts[setup.full.name].parameters
@@ -124,7 +124,7 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
     spec = setup.spec_of(made_model)
     state = checkpoint.optimizer if kept is None else carry_optimizer(checkpoint.optimizer, kept)
     reached = 1.0 - parameters(made_model) / full
-    return Handed(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
+    return HandedOver(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
 
 
 def carry_optimizer(state: dict[str, Tensor], kept: Kept) -> dict[str, Tensor]:
@@ -135,7 +135,7 @@ def carry_optimizer(state: dict[str, Tensor], kept: Kept) -> dict[str, Tensor]:
     }
 
 
-def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> HandedOver:
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
@@ -145,4 +145,4 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
     )  # fmt: skip
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
-    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")
+    return HandedOver(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")

@@ -29,7 +29,7 @@ from .checkpoint import Checkpoint
 from .losses import LossFunction, loss_named
 from .optimizer import load_state, make_optimizer, read_state
 from .settings import TrainingSettings
-from .task import FailureKind, NodeResult, Task, failed
+from .task import FailureKind, NodeResult, NodeTask, failed
 from .threads import threads
 from .workbench import loaded
 
@@ -83,7 +83,7 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def train_node(task: Task, site: Site, progress: Progress | None = None) -> NodeResult:
+def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> NodeResult:
     """One pass over the node's data from the task's checkpoint. Whatever goes wrong becomes a result with an error."""
     cpu, wall = time.process_time(), time.monotonic()
 
@@ -116,7 +116,7 @@ def train_node(task: Task, site: Site, progress: Progress | None = None) -> Node
 
 
 def capped(
-    task: Task,
+    task: NodeTask,
     progress: Progress | None,
     *,
     clock: Callable[[], float] = time.process_time,
@@ -141,7 +141,7 @@ def capped(
     return paused
 
 
-def _trained(task: Task, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
+def _trained(task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
     settings = task.settings
     model = loaded(checkpoint, resolve=site.resolve, device=site.device)
     optimizer = make_optimizer(model, settings, task.epoch)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ..core.errors import RelayTrainError
-from ..training.settings import TrainingSettings, seed_of
+from .settings import TrainingSettings, seed_of
 
 FailureKind = Literal["lost", "late", "refused", "non-finite"]
 """lost: the node or its process died. late: past the deadline. refused: it raised. non-finite: NaN or infinity."""
 
 
-class Held(Protocol):
+class HeldData(Protocol):
     """A checkpoint in memory, whose bytes are made when somebody asks for them."""
 
     @property
@@ -30,7 +30,7 @@ class Held(Protocol):
         ...
 
 
-Blob = bytes | Held
+Blob = bytes | HeldData
 """A checkpoint: its bytes, or the object itself where task and result stay in one process."""
 
 _LENGTH = struct.Struct("<I")
@@ -39,7 +39,7 @@ Key = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True)
-class Task:
+class NodeTask:
     """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress.
 
     `datasets`: which of the data sets staged at the node it passes over; none named means all it holds.
@@ -74,7 +74,7 @@ class Task:
         return pack(header, as_bytes(self.checkpoint))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Task:
+    def from_bytes(cls, data: bytes) -> NodeTask:
         """The inverse of `to_bytes`."""
         header, body = unpack(data)
         settings = TrainingSettings.from_dict(header.pop("settings"))
@@ -125,7 +125,7 @@ def as_bytes(checkpoint: Blob) -> bytes:
     return checkpoint if isinstance(checkpoint, bytes) else checkpoint.data
 
 
-def failed(task: Task, kind: FailureKind, error: str, *, cpu_s: float = 0.0, wall_s: float = 0.0) -> NodeResult:
+def failed(task: NodeTask, kind: FailureKind, error: str, *, cpu_s: float = 0.0, wall_s: float = 0.0) -> NodeResult:
     """The result of a task that gave no weights."""
     return NodeResult(task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s)
 

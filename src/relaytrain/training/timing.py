@@ -15,7 +15,7 @@ from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
 from .optimizer import make_optimizer
 from .setup import TrainingSetup
-from .task import Task
+from .task import NodeTask
 from .threads import threads
 
 WARM_UP = 3
@@ -81,7 +81,7 @@ class VersionTimer:
 
     def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
         settings = replace(self.setup.settings, local_epochs=1)
-        task = Task("profile", 1, 0, self._node, start.data, settings)
+        task = NodeTask("profile", 1, 0, self._node, start.data, settings)
         return _Case(version, size, partial(train_node, task, self._batch(size)), [])
 
     def _batch(self, size: int) -> Site:

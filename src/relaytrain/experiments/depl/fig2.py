@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.law import Array
-from ...estimators.depl import CurveFit
-from ...estimators.families import REPLICATES
+from ...estimators.depl.curve_fit import CurveFit
+from ...estimators.depl.distributions import REPLICATES
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...core.errors import ScenarioError
 from ...core.law import Array
-from ...estimators.depl import CurveFit, SwitchFit, fit_curves, fit_switches
-from ...estimators.families import REPLICATES, Fit
+from ...estimators.depl.curve_fit import CurveFit, SwitchFit, fit_curves, fit_switches
+from ...estimators.depl.distributions import REPLICATES, Fit
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
-from .fits import Campaign, Tested, campaign, p_values, ratios
+from .fits import CampaignLosses, FitTest, campaign, p_values, ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def _known(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3f}"
 
 
-def _jumps(found: Campaign, kind: tuple[float, float]) -> Array:
+def _jumps(found: CampaignLosses, kind: tuple[float, float]) -> Array:
     values = [s.probe_after - s.history[-1] for s in found.switches[kind] if s.probe_after is not None]
     if len(values) < 3:
         raise ScenarioError(f"traces {found.name}: got {len(values)} switches of {kind}, expected at least 3")
@@ -87,7 +87,7 @@ def _density(axes: Axes, values: Array, fit: Fit, name: str, title: str) -> None
     axes.legend(frameon=False)
 
 
-def _histogram(axes: Axes, tested: Sequence[Tested]) -> None:
+def _histogram(axes: Axes, tested: Sequence[FitTest]) -> None:
     values: dict[str, list[float]] = {
         "each curve, as in the paper": [p for one in tested for p in one.each],
         "all seeds, refitted": [one.refitted for one in tested],
@@ -100,7 +100,7 @@ def _histogram(axes: Axes, tested: Sequence[Tested]) -> None:
     axes.legend(frameon=False)
 
 
-def _row(one: Tested) -> Row:
+def _row(one: FitTest) -> Row:
     k1, f1, f2 = one.config
     return {
         "K1": k1, "F1": f1, "F2": f2, "K2": one.k2, "p_each_median": float(np.median(one.each)) if one.each else float("nan"), "p_pooled": one.pooled,
@@ -112,7 +112,7 @@ def _row(one: Tested) -> Row:
 def _checks(
     left: tuple[Array, CurveFit],
     right: tuple[Array, SwitchFit],
-    tested: Sequence[Tested],
+    tested: Sequence[FitTest],
     expected: Mapping[str, Expected],
 ) -> dict[str, Seen]:
     (x, fit), (jumps, switch), found = left, right, fit_of(tested)
@@ -157,7 +157,7 @@ def _checks(
     }
 
 
-def fit_of(tested: Sequence[Tested]) -> dict[str, float]:
+def fit_of(tested: Sequence[FitTest]) -> dict[str, float]:
     """Shares of good p-values and medians over configurations."""
     each = [p for one in tested for p in one.each]
     covered = [one.coverage for one in tested if one.coverage is not None]

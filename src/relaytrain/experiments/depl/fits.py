@@ -14,9 +14,9 @@ import numpy as np
 
 from ...core.errors import ScenarioError, UsageError
 from ...core.law import Array
-from ...estimators.curves import Bundle, Curve, Switch, bundle_of
-from ...estimators.depl import CurveFit, Reading, fit_curves, least_squares
-from ...estimators.families import fit_family, naive_p
+from ...estimators.depl.curve_fit import CurveFit, Reading, fit_curves, least_squares
+from ...estimators.depl.distributions import fit_family, naive_p
+from ...estimators.learned.curves import Bundle, LegCurve, LegSwitch, bundle_of
 from ..campaigns import depl_campaign
 
 K2S = (1, 5, 15, 25, 40, 60)
@@ -28,16 +28,16 @@ NEAR = 0.005
 
 
 @dataclass(frozen=True)
-class Campaign:
+class CampaignLosses:
     """Test losses of a campaign: versions alone, legs and switches by configuration."""
 
     name: str
     seeds: tuple[int, ...]
-    roots: dict[float, tuple[Curve, ...]]
-    legs: dict[Config, tuple[Curve, ...]]
-    switches: dict[tuple[float, float], tuple[Switch, ...]]
+    roots: dict[float, tuple[LegCurve, ...]]
+    legs: dict[Config, tuple[LegCurve, ...]]
+    switches: dict[tuple[float, float], tuple[LegSwitch, ...]]
 
-    def root(self, pruned: float) -> tuple[Curve, ...]:
+    def root(self, pruned: float) -> tuple[LegCurve, ...]:
         """The curves of a version that was trained alone."""
         found = next((c for p, c in self.roots.items() if abs(p - pruned) < NEAR), None)
         if found is None:
@@ -60,12 +60,12 @@ class Campaign:
         )
 
 
-def campaign_of(bundle: Bundle, name: str) -> Campaign:
+def campaign_of(bundle: Bundle, name: str) -> CampaignLosses:
     """The curves by version and configuration."""
-    roots: dict[float, list[Curve]] = {}
-    legs: dict[Config, list[Curve]] = {}
+    roots: dict[float, list[LegCurve]] = {}
+    legs: dict[Config, list[LegCurve]] = {}
     into = {(s.seed, s.run): s for s in bundle.switches}
-    switches: dict[tuple[float, float], list[Switch]] = {}
+    switches: dict[tuple[float, float], list[LegSwitch]] = {}
     for curve in bundle.curves:
         if curve.stage == 0:
             roots.setdefault(round(curve.pruned, 4), []).append(curve)
@@ -76,13 +76,13 @@ def campaign_of(bundle: Bundle, name: str) -> Campaign:
             switches.setdefault((first, second), []).append(switch)
     if not roots:
         raise ScenarioError(f"traces {name}: got no version trained alone, expected DepL's campaign")
-    return Campaign(
+    return CampaignLosses(
         name, bundle.seeds, {k: tuple(v) for k, v in sorted(roots.items())},
         {k: tuple(v) for k, v in sorted(legs.items())}, {k: tuple(v) for k, v in sorted(switches.items())},
     )  # fmt: skip
 
 
-def campaign() -> Campaign:
+def campaign() -> CampaignLosses:
     """AlexNet's that ships, or that of $RELAYTRAIN_TRACES."""
     name, traces = depl_campaign()
     found = campaign_of(bundle_of(traces, "test"), name)
@@ -91,7 +91,7 @@ def campaign() -> Campaign:
     return found
 
 
-def campaign_alone(network: str) -> Campaign | None:
+def campaign_alone(network: str) -> CampaignLosses | None:
     """The versions of a network trained alone, where the traces have them."""
     try:
         name, traces = depl_campaign(network)
@@ -100,12 +100,12 @@ def campaign_alone(network: str) -> Campaign | None:
     return campaign_of(bundle_of(traces, "test"), name)
 
 
-def cut(curves: Sequence[Curve], epochs: int) -> tuple[Curve, ...]:
+def cut(curves: Sequence[LegCurve], epochs: int) -> tuple[LegCurve, ...]:
     """The first epochs of curves."""
     return tuple(replace(curve, losses=curve.losses[:epochs]) for curve in curves)
 
 
-def ratios(curves: Sequence[Curve]) -> list[Array]:
+def ratios(curves: Sequence[LegCurve]) -> list[Array]:
     """x of every curve: its losses over the curve fitted to all of them (reading `level`)."""
     k = [np.arange(1, len(c.losses) + 1, dtype=np.float64) for c in curves]
     gain, offset, _ = least_squares([(at, c.losses) for at, c in zip(k, curves, strict=True)])
@@ -113,7 +113,7 @@ def ratios(curves: Sequence[Curve]) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class Tested:
+class FitTest:
     """p-values of one configuration and K2: of each seed's curve as the paper does, and of all seeds together.
 
     A single epoch says nothing about a curve and too little about seeds left out: `each` is empty then, `r2` and
@@ -130,7 +130,7 @@ class Tested:
     coverage: float | None
 
 
-def p_values(found: Campaign, *, replicates: int) -> list[Tested]:
+def p_values(found: CampaignLosses, *, replicates: int) -> list[FitTest]:
     """Every configuration and K2."""
     made = []
     for config, curves in found.legs.items():
@@ -141,16 +141,16 @@ def p_values(found: Campaign, *, replicates: int) -> list[Tested]:
             each = tuple(_own_p(curve) for curve in part) if k2 > 1 else ()
             fit = fit_curves(part, "level", replicates=replicates).diagnostics
             rest = (fit.r2, fit.autocorrelation, fit.coverage) if k2 > 1 else (float("nan"), float("nan"), None)
-            made.append(Tested(config, k2, each, fit.naive_p, fit.refitted_p, *rest))
+            made.append(FitTest(config, k2, each, fit.naive_p, fit.refitted_p, *rest))
     return made
 
 
-def _own_p(curve: Curve) -> float:
+def _own_p(curve: LegCurve) -> float:
     x = ratios([curve])[0]
     return naive_p(x, fit_family(x, "inverse-gamma"))
 
 
-def fitted(curves: Sequence[Curve], reading: Reading, *, replicates: int) -> CurveFit:
+def fitted(curves: Sequence[LegCurve], reading: Reading, *, replicates: int) -> CurveFit:
     """(8) with the inverse-gamma where it can hold the values, else with the family that scores best on seeds left out."""
     try:
         return fit_curves(curves, reading, replicates=replicates)

@@ -19,10 +19,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...core.depl import DeplProblem, Model
 from ...core.distribution import InverseGamma, StudentT
-from ...estimators.curves import Curve, bundle_of
-from ...estimators.depl import autocorrelation, fit_switches, least_squares, read
-from ...planners.depl.instance import Instance, Model
+from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
+from ...estimators.learned.curves import LegCurve, bundle_of
 from ..campaigns import campaigns
 from ..expected import Expected
 
@@ -83,13 +83,13 @@ def measured(campaign: str) -> Measured:
     return Measured(campaign, start, tuple(fits), autocorrelation(ratios), found, counts)
 
 
-def _counts(curve: Curve, share: float) -> bool:
+def _counts(curve: LegCurve, share: float) -> bool:
     """A leg on the chosen nodes right after the first handover, long enough, of a version that was pruned, not distilled."""
     made = curve.stage == 1 and curve.node_set == NODES and len(curve.losses) >= LEAST_EPOCHS
     return made and abs(curve.pruned - share) < 1e-3 and not any("distill" in words for words in curve.configuration)
 
 
-def with_measured(instance: Instance, preset: str, stand_in_loss: float) -> Instance:
+def with_measured(instance: DeplProblem, preset: str, stand_in_loss: float) -> DeplProblem:
     """The preset's problem with measured versions; its target keeps its share of the initial loss."""
     seen = measured(CAMPAIGN[preset])
     models = tuple(

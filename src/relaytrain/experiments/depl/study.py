@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...planners.depl.baselines import best_expected, greedy_expected
-from ...planners.depl.instance import Instance
-from ...planners.depl.joint import DeplPlan, plan
-from ...planners.depl.losses import losses_by_epoch
-from ...planners.depl.paper import paper_plan
+from ...core.depl import DeplProblem
+from ...planners.depl.exact.joint import DeplPlan, plan
+from ...planners.depl.exact.losses import losses_by_epoch
+from ...planners.depl.paper.best_exp import best_expected, greedy_expected
+from ...planners.depl.paper.procedure import paper_plan
 from ...scenario import load_scenario
 from ..expected import Expected, expected_of
 
@@ -49,7 +49,7 @@ HATCHES = {"fast-unsteady": "", "intermediate": "//", "slow-steady": ".."}
 class Run:
     """One strategy's plan for one target."""
 
-    instance: Instance
+    instance: DeplProblem
     plan: DeplPlan
 
     @property
@@ -87,7 +87,7 @@ class Run:
 Study = dict[float, dict[str, Run]]
 
 
-def instance_of(preset: str, target: float, curves: str = "stand-in") -> Instance:
+def instance_of(preset: str, target: float, curves: str = "stand-in") -> DeplProblem:
     """The preset's problem with another target; with measured curves it is so many 20ths of the initial loss."""
     settings = load_scenario(preset).depl
     assert settings is not None, f"{preset} has a table [depl]"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.law import Array
-from ...estimators.curves import Curve
-from ...estimators.depl import CurveFit
-from ...estimators.families import REPLICATES
+from ...estimators.depl.curve_fit import CurveFit
+from ...estimators.depl.distributions import REPLICATES
+from ...estimators.learned.curves import LegCurve
 from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
-from .fits import Campaign, campaign, campaign_alone, fitted
+from .fits import CampaignLosses, campaign, campaign_alone, fitted
 from .study import COLOURS, HATCHES
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def reproduce(
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
 
-def improvements(curves: tuple[Curve, ...], fit: CurveFit) -> Array:
+def improvements(curves: tuple[LegCurve, ...], fit: CurveFit) -> Array:
     """What every epoch of every seed lowers the loss by, over the fitted curve."""
     parts = []
     for curve in curves:
@@ -114,12 +114,12 @@ def improvements(curves: tuple[Curve, ...], fit: CurveFit) -> Array:
     return np.concatenate(parts)
 
 
-def resources(found: Campaign, network: str) -> dict[str, float]:
+def resources(found: CampaignLosses, network: str) -> dict[str, float]:
     """FLOPs an image of each version; without torch the share of parameters left."""
     if find_spec("torch") is None:
         return {v: 1.0 - p for v, p in VERSIONS.items()}
-    from ...traces.estimate import flops_of
-    from ...traces.presets import PRESETS, preset, version_name
+    from ...campaigns.estimate import flops_of
+    from ...campaigns.presets import PRESETS, preset, version_name
 
     counted = flops_of(preset(found.name if found.name in PRESETS else SMALL[network]))
     return {v: counted[version_name(p)] for v, p in VERSIONS.items()}

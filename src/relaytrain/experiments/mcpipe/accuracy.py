@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...core.errors import ScenarioError
-from ...pipeline.choice import Choice, Keeping, saving
-from ...pipeline.facts import Policy, Unit
-from ...pipeline.lifetimes import Alive, steady_peaks
-from ...pipeline.memory import all_by, replay_flops, stage_bytes
-from ...pipeline.partition import Device, partition, split
+from ...planners.pipeline.chain import Policy, Unit
+from ...planners.pipeline.lifetimes import Alive, steady_peaks
+from ...planners.pipeline.memory import all_by, replay_flops, stage_bytes
+from ...planners.pipeline.partition import Device, partition, split
+from ...planners.pipeline.policy import Keeping, PolicyChoice, saving
 from ...store.files import make_dir, write_atomic
 
 if TYPE_CHECKING:
-    from ...pipeline.comparison import Task
+    from .comparison import ComparisonTask
 
 Progress = Callable[[str], None]
 Way = Literal["local", "data", "delayed", "greedy"]
@@ -51,7 +51,7 @@ IN_FLIGHT = 4
 
 
 @dataclass(frozen=True)
-class Scale:
+class AccuracyScale:
     """How much is trained; `quick` is only to see that it runs."""
 
     updates: int = 2000
@@ -61,11 +61,11 @@ class Scale:
     every: int = 50
 
 
-FULL, QUICK = Scale(), Scale(6, 1, 120, 40, 3)
+FULL, QUICK = AccuracyScale(), AccuracyScale(6, 1, 120, 40, 3)
 
 
 @dataclass(frozen=True)
-class Curve:
+class AccuracyCurve:
     """Accuracy over emulated seconds, a row for each initialisation."""
 
     method: str
@@ -102,7 +102,7 @@ class Gap:
     points: tuple[float, ...]
 
     @classmethod
-    def of(cls, one: Curve, other: Curve, seconds: Sequence[float]) -> Gap:
+    def of(cls, one: AccuracyCurve, other: AccuracyCurve, seconds: Sequence[float]) -> Gap:
         """The mean difference over some moments."""
         pairs = zip(one.each(seconds), other.each(seconds), strict=True)
         return cls(tuple(100 * (a - b) for a, b in pairs))
@@ -128,7 +128,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Steps:
+class UpdateSteps:
     """Seconds of an update by method, of the first minibatch through the pipeline, where the stages are cut and how each
     pipeline's stages keep versions.
     """
@@ -137,10 +137,10 @@ class Steps:
     fill_s: float
     cuts: tuple[int, ...]
     devices: tuple[Device, ...]
-    choices: Mapping[str, tuple[Choice, ...]]
+    choices: Mapping[str, tuple[PolicyChoice, ...]]
 
 
-def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> Steps:
+def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> UpdateSteps:
     """What an update takes by each method with `workers` of the devices."""
     devices = tuple(
         Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers])
@@ -170,26 +170,26 @@ def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> S
             for part, choice, device in zip(parts, chosen, devices, strict=True)
         ]
         made[method] = max(link, *times)
-    return Steps(made, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts, devices, choices)
+    return UpdateSteps(made, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts, devices, choices)
 
 
-def _all(part: Sequence[Unit], policy: Policy, alive: Alive, ask: Mapping[str, Any]) -> Choice:
+def _all(part: Sequence[Unit], policy: Policy, alive: Alive, ask: Mapping[str, Any]) -> PolicyChoice:
     """The same policy for every layer of a stage."""
     layers = [layer for unit in part for layer in unit.layers]
     policies = all_by(policy, layers)
-    return Choice(
+    return PolicyChoice(
         policies, stage_bytes(part, policies, alive, **ask), sum(replay_flops(x, policy, alive) for x in layers)
     )
 
 
 def curves(
-    out_dir: Path, source: str, workers: int, scale: Scale, progress: Progress | None = None
-) -> tuple[dict[str, Curve], Steps]:
+    out_dir: Path, source: str, workers: int, scale: AccuracyScale, progress: Progress | None = None
+) -> tuple[dict[str, AccuracyCurve], UpdateSteps]:
     """All methods with `workers` workers on one data set, trained or taken from an earlier call."""
-    from ...pipeline.comparison import Bench
+    from .comparison import PipelineBench
 
     tasks = [task_of(source, scale, seed) for seed in range(scale.seeds)]
-    units = Bench.of(replace(tasks[0], images=tasks[0].batch, test_images=2)).units()
+    units = PipelineBench.of(replace(tasks[0], images=tasks[0].batch, test_images=2)).units()
     clock = steps(units, workers)
     horizon = clock.fill_s + scale.updates * clock.seconds["PipeDream"]
     made = {}
@@ -202,22 +202,28 @@ def curves(
             _trained(out_dir, task, way, min(fitting, scale.updates), clock.cuts, workers, progress) for task in tasks
         ]
         times = tuple(0.0 if i == 0 else fill + i * scale.every * step for i in range(len(rows[0])))
-        made[method] = Curve(method, times, tuple(rows), step)
+        made[method] = AccuracyCurve(method, times, tuple(rows), step)
     return made, clock
 
 
-def task_of(source: str, scale: Scale, seed: int) -> Task:
+def task_of(source: str, scale: AccuracyScale, seed: int) -> ComparisonTask:
     """What one initialisation trains."""
-    from ...pipeline.comparison import Task
+    from .comparison import ComparisonTask
 
     small = 1 if source == "digits" else 2
-    return Task(
+    return ComparisonTask(
         source, images=scale.images, test_images=scale.test_images, every=scale.every, seed=seed, shrink=small, in_flight=IN_FLIGHT
     )  # fmt: skip
 
 
 def _trained(
-    out_dir: Path, task: Task, way: Way, updates: int, cuts: tuple[int, ...], workers: int, progress: Progress | None
+    out_dir: Path,
+    task: ComparisonTask,
+    way: Way,
+    updates: int,
+    cuts: tuple[int, ...],
+    workers: int,
+    progress: Progress | None,
 ) -> tuple[float, ...]:
     """One training, or what is kept of it, or of a longer one; its file is named after all else that it depends on."""
     used: dict[str, Any] = {**asdict(task), "way": way}
@@ -232,11 +238,11 @@ def _trained(
             return tuple(kept["accuracy"][:points])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    from ...pipeline.comparison import Bench, accuracies
+    from .comparison import PipelineBench, accuracies
 
     if progress is not None:
         progress(f"training {task.source}, {way}, {workers} workers, seed {task.seed}, {updates} updates")
-    found = accuracies(Bench.of(task), way, updates, cuts=cuts, workers=workers)
+    found = accuracies(PipelineBench.of(task), way, updates, cuts=cuts, workers=workers)
     make_dir(path.parent)
     write_atomic(path, json.dumps({"of": used, "accuracy": found}))
     return found

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...pipeline.actions import Action, Kind
-from ...pipeline.schedules import Placed, Schedule
+from ...planners.pipeline.actions import Action, ActionKind
+from ...planners.pipeline.schedules import PipelineSchedule, Placed
 
 WORKERS = 4
 HOP = 1
@@ -62,19 +62,19 @@ class Example:
         """The share of the slots before `until` in which `worker` works."""
         return sum(box.end <= until for box in self.boxes[worker]) / until
 
-    def schedule(self, until: int) -> Schedule:
+    def schedule(self, until: int) -> PipelineSchedule:
         """Workers 1 to 3 in the words of the product: an error and its update are one backward."""
         rows = []
         for worker, boxes in enumerate(self.boxes[:-1]):
             row = []
             for box in boxes:
                 if box.what == "A" and box.end <= until:
-                    row.append(Placed(box.start, 1, Action(worker, Kind.forward, box.index)))
+                    row.append(Placed(box.start, 1, Action(worker, ActionKind.forward, box.index)))
                 if box.what == "U" and box.end <= until:
                     length = 2 if worker else 1
-                    row.append(Placed(box.end - length, length, Action(worker, Kind.backward, box.index)))
+                    row.append(Placed(box.end - length, length, Action(worker, ActionKind.backward, box.index)))
             rows.append(tuple(sorted(row)))
-        return Schedule(tuple(rows))
+        return PipelineSchedule(tuple(rows))
 
     def __iter__(self) -> Iterator[Box]:
         return (box for boxes in self.boxes for box in boxes)

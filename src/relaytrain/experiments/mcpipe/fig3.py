@@ -9,7 +9,7 @@ from ..expected import Expected, Seen
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from . import figures
-from .accuracy import Curve, Progress, Scale, curves, data_set
+from .accuracy import AccuracyCurve, AccuracyScale, Progress, curves, data_set
 from .fig2 import SOURCES
 
 NAME = "mcpipe-fig3"
@@ -20,7 +20,9 @@ def reproduce(
 ) -> Reproduction:
     """Train all ways with three workers (two for comparison), draw and judge; `quick` trains next to nothing."""
 
-    def extra(found: Mapping[str, Curve], scale: Scale, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    def extra(
+        found: Mapping[str, AccuracyCurve], scale: AccuracyScale, expected: Mapping[str, Expected]
+    ) -> dict[str, Seen]:
         two, _ = curves(out_dir, data_set(SOURCES)[0], 2, scale, progress)
         words, faster = figures.times_to(found["mcPipe"], two["mcPipe"])
         pipe, also = figures.times_to(found["PipeDream"], two["PipeDream"])

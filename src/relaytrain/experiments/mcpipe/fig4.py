@@ -10,7 +10,7 @@ from ..expected import Expected, Seen
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from . import figures
-from .accuracy import FULL, Curve, Progress, Scale, curves, data_set
+from .accuracy import FULL, AccuracyCurve, AccuracyScale, Progress, curves, data_set
 from .fig2 import SOURCES as EASIER
 
 NAME = "mcpipe-fig4"
@@ -24,7 +24,9 @@ def reproduce(
 ) -> Reproduction:
     """Train all ways on the harder data set, draw and judge; `quick` trains next to nothing."""
 
-    def extra(found: Mapping[str, Curve], scale: Scale, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    def extra(
+        found: Mapping[str, AccuracyCurve], scale: AccuracyScale, expected: Mapping[str, Expected]
+    ) -> dict[str, Seen]:
         easier, _ = curves(out_dir, data_set(EASIER)[0], 3, scale, progress)
         words, slower = figures.times_to(easier["mcPipe"], found["mcPipe"])
         return {

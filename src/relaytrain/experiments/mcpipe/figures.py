@@ -21,11 +21,11 @@ from .accuracy import (
     IN_FLIGHT,
     LINK_BITS_PER_S,
     QUICK,
-    Curve,
+    AccuracyCurve,
+    AccuracyScale,
     Gap,
     Progress,
-    Scale,
-    Steps,
+    UpdateSteps,
     curves,
     data_set,
     task_of,
@@ -45,12 +45,12 @@ STYLES: dict[str, dict[str, Any]] = {
 BANDS = ("PipeDream", "GreedyUpdates")
 """Drawn from the lowest to the highest initialisation."""
 LEVELS = (0.4, 0.5, 0.6, 0.7, 0.8)
-Extra = Callable[[Mapping[str, Curve], Scale, Mapping[str, Expected]], dict[str, Seen]]
+Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale, Mapping[str, Expected]], dict[str, Seen]]
 
 
 def reproduce(
     out_dir: Path, module: str, *, name: str, title: str, figure: str, sources: tuple[str, ...], workers: int,
-    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, measure: bool = False, full: Scale = FULL, progress: Progress | None = None,
+    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, measure: bool = False, full: AccuracyScale = FULL, progress: Progress | None = None,
 ) -> Reproduction:  # fmt: skip
     """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings.
 
@@ -75,12 +75,12 @@ def reproduce(
     return Reproduction(name, title, (*files, path), rows, judged(figure, expected, seen), notes)
 
 
-def end_s(found: Mapping[str, Curve]) -> float:
+def end_s(found: Mapping[str, AccuracyCurve]) -> float:
     """When PipeDream's curve ends: all are compared up to there."""
     return found["PipeDream"].seconds[-1]
 
 
-def _row(curve: Curve, found: Mapping[str, Curve]) -> Row:
+def _row(curve: AccuracyCurve, found: Mapping[str, AccuracyCurve]) -> Row:
     end = end_s(found)
     row: Row = {"method": curve.method, "step_s": curve.step_s, "updates_by_end": end / curve.step_s}
     row |= {
@@ -91,7 +91,7 @@ def _row(curve: Curve, found: Mapping[str, Curve]) -> Row:
     return {**row, **{f"s_to_{level:g}": curve.reaches(level) for level in LEVELS}}
 
 
-def _draw(found: Mapping[str, Curve], title: str) -> Figure:
+def _draw(found: Mapping[str, AccuracyCurve], title: str) -> Figure:
     figure = new_figure(7.5, 4.8)
     axes = figure.subplots()
     for method, curve in found.items():
@@ -111,7 +111,7 @@ def _draw(found: Mapping[str, Curve], title: str) -> Figure:
     return figure
 
 
-def _checks(found: Mapping[str, Curve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(found: Mapping[str, AccuracyCurve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
     end, pipe, greedy = end_s(found), found["PipeDream"], found["GreedyUpdates"]
     times = np.linspace(end / 20, end, 60)
     late, early = [t for t in times if t >= 0.8 * end], [t for t in times if t <= end / 3]
@@ -145,7 +145,7 @@ def _checks(found: Mapping[str, Curve], expected: Mapping[str, Expected]) -> dic
     }
 
 
-def _timed(source: str, scale: Scale, clock: Steps, progress: Progress | None) -> Mapping[str, float]:
+def _timed(source: str, scale: AccuracyScale, clock: UpdateSteps, progress: Progress | None) -> Mapping[str, float]:
     from .measured import measured
 
     if progress is not None:
@@ -153,7 +153,7 @@ def _timed(source: str, scale: Scale, clock: Steps, progress: Progress | None) -
     return measured(task_of(source, scale, 0), clock)
 
 
-def _compared(clock: Steps, timed: Mapping[str, float]) -> tuple[str, ...]:
+def _compared(clock: UpdateSteps, timed: Mapping[str, float]) -> tuple[str, ...]:
     if not timed:
         return ()
     said = (
@@ -163,7 +163,7 @@ def _compared(clock: Steps, timed: Mapping[str, float]) -> tuple[str, ...]:
     return (f"an update as predicted and as measured with a process a worker (Local: one): {', '.join(said)}",)
 
 
-def times_to(one: Curve, other: Curve) -> tuple[list[str], list[bool]]:
+def times_to(one: AccuracyCurve, other: AccuracyCurve) -> tuple[list[str], list[bool]]:
     """When two curves reach each level, in words, and whether the first is the faster; levels that neither reaches are left out."""
     words, faster = [], []
     for level in LEVELS:
@@ -178,7 +178,7 @@ def _seconds(value: float) -> str:
     return f"{value:.1f} s" if math.isfinite(value) else "never"
 
 
-def _notes(source: str, workers: int, scale: Scale, clock: Steps) -> tuple[str, ...]:
+def _notes(source: str, workers: int, scale: AccuracyScale, clock: UpdateSteps) -> tuple[str, ...]:
     size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}.get(source, "")
     speeds = ", ".join(f"{speed / 1e9:g}" for speed in FLOPS_PER_S[:workers])
     return (

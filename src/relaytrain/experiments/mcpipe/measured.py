@@ -13,23 +13,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ...pipeline.choice import within_stage
-from ...pipeline.comparison import Bench, Task
 from ...pipeline.networks import chain
-from ...pipeline.partition import Device, split
-from ...pipeline.ring import measured_s
-from ...pipeline.running import Emulation, Runtime, Split, Training, Work, run_pipeline
+from ...pipeline.running import Emulation, PipelineWork, Runtime, Split, Training, run_pipeline
 from ...pipeline.supervisor import make_job, write_start
-from .accuracy import IN_FLIGHT, Steps
+from ...planners.pipeline.partition import Device, split
+from ...planners.pipeline.policy import within_stage
+from .accuracy import IN_FLIGHT, UpdateSteps
+from .comparison import ComparisonTask, PipelineBench
+from .ring import measured_s
 
 WARM, COUNT, RING_COUNT = 6, 12, 3
 """Updates before the clock starts, and those that are timed; an update of the ring takes longest."""
 SLOWER = 4.0
 
 
-def measured(task: Task, clock: Steps) -> Mapping[str, float]:
+def measured(task: ComparisonTask, clock: UpdateSteps) -> Mapping[str, float]:
     """Seconds of an update by each method, with a process for each of the clock's devices (one for Local)."""
-    bench = Bench.of(replace(task, images=task.batch * 4, test_images=2))
+    bench = PipelineBench.of(replace(task, images=task.batch * 4, test_images=2))
     slow = tuple(
         Device(d.name, d.flops_per_s / SLOWER, d.memory_bytes, d.link_bytes_per_s / SLOWER) for d in clock.devices
     )
@@ -39,7 +39,7 @@ def measured(task: Task, clock: Steps) -> Mapping[str, float]:
     return {method: seconds / SLOWER for method, seconds in made.items()}
 
 
-def _paces(bench: Bench, clock: Steps, method: str) -> dict[str, tuple[float, float]]:
+def _paces(bench: PipelineBench, clock: UpdateSteps, method: str) -> dict[str, tuple[float, float]]:
     """Forward and backward seconds by device; a forward includes the replays of its layers."""
     units = bench.units()
     if method in ("Local", "data-distributed"):
@@ -55,7 +55,7 @@ def _paces(bench: Bench, clock: Steps, method: str) -> dict[str, tuple[float, fl
     return paces
 
 
-def _pipelined(bench: Bench, clock: Steps, method: str) -> float:
+def _pipelined(bench: PipelineBench, clock: UpdateSteps, method: str) -> float:
     moments: dict[int, float] = {}
 
     def note(event: Mapping[str, object]) -> None:
@@ -75,13 +75,13 @@ def _pipelined(bench: Bench, clock: Steps, method: str) -> float:
     return (moments[WARM + COUNT - 1] - moments[WARM - 1]) / COUNT
 
 
-def _ring(bench: Bench, clock: Steps) -> float:
+def _ring(bench: PipelineBench, clock: UpdateSteps) -> float:
     workers = len(clock.devices)
     model, runtime = (
         bench.model(),
         Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed"))),
     )
-    work = Work(
+    work = PipelineWork(
         model, chain(model), bench.units(), bench.minibatches(workers * (1 + RING_COUNT)), Training(bench.task.rule, m=IN_FLIGHT),
         runtime, bench.spec(), {}, lambda _: None,
     )  # fmt: skip

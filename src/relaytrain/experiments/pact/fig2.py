@@ -3,7 +3,7 @@
 Five gold nodes train VGG11 for K1 epochs; then a share F of its parameters is pruned, two silver or two bronze nodes
 join, and training goes on. Accuracy against emulated time, with the CPU seconds that were really spent.
 
-Paper: section II. Scaled so that one core trains it in about five minutes: see `Scale` and the notes of the result.
+Paper: section II. Scaled so that one core trains it in about five minutes: see `PruningScale` and the notes of the result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Scale:
+class PruningScale:
     """How far the experiment is scaled down: images by `shrink_images`, the network's width, batch, K1, epochs afterwards."""
 
     shrink_images: int = 40
@@ -55,11 +55,11 @@ class Scale:
     seeds: int = 2
 
 
-FULL, QUICK = Scale(), Scale(80, 0.0625, 16, (1, 3), 2, 1)
+FULL, QUICK = PruningScale(), PruningScale(80, 0.0625, 16, (1, 3), 2, 1)
 
 
 @dataclass(frozen=True)
-class Curve:
+class LossCurve:
     """One line of the figure: what was chosen; seconds, accuracy and CPU seconds after every epoch, mean over seeds."""
 
     prune_after: int
@@ -141,7 +141,7 @@ def _nothing(line: str) -> None:
     """Nobody wants to be told."""
 
 
-def scenario_tables(source: str, scale: Scale, seed: int) -> dict[str, Any]:
+def scenario_tables(source: str, scale: PruningScale, seed: int) -> dict[str, Any]:
     """The scenario behind one seed: nodes, sets, versions, training."""
     digits = source == "digits"
     shrink = 1 if digits else 2
@@ -171,9 +171,9 @@ def scenario_tables(source: str, scale: Scale, seed: int) -> dict[str, Any]:
     }
 
 
-def _train(source: str, scale: Scale, seed: int, told: Progress) -> list[Curve]:
+def _train(source: str, scale: PruningScale, seed: int, told: Progress) -> list[LossCurve]:
     """All curves of one seed; the gold epochs before the later pruning are trained once."""
-    from ...launch import TorchRunner, job_of
+    from ...relay.runner import TorchRunner, job_of
     from ...scenario import load_scenario
 
     runner = job_of(load_scenario(scenario_tables(source, scale, seed))).runner
@@ -200,7 +200,7 @@ def _train(source: str, scale: Scale, seed: int, told: Progress) -> list[Curve]:
 
 def _branch(
     runner: Any, checkpoint: Any, path: list[tuple[float, float, float]], pair: Pair, span: tuple[int, int]
-) -> Curve:
+) -> LossCurve:
     k1, after = span
     decision = Decision(k1 + 1, pair.version, pair.nodes)
     handed = runner.hand_over(checkpoint, Pair("full", "gold"), decision, lambda version: None)
@@ -210,7 +210,7 @@ def _branch(
         checkpoint, point = _epoch(runner, checkpoint, pair, epoch, path[-1])
         path.append(point)
     seconds, accuracy, cpu_s = (tuple(float(v) for v in column) for column in zip(*path, strict=True))
-    return Curve(k1, pair.version, pair.nodes, seconds, accuracy, cpu_s)
+    return LossCurve(k1, pair.version, pair.nodes, seconds, accuracy, cpu_s)
 
 
 def _epoch(runner: Any, checkpoint: Any, pair: Pair, epoch: int, last: tuple[float, float, float]) -> Any:
@@ -232,7 +232,7 @@ def _accuracy(runner: Any, checkpoint: Any) -> float:
     return float(runner.probe(checkpoint).accuracy)
 
 
-def _averaged(runs: list[list[Curve]]) -> tuple[Curve, ...]:
+def _averaged(runs: list[list[LossCurve]]) -> tuple[LossCurve, ...]:
     made = []
     for same in zip(*runs, strict=True):
         first = same[0]
@@ -240,11 +240,11 @@ def _averaged(runs: list[list[Curve]]) -> tuple[Curve, ...]:
             tuple(float(v) for v in np.mean([getattr(curve, what) for curve in same], axis=0))
             for what in ("seconds", "accuracy", "cpu_s")
         ]
-        made.append(Curve(first.prune_after, first.version, first.joining, *columns))
+        made.append(LossCurve(first.prune_after, first.version, first.joining, *columns))
     return tuple(made)
 
 
-def _row(curve: Curve) -> Row:
+def _row(curve: LossCurve) -> Row:
     at = curve.prune_after
     left = len(curve.seconds) - at - 2
     return {
@@ -261,7 +261,7 @@ def _row(curve: Curve) -> Row:
     }
 
 
-def _draw(curves: tuple[Curve, ...]) -> Figure:
+def _draw(curves: tuple[LossCurve, ...]) -> Figure:
     figure = new_figure(9.0, 5.4)
     axes = figure.subplots()
     early = min(curve.prune_after for curve in curves)
@@ -281,7 +281,7 @@ def _draw(curves: tuple[Curve, ...]) -> Figure:
     return figure
 
 
-def _checks(curves: tuple[Curve, ...], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(curves: tuple[LossCurve, ...], expected: Mapping[str, Expected]) -> dict[str, Seen]:
     rows = {(c.prune_after, c.version, c.joining): _row(c) for c in curves}
     early, late = sorted({c.prune_after for c in curves})
     pairs = [((k, "half", j), (k, "tenth", j)) for k in (early, late) for j in ("silver", "bronze")]
@@ -318,7 +318,7 @@ def _checks(curves: tuple[Curve, ...], expected: Mapping[str, Expected]) -> dict
     }
 
 
-def _notes(source: str, scale: Scale) -> tuple[str, ...]:
+def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:
     size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}[source]
     images = "/".join(
         str(max(4, n // (scale.shrink_images * (2 if source == "digits" else 1)))) for n in IMAGES.values()

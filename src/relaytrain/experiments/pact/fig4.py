@@ -11,10 +11,10 @@ import numpy as np
 
 from ...core.errors import ScenarioError
 from ...core.law import Array
-from ...estimators.auto import EPOCHS
-from ...estimators.curves import Bundle, Curve, Switch, bundle_of
-from ...estimators.features import Seen, rows_of
-from ...estimators.fit import change_model, held_out_quarter, run_model
+from ...estimators.learned.auto import EPOCHS
+from ...estimators.learned.curves import Bundle, LegCurve, LegSwitch, bundle_of
+from ...estimators.learned.features import Seen, rows_of
+from ...estimators.learned.fit import change_model, held_out_quarter, run_model
 from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, expected_of, judged
@@ -36,8 +36,8 @@ ESTIMATORS = ("paper", "auto")
 class Relay:
     """A relay of the campaign that was held out: its legs cut at their switches, and the switches."""
 
-    legs: tuple[Curve, ...]
-    switches: tuple[Switch, ...]
+    legs: tuple[LegCurve, ...]
+    switches: tuple[LegSwitch, ...]
     words: str
 
 
@@ -76,7 +76,7 @@ def chosen(bundle: Bundle) -> Relay:
     by_run = {(c.seed, c.run): c for c in bundle.curves}
     into = {(s.seed, s.run): s for s in bundle.switches}
 
-    def distance(last: Curve) -> float:
+    def distance(last: LegCurve) -> float:
         second, first = into[last.seed, last.run], into[last.seed, last.parent or 0]
         got = (first.epoch, first.ratio, second.epoch - first.epoch, second.ratio)
         return sum(abs(g - w) / w for g, w in zip(got, WANTED, strict=True))
@@ -94,7 +94,7 @@ def chosen(bundle: Bundle) -> Relay:
     return Relay((_cut(first, len(one.history)), _cut(middle, len(two.history)), last), (one, two), words)
 
 
-def _cut(curve: Curve, epochs: int) -> Curve:
+def _cut(curve: LegCurve, epochs: int) -> LegCurve:
     from dataclasses import replace
 
     return replace(curve, losses=curve.losses[:epochs])

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...api import first_state, scenario
 from ...core.state import Grid
-from ...planners.rules import choose
-from ...planners.tables import Tables
+from ...planners.pact.level_tables import Tables
+from ...planners.pact.rules import choose
 from ...scenario import Scenario
 from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged

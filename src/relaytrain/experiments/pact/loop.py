@@ -18,10 +18,10 @@ from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Plan
 from ...core.protocols import Planner
 from ...core.state import TOLERANCE, Grid, State
-from ...planners.baselines import OneSwitch, StaticLearn
-from ...planners.pact import Optimum
-from ...planners.rules import choose
-from ...planners.tables import Tables
+from ...planners.pact.baselines import OneSwitch, StaticLearn
+from ...planners.pact.level_tables import Tables
+from ...planners.pact.planner import Optimum
+from ...planners.pact.rules import choose
 from ...scenario import Scenario
 
 TARGETS = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
@@ -33,7 +33,7 @@ TIME_STEP = 0.1
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchAt:
     """A change of version: after `epoch` epochs, at `elapsed` units of time and loss `loss`, to version `to`."""
 
     epoch: int
@@ -68,15 +68,15 @@ class Trace:
         return self.versions[1:].count(version)
 
     @property
-    def switches(self) -> tuple[Switch, ...]:
+    def switches(self) -> tuple[SwitchAt, ...]:
         """Where the version changes."""
         return tuple(
-            Switch(k, self.times[k], self.losses[k], now)
+            SwitchAt(k, self.times[k], self.losses[k], now)
             for k, (before, now) in enumerate(pairwise(self.versions))
             if before != now
         )
 
-    def left(self, version: str) -> Switch | None:
+    def left(self, version: str) -> SwitchAt | None:
         """The switch away from `version`, if there is one."""
         return next((s for s in self.switches if self.versions[s.epoch] == version), None)
 

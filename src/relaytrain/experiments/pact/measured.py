@@ -22,12 +22,12 @@ from ...core.outcome import EpochOutcome
 from ...core.plan import Decision
 from ...core.problem import Pair
 from ...core.state import TOLERANCE, Grid, State
-from ...estimators.auto import EPOCHS
-from ...estimators.curves import bundle_of
-from ...estimators.fit import fit
-from ...estimators.learned import Learned
-from ...planners.rules import choose
-from ...planners.tables import Tables
+from ...estimators.learned.auto import EPOCHS
+from ...estimators.learned.curves import bundle_of
+from ...estimators.learned.fit import fit
+from ...estimators.learned.learned_law import Learned
+from ...planners.pact.level_tables import Tables
+from ...planners.pact.rules import choose
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected
 from .loop import TIME_STEP, Trace

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...core.state import TOLERANCE
-from ...estimators.curves import Bundle, Curve
-from ...estimators.facts import Facts
-from ...estimators.features import sqrt_ahead, sqrt_rate
+from ...estimators.learned.curves import Bundle, LegCurve
+from ...estimators.learned.facts import Facts
+from ...estimators.learned.features import sqrt_ahead, sqrt_rate
 from ...scenario import Scenario
 from .loop import Trace, factory
 
@@ -90,7 +90,7 @@ def replay_of(bundle: Bundle, seed: int) -> Replay:
     root = [c for c in mine if c.stage == 0 and _at_home(c, "L")]
     legs = {c.epoch: c for c in mine if c.stage == 1 and _at_home(c, "M")}
     by_run = {c.run: k1 for k1, c in legs.items()}
-    ends: dict[tuple[int, int], Curve] = {}
+    ends: dict[tuple[int, int], LegCurve] = {}
     for c in mine:
         if not _at_home(c, "S"):
             continue
@@ -119,13 +119,13 @@ def replay_of(bundle: Bundle, seed: int) -> Replay:
     )
 
 
-def _at_home(curve: Curve, version: str) -> bool:
+def _at_home(curve: LegCurve, version: str) -> bool:
     nodes, pruned = HOME[version]
     straight = all(step.split()[1] == "prune" for step in curve.configuration)
     return curve.node_set == nodes and abs(curve.pruned - pruned) < 0.01 and straight
 
 
-def _extended(curve: Curve) -> Array:
+def _extended(curve: LegCurve) -> Array:
     """The leg with its forward loss before it and its tail behind it."""
     losses = np.asarray(curve.losses, dtype=np.float64)
     rate = sqrt_rate(losses[None, :], last=TAIL)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...estimators.auto import EPOCHS
-from ...estimators.curves import Bundle, bundle_of
-from ...estimators.evaluate import FIGURES, Tested, evaluate_change, evaluate_run, relative_winkler
-from ...estimators.zero import zero_trace
+from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change, evaluate_run, relative_winkler
+from ...estimators.learned.auto import EPOCHS
+from ...estimators.learned.curves import Bundle, bundle_of
+from ...estimators.learned.zero import zero_trace
 from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Seen, expected_of, judged
@@ -27,9 +27,9 @@ STAGES = (0, 1, 2)
 class Judged:
     """One campaign: lambda_run over single epochs and over k+1 to k+5, lambda_change by inputs."""
 
-    single: Mapping[str, Tested]
-    ahead: Mapping[str, Tested]
-    change: Mapping[str, Tested]
+    single: Mapping[str, FoldResult]
+    ahead: Mapping[str, FoldResult]
+    change: Mapping[str, FoldResult]
 
 
 def reproduce(
@@ -123,7 +123,7 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
     def all_of(check: str, words: Sequence[tuple[bool, str]]) -> Seen:
         return all(ok for ok, _ in words), "; ".join(text for _, text in words)
 
-    def covers(tested: Tested, figure: str, least: float) -> list[tuple[bool, str]]:
+    def covers(tested: FoldResult, figure: str, least: float) -> list[tuple[bool, str]]:
         found = []
         for stage in STAGES:
             if (tested.stage == stage).any():

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.dependence import Past
+from ...core.dependence import NoisePast
+from ...core.depl import DeplProblem
+from ...core.depl_settings import DeplSettings
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
-from ..value import standing
-from .dependent import Paths
-from .instance import Instance
-from .joint import DeplPlan
-from .losses import exact_probability, losses_by_epoch
-from .settings import DeplSettings
+from ..pact.value import standing
+from .exact.dependent import Paths
+from .exact.joint import DeplPlan
+from .exact.losses import exact_probability, losses_by_epoch
 
 Real = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ class Composed:
     found: DeplPlan
     level: float
     seed: int = 0
-    past: Past | None = None
+    past: NoisePast | None = None
     left_s: float = math.inf
     warnings: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ def _sure(made: Composed, other: DeplPlan) -> float:
     settings = made.settings
     if settings.belief.independent:
         return other.probability
-    paths = Paths(settings.instance, settings.belief, made.past or Past(), seed=made.seed + 1)
+    paths = Paths(settings.instance, settings.belief, made.past or NoisePast(), seed=made.seed + 1)
     return paths.probability(other.datasets, other.models)
 
 
@@ -129,7 +129,7 @@ def _spent(settings: DeplSettings, found: DeplPlan, pairs: Sequence[Pair]) -> tu
     return seconds, prices
 
 
-def _jumps(instance: Instance, models: Sequence[int]) -> list[float]:
+def _jumps(instance: DeplProblem, models: Sequence[int]) -> list[float]:
     jumps, before = [], instance.before
     for m in models:
         jumps.append(0.0 if before is None or before == m else instance.jump(before, m).mean)
@@ -147,13 +147,13 @@ def _bands(made: Composed, level: float) -> tuple[Real, Real, tuple[tuple[str, f
         expected, guaranteed = _convolved(instance, found, level)
         return expected, guaranteed, tuple(sure)
     sure = [("independent epochs", exact_probability(instance, found.datasets, found.models))]
-    paths = Paths(instance, settings.belief, made.past or Past(), seed=made.seed + 1)
+    paths = Paths(instance, settings.belief, made.past or NoisePast(), seed=made.seed + 1)
     losses = paths.losses(found.datasets, found.models)
     sure.append((str(settings.belief), float((losses[-1] <= instance.target.loss + 1e-9).mean())))
     return losses.mean(axis=1), np.quantile(losses, level, axis=1), tuple(sure)
 
 
-def _convolved(instance: Instance, found: DeplPlan, level: float) -> tuple[Real, Real]:
+def _convolved(instance: DeplProblem, found: DeplPlan, level: float) -> tuple[Real, Real]:
     after = losses_by_epoch(instance, found.datasets, found.models)
     means = np.array([loss.mean for loss in after])
     if not after[0].log_cf.any():  # nothing is random, or the first epoch is not

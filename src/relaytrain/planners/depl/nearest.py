@@ -9,16 +9,16 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...core.depl import DeplProblem
 from ...core.plan import Nearest
-from .instance import Instance
-from .joint import DeplPlan, plan
+from .exact.joint import DeplPlan, plan
 
 _ROUNDS = 12
 _LONGEST = 1e6
-Solve = Callable[[Instance], DeplPlan]
+Solve = Callable[[DeplProblem], DeplPlan]
 
 
-def nearest(instance: Instance, solve: Solve) -> tuple[Nearest, ...]:
+def nearest(instance: DeplProblem, solve: Solve) -> tuple[Nearest, ...]:
     """Nearest feasible targets at the probability asked; `solve` has the last word on each."""
     target, found = instance.target, []
     loss = _bisected(instance, target.loss, instance.initial_loss, _with_loss)
@@ -35,7 +35,9 @@ def nearest(instance: Instance, solve: Solve) -> tuple[Nearest, ...]:
     return tuple(found)
 
 
-def _bisected(instance: Instance, low: float, high: float, at: Callable[[Instance, float], Instance]) -> float | None:
+def _bisected(
+    instance: DeplProblem, low: float, high: float, at: Callable[[DeplProblem, float], DeplProblem]
+) -> float | None:
     if not _feasible(at(instance, high)):
         return None
     for _ in range(_ROUNDS):
@@ -45,7 +47,7 @@ def _bisected(instance: Instance, low: float, high: float, at: Callable[[Instanc
 
 
 def _sure(
-    instance: Instance, value: float, at: Callable[[Instance, float], Instance], solve: Solve, most: float
+    instance: DeplProblem, value: float, at: Callable[[DeplProblem, float], DeplProblem], solve: Solve, most: float
 ) -> float:
     """`value`, moved on where the planner itself (more careful about dependence) does not agree yet."""
     step = 0.01 * (most - value)
@@ -56,13 +58,13 @@ def _sure(
     return most
 
 
-def _feasible(instance: Instance) -> bool:
+def _feasible(instance: DeplProblem) -> bool:
     return plan(instance, switches=1).feasible
 
 
-def _with_loss(instance: Instance, loss: float) -> Instance:
+def _with_loss(instance: DeplProblem, loss: float) -> DeplProblem:
     return replace(instance, target=replace(instance.target, loss=loss))
 
 
-def _with_deadline(instance: Instance, deadline_s: float) -> Instance:
+def _with_deadline(instance: DeplProblem, deadline_s: float) -> DeplProblem:
     return replace(instance, target=replace(instance.target, deadline_s=deadline_s))

@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 
 from ...core.cost import CostTable
+from ...core.depl import DeplProblem, DeplTarget
+from ...core.depl_settings import MOST_EPOCHS, DeplSettings
 from ...core.increments import IncrementLaw
 from ...core.law import LossLaw
 from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import State
-from ..rules import LADDER
-from .baselines import best_expected
+from ..pact.rules import LADDER
 from .composed import Composed, composed
-from .dependent import plan_dependent
-from .instance import Instance, Target
-from .joint import DeplPlan
+from .exact.dependent import plan_dependent
+from .exact.joint import DeplPlan
 from .nearest import nearest
+from .paper.best_exp import best_expected
 from .procedures import Options, plan_by
 from .quickest import quickest
-from .settings import MOST_EPOCHS, DeplSettings
 
 METHODS = {
     "depl": "joint",
@@ -78,7 +78,7 @@ class Depl:
         ways = nearest(instance, self._at_level) if made.level < problem.target.probability - 1e-12 else ()
         return composed(made, problem, state, self.name, alternatives=others, nearest=ways)
 
-    def _found(self, instance: Instance, known: IncrementLaw | None) -> Composed:
+    def _found(self, instance: DeplProblem, known: IncrementLaw | None) -> Composed:
         past = known.past if known is not None else None
         asked = instance.target.probability
         plain = Composed(self.settings, DeplPlan(False), 0.0, self.seed, past, instance.target.deadline_s)
@@ -91,7 +91,7 @@ class Depl:
                 return replace(plain, found=found, level=level)
         return replace(plain, found=quickest(instance))
 
-    def _at_level(self, instance: Instance, past: Any = None) -> DeplPlan:
+    def _at_level(self, instance: DeplProblem, past: Any = None) -> DeplPlan:
         """The best plan for an instance; `depl` under the believed dependence."""
         belief = self.settings.belief
         if self.method == "depl" and not belief.independent:
@@ -101,11 +101,11 @@ class Depl:
             )
         return self._by(self.method, instance)
 
-    def _by(self, method: str, instance: Instance, switches: int | None = None) -> DeplPlan:
+    def _by(self, method: str, instance: DeplProblem, switches: int | None = None) -> DeplPlan:
         most = self.settings.switches if switches is None else switches
         return plan_by(METHODS[method], instance, Options(most, self.settings.eta, within=self.settings.within))
 
-    def _others(self, instance: Instance, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
+    def _others(self, instance: DeplProblem, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
         """What else could have been done: each version alone, planning by the mean, other data."""
         if not made.found.models:
             return ()
@@ -131,7 +131,7 @@ class Depl:
         return tuple(others)
 
 
-def _alone(instance: Instance, m: int) -> Instance:
+def _alone(instance: DeplProblem, m: int) -> DeplProblem:
     """The instance in which only version `m` may run: others cannot be switched to or from."""
     runs_on = (
         np.ones((len(instance.models), len(instance.clusters)), bool) if instance.runs_on is None else instance.runs_on
@@ -143,7 +143,7 @@ def _alone(instance: Instance, m: int) -> Instance:
 
 def current(
     settings: DeplSettings, problem: Problem, costs: CostTable, state: State, known: IncrementLaw | None = None
-) -> Instance:
+) -> DeplProblem:
     """The settings' instance as it stands in `state`: what is left of time and epochs, what is forbidden, what is paid."""
     instance, target = settings.instance, problem.target
     runs_on = np.zeros((len(instance.models), len(instance.clusters)), bool)
@@ -161,7 +161,7 @@ def current(
         models=settings.placed(state.epoch, state.loss, before),
         charges=charges,
         initial_loss=state.loss,
-        target=Target(target.loss, target.probability, target.deadline_s - state.elapsed_s, most),
+        target=DeplTarget(target.loss, target.probability, target.deadline_s - state.elapsed_s, most),
         before=before,
         epochs_done=state.epoch,
         runs_on=runs_on,

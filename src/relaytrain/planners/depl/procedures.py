@@ -18,16 +18,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...core.depl import DeplProblem
 from ...core.errors import UsageError
-from .baselines import best_expected, greedy_expected
-from .datasets import powerset
-from .grid import Capable
-from .instance import Instance
-from .joint import DeplPlan, complete, plan, settled
-from .losses import exact_probability
-from .paper import paper_plan
-from .placement import plan_per_cluster
-from .versions import SWITCHES
+from .exact.datasets import powerset
+from .exact.joint import DeplPlan, complete, plan, settled
+from .exact.losses import exact_probability
+from .exact.placement import plan_per_cluster
+from .exact.versions import SWITCHES
+from .paper.best_exp import best_expected, greedy_expected
+from .paper.grid import Capable
+from .paper.procedure import paper_plan
 
 MOST_SEQUENCES = 200_000
 """Sequences of versions, over all choices of data, that brute force agrees to try."""
@@ -43,10 +43,10 @@ class Options:
     within: float = 0.0
 
 
-Procedure = Callable[[Instance, Options], DeplPlan]
+Procedure = Callable[[DeplProblem, Options], DeplPlan]
 
 
-def brute_force(instance: Instance) -> DeplPlan:
+def brute_force(instance: DeplProblem) -> DeplPlan:
     """The cheapest of all plans, by trying each. Refuses problems with too many."""
     target, count = instance.target, len(instance.models)
     sequences = sum(count**k for k in range(1, target.max_epochs + 1)) * (2 ** len(instance.datasets) - 1)
@@ -75,7 +75,7 @@ def brute_force(instance: Instance) -> DeplPlan:
     return best
 
 
-def _possible(instance: Instance, models: tuple[int, ...]) -> bool:
+def _possible(instance: DeplProblem, models: tuple[int, ...]) -> bool:
     taken = models if instance.before is None else (instance.before, *models)
     return all(a == b or instance.switches[a][b] is not None for a, b in itertools.pairwise(taken))
 
@@ -95,7 +95,7 @@ PROCEDURES: dict[str, Procedure] = {
 }
 
 
-def plan_by(name: str, instance: Instance, options: Options | None = None) -> DeplPlan:
+def plan_by(name: str, instance: DeplProblem, options: Options | None = None) -> DeplPlan:
     """The plan of the procedure called `name` (hyphens or underscores)."""
     key = name.replace("_", "-")
     if key not in PROCEDURES:

@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 
-from .instance import Instance
-from .joint import DeplPlan
-from .losses import exact_probability
+from ...core.depl import DeplProblem
+from .exact.joint import DeplPlan
+from .exact.losses import exact_probability
 
 
-def quickest(instance: Instance) -> DeplPlan:
+def quickest(instance: DeplProblem) -> DeplPlan:
     """Full resources on all data, until the target or the end; by gain a second or by gain an epoch, whichever ends lower."""
     return min((_greedy(instance, by_time) for by_time in (True, False)), key=lambda made: made.mean)
 
 
-def _greedy(instance: Instance, by_time: bool) -> DeplPlan:
+def _greedy(instance: DeplProblem, by_time: bool) -> DeplPlan:
     chosen = tuple(range(len(instance.datasets)))
     volume, gain, target = instance.volume(chosen), instance.data_gain(chosen), instance.target
     charge = instance.data_charge(chosen)
@@ -47,7 +47,7 @@ def _greedy(instance: Instance, by_time: bool) -> DeplPlan:
     )  # fmt: skip
 
 
-def _possible(instance: Instance, before: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _possible(instance: DeplProblem, before: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     shape = (len(instance.models), len(instance.clusters))
     possible = np.ones(shape, bool) if instance.runs_on is None else instance.runs_on.copy()
     if before is not None:

@@ -1,0 +1,130 @@
+"""What a campaign will take, before it starts: images and CPU-hours, with shared beginnings and without.
+
+CPU seconds come from timing a few batches of every version on this machine, on images made up for it: a full campaign
+can be estimated without its data. Evaluations and handovers are not timed; measured campaigns took up to 1.4 times
+the estimate of their training alone, so `OVERHEAD` is on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .tree import Campaign, epochs_by_pair, images_of
+
+OVERHEAD = 1.4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """For `seeds` seeds: trainings, segments, epochs, images and CPU seconds; naive = every training on its own."""
+
+    campaign: str
+    seeds: int
+    trainings: int
+    segments: int
+    epochs: int
+    images: int
+    naive_images: int
+    cpu_s: float | None
+    naive_cpu_s: float | None
+
+    @property
+    def saving(self) -> float:
+        """How many times fewer images."""
+        return self.naive_images / self.images
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"schema": "relaytrain.campaign-estimate/1", **vars(self), "saving": self.saving}
+
+
+def estimate(campaign: Campaign, seeds: int, *, timed: bool = True, batches: int = 1) -> Estimate:
+    """Count, and time versions unless told not to.
+
+    Args:
+        campaign: what would be trained.
+        seeds: how many repetitions.
+        timed: also time versions, which needs torch and takes seconds.
+        batches: least number of steps to time of each version.
+    """
+    samples = samples_of(campaign)
+    shared, naive = images_of(campaign, {group: sum(counts) for group, counts in samples.items()})
+    cpu: dict[bool, float] = {}
+    if timed:
+        from ..costs.profiled import profile
+
+        found = profile(_made_up(campaign), batches=batches)
+        for alone in (False, True):
+            pairs = epochs_by_pair(campaign, naive=alone)
+            cpu[alone] = (
+                OVERHEAD
+                * seeds
+                * sum(n * found.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
+            )
+    epochs = sum(branch.epochs for branch in campaign.branches)
+    return Estimate(
+        campaign.name, seeds, seeds * len(campaign.alone), seeds * len(campaign.branches), seeds * epochs,
+        seeds * shared, seeds * naive, cpu.get(False), cpu.get(True),
+    )  # fmt: skip
+
+
+def samples_of(campaign: Campaign) -> dict[str, list[int]]:
+    """Samples of every node of every set; read from the scenario, or from its data where it does not say."""
+    declared = {node["name"]: node.get("samples") for node in campaign.scenario.get("nodes", ())}
+    if any(count is None for count in declared.values()):
+        from .pieces import PieceBench
+
+        declared = {name: len(data) for name, data in PieceBench(campaign, 0).setup.datasets.items()}
+    return {
+        group["name"]: [int(declared[node] or 0) for node in group["nodes"]] for group in campaign.scenario["node_sets"]
+    }
+
+
+def flops_of(campaign: Campaign) -> dict[str, float]:
+    """FLOPs of a forward and backward pass over one image, by version; counted, nothing is trained."""
+    facts = _made_up(campaign).version_facts()
+    return {name: float(found.flops_per_sample) for name, found in facts.items()}
+
+
+def _made_up(campaign: Campaign) -> Any:
+    """A setup of the same versions over a few noise images; a user's own scenario is set up with its own data."""
+    if campaign.images is None:
+        from .pieces import PieceBench
+
+        return PieceBench(campaign, 0).setup
+    import numpy as np
+
+    from ..data.dataset import Dataset
+    from ..scenario import load_scenario
+    from ..training.setup import TrainingSetup
+
+    tables = campaign.tables(0)
+    each = 2 * int(tables["training"]["batch"])
+    tables["nodes"] = [{**node, "samples": each} for node in tables["nodes"]]
+    classes = 1 + max(label for owned in tables["data"]["classes"].values() for label in owned)
+    side = 32 // campaign.images.shrink
+    count = classes * (each * len(tables["nodes"]) + 8)
+
+    def noise(source: str, **_: object) -> Dataset:
+        rng = np.random.default_rng(0)
+        labels = np.arange(count, dtype=np.int64) % classes
+        return Dataset(rng.random((count, 3, side, side), dtype=np.float32), labels, classes, source)
+
+    return TrainingSetup.from_scenario(load_scenario(tables), read=noise)
+
+
+def words(found: Estimate) -> Mapping[str, str]:
+    """The estimate in words, one line each."""
+    return {
+        "trainings": f"{found.trainings:,} ({found.seeds} seeds), {found.segments:,} segments of {found.epochs:,} epochs in all",
+        "images": f"{found.images:,} with shared beginnings, {found.naive_images:,} without: {found.saving:.1f} times fewer",
+        "CPU": "not timed" if found.cpu_s is None or found.naive_cpu_s is None else f"about {_hours(found.cpu_s)}, without sharing {_hours(found.naive_cpu_s)}",
+    }  # fmt: skip
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 600.0:
+        return f"{seconds / 3600:.3f} CPU-hours ({seconds:.0f} s)"
+    return f"{seconds / 3600:,.1f} CPU-hours"

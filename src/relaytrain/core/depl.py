@@ -1,0 +1,187 @@
+"""A DepL planning problem: what may be chosen, what it costs, and what the loss must be with which probability.
+
+    rate  = sum_k price(n_k) x_k + sum over used clusters n and their datasets d of charge(d, n)              (2)
+    usage = sum_k price(n_k) x_k T'(k) + link_power(n_k) size / bandwidth + the same charges,     in joules
+    time  = sum_k work(m_k) q / x_k + size(m_k) / bandwidth(n_k) <= deadline,  q the volume chosen       (1), (4)
+    loss  = initial - sum_k h gain_m / sqrt(k + offset_m) X_k + sum over switches of their t          (8), Fig. 4
+    P(loss <= target) >= probability,  h = base + slope ln(1 + q)                                             (3)
+
+Paper: DepL equations (1)-(6), (8).
+Deviations: (8) is the amount by which an epoch lowers the loss (the paper calls it a change and says it is negative);
+k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch. `usage` is
+not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts. In T'(k) the
+time of sending the model counts by the cluster's `waiting` share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .distribution import Distribution, StudentT, Term
+from .errors import UsageError
+
+Objective = Literal["rate", "usage"]
+OBJECTIVES: tuple[Objective, ...] = ("rate", "usage")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes that train together: r(n), b(n), kappa(n).
+
+    For `usage`: price is joules for a unit of resources held for a second, `link_power` watts while a model is sent,
+    `waiting` the share of the held resources' draw that goes on meanwhile (1: reserved for the whole epoch, so that x
+    has an optimum; 0: computing alone, price * work whatever x, so that full resources are best).
+    """
+
+    name: str
+    capability: float
+    bandwidth: float
+    price: float
+    link_power: float = 0.0
+    waiting: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.capability < math.inf and self.bandwidth > 0 and 0 <= self.price < math.inf):
+            raise UsageError(
+                f"cluster {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price {self.price}; "
+                f"expected capability > 0, bandwidth > 0 and price >= 0"
+            )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A version: s(m), c(m) for a unit of data, A_m, B_m and the distribution of x in (8)."""
+
+    name: str
+    size: float
+    work: float
+    gain: float
+    offset: float
+    noise: Distribution
+    power: float = 0.5
+    """1/2 in the paper; others fit curves that level off sooner."""
+
+    steps: tuple[float, ...] = ()
+    """Progress by epoch where it is written out; the last figure holds on."""
+
+    def progress(self, k: int | NDArray[np.int64]) -> Any:
+        """A / (k + B)^power, or the step of epoch k: by how much the epoch lowers the loss when x is 1."""
+        if self.steps:
+            return np.asarray(self.steps)[np.minimum(k, len(self.steps)) - 1]
+        return self.gain / (k + self.offset) ** self.power
+
+    def __post_init__(self) -> None:
+        if not (0 < self.work < math.inf and 0 <= self.size < math.inf and self.offset > -1):
+            raise UsageError(
+                f"version {self.name}: got work {self.work}, size {self.size}, offset {self.offset}; "
+                f"expected work > 0, size >= 0 and offset > -1"
+            )
+
+
+@dataclass(frozen=True)
+class DeplData:
+    """A dataset and its volume."""
+
+    name: str
+    volume: float
+
+
+@dataclass(frozen=True)
+class DeplTarget:
+    """The loss to be reached with a probability (omega) by a deadline, in at most so many epochs."""
+
+    loss: float
+    probability: float
+    deadline_s: float
+    max_epochs: int
+
+
+@dataclass(frozen=True)
+class DeplProblem:
+    """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal).
+
+    A training under way is planned on with `epochs_done` (k goes on counting), `before` (the version that trained
+    last: another one is a switch), the loss seen as `initial_loss`, what is left of deadline and epochs in `target`, and
+    charges of 0 for data that is already where it is needed.
+    """
+
+    models: tuple[Model, ...]
+    switches: tuple[tuple[StudentT | None, ...], ...]
+    clusters: tuple[Cluster, ...]
+    datasets: tuple[DeplData, ...]
+    charges: NDArray[np.float64]
+    """beta(d, n), shape (datasets, clusters), in the objective's unit; infinite where the data cannot be brought."""
+    initial_loss: float
+    target: DeplTarget
+    gain_base: float = 1.0
+    gain_slope: float = 0.0
+    objective: Objective = "rate"
+    before: int | None = None
+    epochs_done: int = 0
+    runs_on: NDArray[np.bool_] | None = None
+    """Which versions may train on which clusters, shape (models, clusters); all of them by default."""
+
+    def __post_init__(self) -> None:
+        if not (self.models and self.clusters and self.datasets):
+            raise UsageError("a DepL instance needs at least one model, one cluster and one dataset")
+        shape = (len(self.datasets), len(self.clusters))
+        if self.charges.shape != shape:
+            raise UsageError(f"charges: got shape {self.charges.shape}, expected (datasets, clusters) = {shape}")
+        if not 0 < self.target.probability < 1:
+            raise UsageError(f"probability: got {self.target.probability}, expected strictly between 0 and 1")
+        if math.isinf(self.target.deadline_s):
+            raise UsageError(
+                "deadline: got inf, expected seconds: with unlimited time resources would be cut to nothing"
+            )
+        if self.objective not in OBJECTIVES:
+            raise UsageError(f"objective: got '{self.objective}', expected one of {', '.join(OBJECTIVES)}")
+        if np.isnan(self.charges).any() or (self.charges < 0).any():
+            raise UsageError("charges: got a negative or undefined one, expected 0 or more (infinite: impossible)")
+
+    def volume(self, chosen: Sequence[int]) -> float:
+        """q(D)."""
+        return sum(self.datasets[d].volume for d in chosen)
+
+    def data_gain(self, chosen: Sequence[int]) -> float:
+        """h(D): how much more an epoch achieves with the chosen data."""
+        return self.gain_base + self.gain_slope * math.log1p(self.volume(chosen))
+
+    def data_charge(self, chosen: Sequence[int]) -> NDArray[np.float64]:
+        """What it costs to bring the chosen data to each cluster, shape (clusters,)."""
+        return np.asarray(self.charges[list(chosen)].sum(axis=0), np.float64)
+
+    def terms(self, chosen: Sequence[int], models: Sequence[int]) -> list[Term]:
+        """The independent variables that the loss after `models`, one an epoch, is made of."""
+        gain = self.data_gain(chosen)
+        found: list[Term] = []
+        before = self.before
+        for k, m in enumerate(models, start=self.epochs_done + 1):
+            model = self.models[m]
+            found.append((-gain * float(model.progress(k)), model.noise))
+            if before not in (None, m):
+                found.append((1.0, self.jump(before, m)))
+            before = m
+        return found
+
+    @property
+    def jumps(self) -> list[StudentT]:
+        """The loss changes of all possible switches."""
+        return [jump for row in self.switches for jump in row if jump is not None]
+
+    def with_gain(self, gain: float) -> DeplProblem:
+        """The same with a fixed data gain made part of the versions' own."""
+        models = tuple(replace(m, gain=m.gain * gain) for m in self.models)
+        return replace(self, models=models, gain_base=1.0, gain_slope=0.0)
+
+    def jump(self, before: int, now: int) -> StudentT:
+        """The loss change of a possible switch."""
+        found = self.switches[before][now]
+        if found is None:
+            raise UsageError(f"switch from {self.models[before].name} to {self.models[now].name} is impossible")
+        return found

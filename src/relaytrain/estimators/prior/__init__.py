@@ -1,0 +1,1 @@
+"""What was known before the run, re-weighted by the run's own losses."""

@@ -1,0 +1,164 @@
+"""What is believed before a run: a curve with its spread for every pair, a jump with its spread for every handover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
+from ...core.problem import Pair
+from ...scenario.build import ChangeRules
+from ...scenario.model import Scenario
+
+LEAST_SPREAD = 0.02
+"""No prior is surer than this about a pair's pace, or no observation could move it."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How observed losses scatter round a curve, and what runs have in common.
+
+    `noise`: relative standard deviation of a loss. `correlation`: of the scatter of neighbouring epochs (real curves:
+    0.4 to 0.8). `common`: the share of a pair's deviation from its prior that all pairs of a run have in common.
+    """
+
+    noise: float = 0.05
+    correlation: float = 0.6
+    common: float = 0.5
+
+
+@dataclass(frozen=True)
+class CurveBelief:
+    """The prior as arrays over P pairs.
+
+    `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
+    the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
+    jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
+    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes on.
+    """
+
+    pairs: tuple[Pair, ...]
+    curves: Array
+    mult: Array
+    pace_spread: Array
+    floor_spread: Array
+    jump0: Array
+    jump1: Array
+    jump_spread: Array
+    noise: Noise = Noise()
+    scatter: Array | None = None
+    recovers: bool = False
+
+    @property
+    def scatters(self) -> Array:
+        """The relative scatter (P,) of every pair's losses."""
+        return np.full(len(self.pairs), self.noise.noise) if self.scatter is None else self.scatter
+
+    def ordered(self, order: list[int]) -> CurveBelief:
+        """The same with the pairs in another order."""
+        index = np.array(order)
+        square = np.ix_(index, index)
+        return CurveBelief(
+            tuple(self.pairs[i] for i in order),
+            self.curves[index],
+            self.mult[:, index],
+            self.pace_spread[index],
+            self.floor_spread[index],
+            self.jump0[square],
+            self.jump1[square],
+            self.jump_spread[square],
+            self.noise,
+            self.scatters[index],
+            self.recovers,
+        )
+
+    @classmethod
+    def from_law(
+        cls, pairs: tuple[Pair, ...], law: LevelLaw, initial_loss: float, noise: Noise | None = None
+    ) -> CurveBelief:
+        """A scenario's own law as prior: the distance between its robust and expected figures is the spread."""
+        tiny = np.full(len(pairs), LEAST_SPREAD)
+        mult, robust = law.mult, law.mult if law.mult_robust is None else law.mult_robust
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shade = np.where((mult > 0) & (robust > 0), -np.log(robust / mult), np.where(mult > 0, 1.0, 0.0))
+        pace = np.maximum(shade.max(axis=0) / Z_ROBUST, tiny)
+        floor = np.zeros(len(pairs))
+        if law.curves_robust is not None:
+            floor = np.maximum(law.curves_robust[:, 0] - law.curves[:, 0], 0.0) / Z_ROBUST
+        jump_spread = np.zeros_like(law.jump0)
+        for plain, twin, at in ((law.jump0, law.jump0_robust, 1.0), (law.jump1, law.jump1_robust, initial_loss)):
+            if twin is not None:
+                with np.errstate(invalid="ignore"):
+                    away = np.nan_to_num((twin - plain) * at, nan=0.0, posinf=0.0, neginf=0.0)
+                jump_spread += np.maximum(away, 0.0) / Z_ROBUST
+        return cls(pairs, law.curves, mult, pace, floor, law.jump0, law.jump1, jump_spread, noise or Noise())
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario, initial_loss: float) -> CurveBelief | None:
+        """The scenario's `[prior]` over its `[law]`; None when the law has no curves (kind "epoch") and no prior does."""
+        table, law, pairs = scenario.prior, scenario.law, scenario.problem.pairs
+        if isinstance(law, EpochLaw):
+            if not table.get("curves"):
+                return None
+            count = len(pairs)
+            start = LevelLaw(
+                np.tile([0.0, initial_loss, 10.0, 1.0], (count, 1)),
+                law.change[0],
+                np.zeros((count, count)),
+                np.ones((1, count)),
+            )
+        else:
+            start = law
+        plain = cls.from_law(pairs, start, initial_loss)
+        return plain if not table else _overlaid(plain, table)
+
+
+def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
+    """`plain` with what `[prior]` says instead, entry by entry; later entries win, key by key."""
+    curves, mult = plain.curves.copy(), plain.mult.copy()
+    pace, floor = plain.pace_spread.copy(), plain.floor_spread.copy()
+    covering = [
+        (rule, [i for i, pair in enumerate(plain.pairs) if _covers(rule, pair)]) for rule in table.get("curves", ())
+    ]
+    for rule, covered in covering:
+        for index in covered:
+            for column, key in enumerate(("floor", "drop", "scale", "power")):
+                if rule.get(key) is not None:
+                    curves[index, column] = rule[key]
+                    mult[:, index] = 1.0  # the prior's curve is the whole truth about the pair's pace
+            if rule.get("spread") is not None:
+                pace[index] = max(rule["spread"], LEAST_SPREAD)
+            if rule.get("floor_spread") is not None:
+                floor[index] = rule["floor_spread"]
+    jump0, jump1, jump_spread = plain.jump0.copy(), plain.jump1.copy(), plain.jump_spread.copy()
+    rules = ChangeRules(plain.pairs)
+    for rule in table.get("handovers", ()):
+        mask = rules.mask(rule.get("from", "*"), rule.get("to", "*"), rule.get("kind", "any"))
+        for target, key in ((jump0, "mean"), (jump1, "mean_per_loss"), (jump_spread, "spread")):
+            if rule.get(key) is not None:
+                target[mask] = rule[key]
+    noise = Noise(**{key: table[key] for key in ("noise", "correlation", "common") if table.get(key) is not None})
+    scatter = np.full(len(plain.pairs), noise.noise)
+    for rule, covered in covering:
+        if rule.get("noise") is not None:
+            scatter[covered] = rule["noise"]
+    return CurveBelief(
+        plain.pairs,
+        curves,
+        mult,
+        pace,
+        floor,
+        jump0,
+        jump1,
+        jump_spread,
+        noise,
+        scatter,
+        bool(table.get("recovers", False)),
+    )
+
+
+def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:
+    return rule.get("version", "*") in ("*", pair.version) and rule.get("nodes", "*") in ("*", pair.nodes)

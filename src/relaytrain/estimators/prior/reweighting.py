@@ -1,0 +1,282 @@
+"""The `prior` estimator: curves known beforehand, re-weighted by how the run's own losses fall.
+
+A pair's truth is one of a small set of hypotheses: its pace (how many epochs of the prior's curve an epoch of this run
+is worth; log-normal round one) times its asymptote (normal round the prior's). From a loss l above the asymptote a,
+
+    l(h) = a + b (u + m h / s)^-alpha,   u = ((l - a) / b)^(-1/alpha)                     (m: pace)
+
+so a pair may be predicted never to arrive. Hypotheses are weighted by the likelihood of the losses of each leg; what
+all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
+so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump, seen by the
+forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next epoch
+throws it down again, so the forward pass says little of the curve that goes on below.
+
+The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace, and stands
+where the leg as a whole says it does: an observed loss is the curve's times scatter, so a lucky epoch does not move the
+curve by all its luck. A level holds the scatter once, whatever the number of epochs; the robust twin is fitted so that
+with it following the 0.95 curve for h epochs leads to the 0.95 quantile, over hypotheses and scatter, of the loss h
+epochs ahead, from the next epoch on. Across legs the parts are taken to be bad together, which is the safe side.
+
+Paper: stands in for lambda_run and lambda_change of PACT section IV when there are no traces to train its networks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
+from ...core.outcome import EpochOutcome
+from ...core.problem import Pair
+from ...scenario.model import Scenario
+from ..legs import SeenLeg, legs_of
+from .belief import CurveBelief
+from .epoch_tables import StepsPrior
+from .robust_twin import HORIZONS, robust_figures
+
+PACES = np.linspace(-8.0, 4.0, 37)
+"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
+
+FLOORS = np.linspace(-4.0, 4.0, 13)
+OFFSETS = np.linspace(-2.0, 2.0, 5)
+COMMON = np.linspace(-2.5, 2.5, 11)
+WINDOW = 30
+"""Epochs of a leg that count: a curve fitted for hundreds of epochs need not hold for all of them."""
+
+TAIL = 4.0
+"""Degrees of freedom of the scatter: one odd epoch must not settle what the run is like."""
+
+WIDE = (0.15, 2.5)
+"""Share and width of the prior's second, wide part: priors are wrong at times."""
+
+FARTHEST = 3.0
+"""The curve stands at most so many deviations of the scatter from the loss observed last."""
+
+REPEAT = 0.25
+"""Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
+
+TINY = 1e-3
+
+
+@dataclass(frozen=True)
+class Prior:
+    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`.
+
+    ``Prior.of(scenario, initial_loss)`` takes the scenario's `[prior]`; without one its `[law]`, the distance between
+    robust and expected figures being the spread.
+    """
+
+    belief: CurveBelief
+    start: int
+    initial_loss: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, initial_loss: float | None = None) -> Prior | StepsPrior:
+        """The estimator of a scenario; `initial_loss` is the probed one, by default the scenario's."""
+        first = scenario.problem.initial_loss if initial_loss is None else initial_loss
+        belief = CurveBelief.from_scenario(scenario, first)
+        if belief is not None:
+            return cls(belief, scenario.problem.start, first)
+        assert isinstance(scenario.law, EpochLaw)
+        return StepsPrior(scenario.problem.pairs, scenario.law, scenario.problem.start, first)
+
+    def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
+        """The law for the epochs to come; a pure function of `history`."""
+        belief = self.belief
+        if tuple(pairs) != belief.pairs:
+            order = [belief.pairs.index(pair) for pair in pairs]
+            return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
+        legs = self._anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
+        weights = self.weights(legs)
+        log_pace, floors = self._hypotheses
+        curves = belief.curves.copy()
+        curves[:, 0] = (weights * floors).sum(axis=1)
+        curves[:, 2] /= np.exp((weights * log_pace).sum(axis=1))
+        jump0, jump_spread = self._jumps(legs)
+        loss = history[-1].loss if history else self.initial_loss
+        at = legs[-1].pair if legs else self.start
+        memory = belief.noise.correlation
+        scatter = belief.scatters * np.sqrt(1.0 - memory**2)
+        standing = np.zeros(len(belief.pairs))
+        if legs:
+            standing[at] = self._standing(legs[-1], weights[at], curves[at], len(history), loss)
+        stands = loss * np.exp(standing[at])
+        with np.errstate(invalid="ignore"):
+            landed = stands + jump0[at] + belief.jump1[at] * stands
+        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), stands)
+        landed[at] = stands
+        ahead = self._ahead(landed)
+        noise = np.repeat(belief.scatters[:, None], len(HORIZONS), axis=1)
+        if legs:
+            ahead[at] = self._ahead_of(legs[-1])
+            noise[at] *= np.sqrt(1.0 - memory ** (2 * np.array(HORIZONS)))
+        slow, floor = robust_figures(curves, landed, belief.mult[-1], (ahead, weights), noise, scatter)
+        robust = curves.copy()
+        robust[:, 0] = floor
+        tops = landed[np.isfinite(landed)]
+        return LevelLaw(
+            curves=curves,
+            jump0=jump0,
+            jump1=belief.jump1,
+            mult=belief.mult,
+            mult_robust=belief.mult * slow,
+            jump0_robust=np.where(np.isfinite(jump0), jump0 + Z_ROBUST * jump_spread, jump0),
+            jump1_robust=belief.jump1,
+            curves_robust=robust,
+            loss_top=float(max(self.initial_loss, loss, tops.max(initial=0.0))) * 1.5,
+            scatter=scatter,
+            standing=standing,
+        )
+
+    def weights(self, legs: Sequence[SeenLeg]) -> Array:
+        """The posterior weight (P, H) of every pair's hypotheses."""
+        likelihood = np.zeros_like(self._hypotheses[0])
+        for leg in legs:
+            likelihood[leg.pair] += self._log_likelihood(leg)
+        likelihood -= likelihood.max(axis=1, keepdims=True)
+        given = np.exp(likelihood)  # (P, H)
+        prior = _prior_given_common(self.belief.noise.common, self._offsets)  # (C, H)
+        evidence = given @ prior.T  # (P, C): a pair that was not tried has the same for every C
+        common = np.exp(-0.5 * COMMON**2 + np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
+        common /= common.sum()
+        mixed = np.einsum("c,pc,ch->ph", common, 1.0 / np.maximum(evidence, 1e-300), prior) * given
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _hypotheses(self) -> tuple[Array, Array]:
+        """Log pace and asymptote of every hypothesis, (P, H) each."""
+        belief = self.belief
+        paces, floors, _ = (part.ravel() for part in np.meshgrid(PACES, FLOORS, self._offsets, indexing="ij"))
+        pace = paces[None, :] * belief.pace_spread[:, None]
+        floor = belief.curves[:, :1] + floors[None, :] * belief.floor_spread[:, None]
+        return pace, np.maximum(floor, 0.0)
+
+    @property
+    def _offsets(self) -> Array:
+        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss."""
+        return OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+
+    def _anchored(self, legs: list[SeenLeg]) -> list[SeenLeg]:
+        """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
+        belief = self.belief
+        for position, leg in enumerate(legs):
+            if belief.recovers and leg.jumped_from is not None and position:
+                before = legs[position - 1]
+                weights = self.weights(legs[:position])[before.pair]
+                stood = float(np.exp(weights @ np.log(self._along(before)[0][:, -1] + TINY)))
+                start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
+                leg.start = float(max(start, TINY)) if np.isfinite(start) else leg.start
+                leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
+        return legs
+
+    def _path(self, pair: int, loss: Array, advance: Array) -> Array:
+        """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
+        log_pace, floors = self._hypotheses
+        _, drop, scale, power = self.belief.curves[pair]
+        floor = floors[pair][:, None]
+        above = loss > floor
+        height = np.where(above, loss - floor, 1.0)
+        u = (height / drop) ** (-1.0 / power)
+        moved = floor + drop * (u + np.exp(log_pace[pair])[:, None] * advance[None, :] / scale) ** -power
+        return np.where(above, moved, loss)
+
+    def _along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
+        """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
+        skipped = max(len(leg.losses) - WINDOW, 0)
+        first = np.array(leg.start if skipped == 0 else leg.losses[skipped - 1])
+        if leg.doubt and skipped == 0:
+            offsets = np.tile(self._offsets, len(PACES) * len(FLOORS))
+            first = first * np.exp(offsets * leg.doubt)[:, None]
+        mult, last = self.belief.mult[:, leg.pair], len(self.belief.mult)
+        rows = np.arange(skipped, len(leg.losses) + max(more, default=0)) + leg.first_epoch
+        advance = np.cumsum(mult[np.minimum(rows, last) - 1])
+        seen = len(leg.losses) - skipped
+        path = self._path(leg.pair, first, advance)
+        return path[:, :seen], path[:, seen - 1 + np.array(more, dtype=np.int64)]
+
+    def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
+        """Logarithms (H, epochs) of the losses seen over the leg's curve."""
+        losses = np.array(leg.losses[-WINDOW:])
+        return np.asarray(np.log((losses[None, :] + TINY) / (curve + TINY)))
+
+    def _log_likelihood(self, leg: SeenLeg) -> Array:
+        """Of a leg's losses under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
+        residual, memory = self._residuals(leg, self._along(leg)[0]), self.belief.noise.correlation
+        fresh = residual.copy()
+        fresh[:, 1:] = (residual[:, 1:] - memory * residual[:, :-1]) / np.sqrt(1.0 - memory**2)
+        noise = self.belief.scatters[leg.pair]
+        return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise) ** 2 / TAIL).sum(axis=1))
+
+    def _ahead_of(self, leg: SeenLeg) -> Array:
+        """Losses (H, horizons) of the present leg under every hypothesis; what scatter has memory fades."""
+        curve, later = self._along(leg, HORIZONS)
+        memory = self.belief.noise.correlation
+        return np.asarray(later * np.exp(self._residuals(leg, curve)[:, -1:] * memory ** np.array(HORIZONS)))
+
+    def _standing(self, leg: SeenLeg, weights: Array, curve: Array, done: int, loss: float) -> float:
+        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the next expected loss."""
+        curve_seen, later = self._along(leg, (1,))
+        memory = self.belief.noise.correlation
+        logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
+        wanted = float(np.exp(weights @ logs))
+        mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
+        farthest = FARTHEST * float(self.belief.scatters[leg.pair])
+        low, high = np.log(loss) - farthest, np.log(loss) + farthest
+        floor, drop, scale, power = curve
+        for _ in range(40):  # an epoch of the law is monotone in the loss it starts from
+            middle = 0.5 * (low + high)
+            start = float(np.exp(middle))
+            after = start
+            if start > floor:
+                after = start + mult * (
+                    floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start
+                )
+            low, high = (middle, high) if after < wanted else (low, middle)
+        return float(0.5 * (low + high) - np.log(loss))
+
+    def _ahead(self, landed: Array) -> Array:
+        """Losses (P, H, horizons) from `landed` under every hypothesis."""
+        steps = np.array(HORIZONS, dtype=np.float64)
+        mult = self.belief.mult[-1]
+        return np.array([self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))])
+
+    def _jumps(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array]:
+        """Mean and spread of every handover's jump after those seen in this run."""
+        belief = self.belief
+        shift, factor = np.zeros_like(belief.jump0), np.ones_like(belief.jump0)
+        seen: dict[tuple[int, int], list[float]] = {}
+        for leg in legs if not belief.recovers else ():
+            if leg.jumped_from is not None:
+                before, loss = leg.jumped_from
+                spread = belief.jump_spread[before, leg.pair]
+                mean = belief.jump0[before, leg.pair] + belief.jump1[before, leg.pair] * loss
+                if spread > 0.0 and np.isfinite(mean):
+                    seen.setdefault((before, leg.pair), []).append(float((leg.start - loss - mean) / spread))
+        if seen:
+            each = np.array([np.mean(values) for values in seen.values()])
+            n, common = len(each), belief.noise.common
+            # The normal's conditional mean and variance when every two jumps of a run correlate by `common`.
+            shift += np.clip(common * each.sum() / (1.0 + (n - 1) * common), -3.0, 3.0)
+            factor *= 1.0 - common**2 * n / (1.0 + (n - 1) * common)
+            for (before, now), values in seen.items():
+                share = len(values) / (len(values) + REPEAT)
+                shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
+        spread = belief.jump_spread * np.sqrt(factor)
+        return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
+
+
+def _prior_given_common(common: float, offsets: Array) -> Array:
+    """Weights (C, H) of the hypotheses for each value of what the run's pairs have in common."""
+    centre = np.sqrt(common) * COMMON[:, None]
+    share, wide = WIDE
+    paces = np.zeros((len(COMMON), len(PACES)))
+    for part, width in ((1.0 - share, 1.0), (share, wide)):
+        variance = (1.0 - common) * width**2
+        paces += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
+    floors = (1.0 - share) * np.exp(-0.5 * FLOORS**2) + share / wide * np.exp(-0.5 * (FLOORS / wide) ** 2)
+    rest = floors[:, None] * np.exp(-0.5 * offsets**2)[None, :]
+    grid = (paces[:, :, None] * rest.ravel()[None, None, :]).reshape(len(COMMON), -1)
+    return np.asarray(grid / grid.sum(axis=1, keepdims=True))

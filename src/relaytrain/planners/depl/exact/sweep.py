@@ -1,0 +1,237 @@
+"""Schedules with any number of switches: a quantile made additive, swept over its one parameter.
+
+For a given deviation tau the quantile's normal approximation, corrected for skewness, is a sum over epochs and switches:
+
+    mu + z sigma + (z^2 - 1)/6 k3/sigma^2  =  min over tau of  z tau/2 + sum of (mu_i + z v_i/(2 tau) + (z^2 - 1)/6 k3_i/tau^2)
+
+(exactly so in the first two terms, whose minimum lies at tau = sigma). So for each of a few tau the least such sum for
+each cost is found by labels over epochs, the cost being the allocation's Lagrangian at the multiplier of the best schedule
+known. The cheapest labels are then checked against the exact distribution. Where the deadline may bind, a label also
+holds its elapsed time at full resources, and only a label worse in all three respects is dropped.
+
+Paper: DepL section IV-B, the additive constraint that quantiles lack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....core.depl import DeplProblem
+from ....core.distribution import Distribution
+from ...search.kernels import jit
+from .reach import SLACK, Counts
+from .versions import VersionSchedule, VersionSearch
+
+Real = NDArray[np.float64]
+
+TAUS = 9
+ROUNDS = 3
+CHECKS = 400
+"""Labels checked exactly for each tau, the cheapest first."""
+MOST_LABELS = 3_000_000
+_NEAR = 0.15
+"""A label is worth an exact check when its approximate quantile misses the target by at most this times tau."""
+
+
+class SweepSteps(NamedTuple):
+    """What an epoch adds: loss (models, epochs), jumps (models, models; infinite: impossible), weights and seconds (models,)."""
+
+    loss: Real
+    jump: Real
+    weight: Real
+    seconds: Real
+
+
+def more_switches(search: VersionSearch, best: VersionSchedule) -> VersionSchedule:
+    """The cheapest schedule found with any number of switches, `best` (from the same search) or cheaper.
+
+    Not proven optimal: `dominance.certify` tells whether anything cheaper exists at a slightly higher probability.
+    """
+    for _ in range(ROUNDS):
+        found = _round(search, best)
+        if found is None:
+            break
+        best = found
+    return best
+
+
+def _round(search: VersionSearch, best: VersionSchedule) -> VersionSchedule | None:
+    """A schedule cheaper than `best`, or None; the multiplier is that of `best`."""
+    instance, target = search.instance, search.instance.target
+    weight, offset = search.priced(best.models)
+    epochs = min(target.max_epochs, int((best.cost - offset) / max(weight.min(), 1e-200)))
+    seconds = search.quickest_s
+    timed = epochs * float(seconds.max()) > target.deadline_s
+    found: VersionSchedule | None = None
+    for tau in _taus(search, epochs):
+        steps, constant = _steps(instance, search.chosen, tau, epochs, weight, seconds)
+        for models in _labels(search, steps, constant, tau, found or best, offset, timed):
+            found = VersionSchedule(models, search.cost(models))
+    return found
+
+
+def _labels(
+    search: VersionSearch,
+    steps: SweepSteps,
+    constant: float,
+    tau: float,
+    best: VersionSchedule,
+    offset: float,
+    timed: bool,
+) -> list[tuple[int, ...]]:
+    """Schedules cheaper than the best that pass the exact check, each cheaper than the one before."""
+    instance = search.instance
+    limit = (best.cost - offset, instance.target.deadline_s + SLACK if timed else math.inf)
+    start = instance.initial_loss + constant
+    before = -1 if instance.before is None else instance.before
+    weight, loss, parent, model, count = fronts(steps, start, before, limit[0], limit[1], MOST_LABELS)
+    near = np.flatnonzero(loss[:count] <= instance.target.loss + _NEAR * tau)
+    order = near[np.argsort(weight[near], kind="stable")]
+    found: list[tuple[int, ...]] = []
+    cost = best.cost
+    for i in order[:CHECKS]:
+        if weight[i] + offset >= cost:
+            break
+        models = path(parent, model, int(i))
+        if search.cost(models) < cost and reaches(search, models):
+            found.append(models)
+            cost = search.cost(models)
+    return found
+
+
+def reaches(search: VersionSearch, models: Sequence[int]) -> bool:
+    """Whether the schedule meets the target: by the search's table, then exactly."""
+    return search.holds(models)
+
+
+def path(parent: Counts, model: Counts, label: int) -> tuple[int, ...]:
+    """The versions from the first epoch to the label's."""
+    models: list[int] = []
+    while label >= 0:
+        models.append(int(model[label]))
+        label = int(parent[label])
+    return tuple(reversed(models))
+
+
+def _taus(search: VersionSearch, epochs: int) -> Real:
+    """Deviations that schedules of so many epochs may have."""
+    variance = search.losses.variance
+    few = min(search.least_epochs or 1, epochs)
+    low, high = float(variance[:, few].min()), float(variance[:, epochs].max())
+    high += search.switches * max((jump.variance for jump in search.instance.jumps), default=0.0)
+    return np.geomspace(math.sqrt(max(low, 1e-8)), math.sqrt(max(high, 2e-8)), TAUS)
+
+
+def _steps(
+    instance: DeplProblem, chosen: Sequence[int], tau: float, epochs: int, weight: Real, seconds: Real
+) -> tuple[SweepSteps, float]:
+    z = max(NormalDist().inv_cdf(instance.target.probability), 0.0)
+    gain = instance.data_gain(chosen)
+    k = instance.epochs_done + np.arange(1, epochs + 1)
+
+    def added(factor: Real, of: Distribution) -> Real:
+        third = third_cumulant(of) * factor**3 * (z * z - 1.0) / (6.0 * tau * tau)
+        return np.asarray(factor * of.mean + z * factor**2 * of.variance / (2.0 * tau) + third, np.float64)
+
+    loss = np.array([added(-gain * m.progress(k), m.noise) for m in instance.models])
+    jump = np.zeros((len(instance.models), len(instance.models)))
+    for a, row in enumerate(instance.switches):
+        for b, of in enumerate(row):
+            if a != b:
+                jump[a, b] = math.inf if of is None else float(added(np.ones(1), of)[0])
+    return SweepSteps(loss, jump, weight, seconds), 0.5 * z * tau
+
+
+def third_cumulant(of: Distribution) -> float:
+    """The third cumulant, read off the characteristic function near 0 (so finite for heavy tails as well)."""
+    if of.variance == 0:
+        return 0.0
+    t = 0.2 / math.sqrt(of.variance)
+    return -6.0 * float(of.log_cf(np.array([t]))[0].imag) / t**3
+
+
+@jit
+def fronts(
+    steps: Any, start: float, before: int, most_weight: float, most_s: float, most: int
+) -> tuple[Real, Real, Counts, Counts, int]:
+    """All labels (weight, loss) that no other of the same epoch and version beats, with parent label and version.
+
+    Labels of an epoch and version lie together, in the order of their weight, so the next epoch's are merged from them.
+    """
+    models, epochs = steps.loss.shape
+    size = 1 << 14
+    weight, loss, time = np.empty(size), np.empty(size), np.empty(size)
+    parent, model = np.empty(size, np.int64), np.empty(size, np.int64)
+    first, end = np.zeros(models, np.int64), np.zeros(models, np.int64)
+    count = 0
+    stair_loss, stair_time = np.empty(size), np.empty(size)
+    for k in range(epochs):
+        new_first, new_end = np.zeros(models, np.int64), np.zeros(models, np.int64)
+        for now in range(models):
+            new_first[now] = count
+            at = first.copy()
+            stairs, opened = 0, False
+            while True:
+                chosen, least, least_loss = -1, np.inf, np.inf
+                if k == 0:
+                    if not opened and (before < 0 or np.isfinite(steps.jump[before, now])):
+                        jump = 0.0 if before < 0 else steps.jump[before, now]
+                        chosen, least, least_loss = models, steps.weight[now], start + jump + steps.loss[now, 0]
+                    opened = True
+                else:
+                    for m in range(models):
+                        if at[m] < end[m] and np.isfinite(steps.jump[m, now]):
+                            w = weight[at[m]] + steps.weight[now]
+                            reached = loss[at[m]] + steps.jump[m, now] + steps.loss[now, k]
+                            if w < least or (w == least and reached < least_loss):
+                                chosen, least, least_loss = m, w, reached
+                if chosen < 0 or least >= most_weight:
+                    break
+                origin, elapsed = -1, steps.seconds[now]
+                if k > 0:
+                    origin = at[chosen]
+                    elapsed += time[origin]
+                    at[chosen] += 1
+                if elapsed > most_s:
+                    continue
+                beaten = False
+                for s in range(stairs - 1, -1, -1):
+                    if stair_loss[s] <= least_loss and (stair_time[s] <= elapsed or most_s == np.inf):
+                        beaten = True
+                        break
+                if beaten:
+                    continue
+                if count >= most:
+                    return weight, loss, parent, model, count
+                if count == weight.shape[0]:
+                    weight, loss, time = grown(weight), grown(loss), grown(time)
+                    parent, model = grown(parent), grown(model)
+                weight[count], loss[count], time[count] = least, least_loss, elapsed
+                parent[count], model[count] = origin, now
+                count += 1
+                kept = 0
+                for s in range(stairs):  # steps that the new label beats are of no more use
+                    if stair_loss[s] < least_loss or (stair_time[s] < elapsed and most_s < np.inf):
+                        stair_loss[kept], stair_time[kept] = stair_loss[s], stair_time[s]
+                        kept += 1
+                if kept == stair_loss.shape[0]:
+                    stair_loss, stair_time = grown(stair_loss), grown(stair_time)
+                stair_loss[kept], stair_time[kept] = least_loss, elapsed
+                stairs = kept + 1
+            new_end[now] = count
+        first, end = new_first, new_end
+    return weight, loss, parent, model, count
+
+
+@jit
+def grown(values: Any) -> Any:
+    """The array with twice the room."""
+    larger = np.empty(2 * values.shape[0], values.dtype)
+    larger[: values.shape[0]] = values
+    return larger

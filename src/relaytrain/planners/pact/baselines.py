@@ -1,0 +1,232 @@
+"""The strategies PACT is compared with: `OneSwitch`, `StaticLearn`, and each version alone.
+
+Paper: section VI-B. All are given the best decisions of their kind under the same law, costs and deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.cost import CostTable
+from ...core.law import LossLaw
+from ...core.plan import Plan
+from ...core.problem import Problem
+from ...core.state import State
+from ..search.kernels import grown, jit, next_loss
+from ..search.solve import SearchInstance, Solution, Start, path_of
+from .compose import compose
+from .level_tables import Tables
+from .rules import ActionChoice
+
+Actions = NDArray[np.int64]
+MOST_NODES = 3_000_000
+MOST_CHAINS = 64
+
+
+@jit
+def _chain(
+    form: Any,
+    seconds: Any,
+    joules: Any,
+    start: tuple[int, int, float, float],
+    chain: Any,
+    goal: float,
+    deadline: float,
+    epochs: int,
+    margin: float,
+    most: int,
+) -> Any:
+    """The cheapest numbers of epochs on each pair of `chain`, in order, that end at the goal in time.
+
+    With a finite `margin` every pair must be used and the gains of their epochs (jumps left out) may differ by at most
+    `margin` times the whole fall of the loss. With an infinite one, pairs may be left out at the end.
+    """
+    start_epoch, start_pair, start_loss, start_time = start
+    length = chain.shape[0]
+    room = 1024
+    epochs_of = np.zeros((room, length), np.int64)
+    level_of = np.empty(room, np.int64)
+    values = np.empty((room, 6))  # loss, time, energy, gain of this leg, least and most gain of the legs before
+    best_energy, best_spread = np.inf, np.inf
+    best = np.zeros(length, np.int64)
+    count, visited = 0, 0
+    level_of[0] = 0
+    values[0, 0], values[0, 1], values[0, 2], values[0, 3], values[0, 4], values[0, 5] = (
+        start_loss,
+        start_time,
+        0.0,
+        0.0,
+        np.inf,
+        -np.inf,
+    )
+    count = 1
+    while count > 0 and visited < most:
+        count -= 1
+        visited += 1
+        level = level_of[count]
+        loss, time, energy, gain = values[count, 0], values[count, 1], values[count, 2], values[count, 3]
+        least, greatest = values[count, 4], values[count, 5]
+        counts = epochs_of[count].copy()
+        done = start_epoch + counts.sum()
+        if loss <= goal:
+            fall = start_loss - loss
+            spread = max(greatest, gain) - min(least, gain)
+            if (not np.isfinite(margin) or (level == length - 1 and spread <= margin * fall)) and energy < best_energy:
+                best_energy, best_spread, best = energy, spread, counts
+            continue
+        if done >= epochs:
+            continue
+        before = start_pair if done == start_epoch else chain[level]
+        for ahead in range(2):  # another epoch here, or the first one on the next pair
+            target = level + ahead
+            if target >= length or (ahead == 1 and np.isfinite(margin) and counts[level] == 0):
+                continue
+            if ahead == 1 and np.isfinite(margin) and gain < greatest - margin * start_loss:
+                continue
+            now = chain[target]
+            late, spent = time + seconds[before, now], energy + joules[before, now]
+            if not (late <= deadline and spent < best_energy):
+                continue
+            landed = next_loss(form, done + 1, loss, before, now)
+            if not np.isfinite(landed):
+                continue
+            mid = loss
+            if before != now and form.kind != 2:
+                mid = loss + form.c0[min(done + 1, form.c0.shape[0]) - 1, before, now] + form.c1[before, now] * loss
+            won = mid - landed
+            if ahead == 0 and won <= 1e-15 and counts[level] > 0 and form.run.shape[0] == 1 and form.mult.shape[0] == 1:
+                continue  # an autonomous law that has stopped gaining never gains again
+            here = won if ahead == 1 else gain + won
+            low, high = (min(least, gain), max(greatest, gain)) if ahead == 1 else (least, greatest)
+            if np.isfinite(margin) and here > low + margin * start_loss:
+                continue
+            if count == level_of.shape[0]:
+                level_of = grown(level_of)
+                wider = np.empty((2 * values.shape[0], 6))
+                wider[: values.shape[0]] = values
+                values = wider
+                more = np.zeros((2 * epochs_of.shape[0], length), np.int64)
+                more[: epochs_of.shape[0]] = epochs_of
+                epochs_of = more
+            level_of[count] = target
+            values[count, 0], values[count, 1], values[count, 2] = landed, late, spent
+            values[count, 3], values[count, 4], values[count, 5] = here, low, high
+            epochs_of[count] = counts
+            epochs_of[count, target] += 1
+            count += 1
+    return best_energy, best_spread, best, visited < most
+
+
+def _best_chain(
+    tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float
+) -> tuple[Actions | None, bool]:
+    instance, start = tables.at("expected"), tables.start(state)
+    epochs = instance.cap(start)
+    best: tuple[float, Actions | None] = (math.inf, None)
+    complete = len(chains) <= MOST_CHAINS
+    for chain in chains[:MOST_CHAINS]:
+        energy, _, counts, whole = _chain(
+            instance.form,
+            instance.seconds,
+            instance.joules,
+            (start.epoch, start.pair, start.loss, start.elapsed_s),
+            np.array(chain, np.int64),
+            instance.goal,
+            instance.deadline,
+            epochs,
+            margin,
+            MOST_NODES,
+        )
+        complete = complete and bool(whole)
+        if energy < best[0]:
+            best = (energy, np.repeat(np.array(chain, np.int64), counts))
+    return best[1], complete
+
+
+def _plan(tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = ()) -> Plan:
+    """The plan of a fixed path; its rung is the share of sampled curves that reach the target by it."""
+    instance: SearchInstance = tables.at("expected")
+    start: Start = tables.start(state)
+    if start.loss <= instance.goal:
+        actions = np.zeros(0, np.int64)
+    if actions is None:
+        none = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, True)
+        return compose(tables, state, ActionChoice(none, 0.0), name, explained=False, warnings=notes)
+    losses, energy, elapsed = path_of(instance, start, actions) if len(actions) else (np.zeros(0), 0.0, start.elapsed_s)
+    found = Solution(True, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, energy, True)
+    made = compose(tables, state, ActionChoice(found, 1.0), name, explained=False, warnings=notes)
+    return replace(made, rung=made.probability, bound_j=math.inf, gap=0.0)
+
+
+@dataclass(frozen=True)
+class OneSwitch:
+    """At most one change of pair, the first being the present one; all pairs and changing epochs are tried."""
+
+    name: str = "one-switch"
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The cheapest such plan from `state`."""
+        tables = Tables.of(problem, costs, law, None, warm)
+        others = [(state.pair, now) for now in range(len(problem.pairs)) if now != state.pair]
+        actions, _ = _best_chain(tables, state, [(state.pair,), *others], math.inf)
+        return _plan(tables, state, actions, self.name)
+
+
+@dataclass(frozen=True)
+class StaticLearn:
+    """Every version from the present one on wins a similar share of the loss (within `margin` of the whole fall).
+
+    Deviations: the paper leaves open what the 5 % refer to; here it is max - min of the run gains, jumps left out,
+    against l(0) - l(K), widened by half as long as whole epochs allow no such plan (the plan then says so).
+    """
+
+    margin: float = 0.05
+    name: str = "static-learn"
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The cheapest such plan from `state`."""
+        tables = Tables.of(problem, costs, law, None, warm)
+        names = list(dict.fromkeys(pair.version for pair in problem.pairs))
+        present = problem.pairs[state.pair].version
+        later = names[names.index(present) + 1 :]
+        options = [[i for i, pair in enumerate(problem.pairs) if pair.version == name] for name in later]
+        chains = [(state.pair, *rest) for rest in itertools.islice(itertools.product(*options), MOST_CHAINS + 1)]
+        margin = self.margin
+        actions = None
+        while margin < 1.0:
+            actions, _ = _best_chain(tables, state, chains, margin)
+            if actions is not None:
+                break
+            margin *= 1.5
+        notes = (
+            ()
+            if margin == self.margin or actions is None
+            else (f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}",)
+        )
+        return _plan(tables, state, actions, self.name, notes)
+
+
+@dataclass(frozen=True)
+class Single:
+    """One version alone (or, without `version`, the cheapest such plan)."""
+
+    version: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`single` or `single/L`."""
+        return "single" if self.version is None else f"single/{self.version}"
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The cheapest such plan from `state`."""
+        tables = Tables.of(problem, costs, law, None, warm)
+        chains = [(i,) for i, pair in enumerate(problem.pairs) if self.version in (None, pair.version)]
+        actions, _ = _best_chain(tables, state, chains, math.inf)
+        return _plan(tables, state, actions, self.name)

@@ -1,0 +1,219 @@
+"""From a path to a plan: legs, bands, probability, alternatives, nearest targets, warnings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.law import Level, begin, evaluate
+from ...core.plan import Alternative, Plan, build_legs
+from ...core.state import TOLERANCE, State
+from ..search.instance import contiguous
+from ..search.kernels import jit, next_loss, roll
+from ..search.solve import Solution, solve
+from .chance import chance_in_time, chance_of_levels, scattered
+from .lateness import margin
+from .level_tables import Tables
+from .nearest import nearest_targets
+from .rules import ActionChoice
+from .value import standing
+
+SAMPLES = 2000
+EXPLAINED = 6
+"""First actions other than the chosen one whose best plans are worked out."""
+ALTERNATIVE_EFFORT = 0.25
+"""They only explain: with epoch tables too large to be searched to the end, a quarter of the search will do."""
+
+
+@jit
+def _reaches(
+    form: Any,
+    loss: float,
+    pair: int,
+    epoch: int,
+    elapsed: float,
+    actions: Any,
+    seconds: Any,
+    goal: float,
+    deadline: float,
+    epochs: int,
+) -> bool:
+    before = pair
+    done = epoch
+    while loss > goal:
+        if done >= epochs:
+            return False
+        now = actions[min(done - epoch, actions.shape[0] - 1)]
+        elapsed += seconds[before, now]
+        if not elapsed <= deadline:
+            return False
+        done += 1
+        loss = next_loss(form, done, loss, before, now)
+        before = now
+    return elapsed <= deadline
+
+
+def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, seed: int = 0) -> float:
+    """The share of `SAMPLES` seeded curves of the law that reach the target in time, the last pair training on.
+
+    A curve is a level: levels are path-wise, so success can only turn into failure as the level rises, and the sorted
+    samples are searched instead of all being followed. Where losses scatter round the curve, or seconds round their
+    mean, `chance` samples.
+    """
+    if len(actions) == 0:
+        return 1.0 if state.loss <= tables.problem.target.loss + TOLERANCE else 0.0
+    if scattered(tables):
+        return chance_in_time(tables, state, actions, samples=SAMPLES, seed=seed)
+    if tables.variance is not None and math.isfinite(tables.problem.target.deadline_s):
+        return chance_of_levels(tables, state, actions, samples=SAMPLES, seed=seed)
+    levels = np.sort(np.random.default_rng(seed).uniform(size=SAMPLES))
+    seconds = np.ascontiguousarray(tables.costs.epoch_s)
+    goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
+    cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + 20_000
+
+    def success(level: float) -> bool:
+        form = contiguous(tables.law.form(float(min(max(level, 1e-6), 1 - 1e-6))))
+        return bool(
+            _reaches(form, state.loss, state.pair, state.epoch, state.elapsed_s, actions, seconds, goal, deadline, cap)
+        )
+
+    low, high = 0, SAMPLES  # the first failing sample
+    while low < high:
+        middle = (low + high) // 2
+        if success(levels[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return low / SAMPLES
+
+
+def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], level: Level) -> NDArray[np.float64]:
+    """The un-quantised losses after each action at `level`."""
+    losses = np.empty(len(actions))
+    first = begin(tables.law, state.loss, state.pair, level)
+    roll(contiguous(tables.law.form(level)), first, state.pair, state.epoch + 1, actions, losses)
+    return losses
+
+
+def compose(
+    tables: Tables,
+    state: State,
+    choice: ActionChoice,
+    planner: str,
+    *,
+    explained: bool = True,
+    warnings: tuple[str, ...] = (),
+) -> Plan:
+    """The plan that states everything about a chosen path."""
+    problem, costs, target = tables.problem, tables.costs, tables.problem.target
+    found = choice.solution
+    actions = np.array(found.actions, np.int64)
+    before = np.concatenate(([state.pair], actions[:-1])).astype(np.int64)
+    rung = choice.rung if found.feasible else 0.0
+    expected = losses_at(tables, state, actions, "expected")
+    level = min(max(rung or target.probability, 1e-6), 1 - 1e-6)
+    guaranteed = (
+        np.maximum(losses_at(tables, state, actions, level), expected)
+        if level >= 0.5
+        else losses_at(tables, state, actions, level)
+    )
+    seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
+    elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
+    total_j = float(energy[-1]) if len(actions) else 0.0
+    total_s = float(elapsed[-1]) if len(actions) else state.elapsed_s
+    guaranteed_s = None
+    if tables.variance is not None:
+        guaranteed_s = total_s + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
+    changed = before != actions
+    table = {
+        "seconds": seconds.tolist(),
+        "joules": joules.tolist(),
+        "loss": expected.tolist(),
+        "change_s": costs.change_s[before, actions].tolist(),
+        "change_j": costs.change_j[before, actions].tolist(),
+        "jump": _jumps(tables, state, actions, before, expected, changed),
+    }
+    decisions, legs, handovers = build_legs(
+        problem, state.pair, state.epoch + 1, (found.actions and list(found.actions)) or [], table
+    )
+    feasible = found.feasible and choice.rung > 0.0
+    bound = found.bound_j if feasible else math.inf
+    gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
+    first = found.actions[0] if found.actions else -1
+    nearest = (
+        nearest_targets(tables, state, target.probability)
+        if explained and choice.rung < target.probability - 1e-12
+        else ()
+    )
+    return Plan(
+        **standing(problem, state),
+        planner=planner,
+        feasible=feasible,
+        decisions=decisions,
+        legs=legs,
+        handovers=handovers,
+        losses=tuple(expected.tolist()),
+        guaranteed=tuple(guaranteed.tolist()),
+        energies_j=tuple((state.energy_j + energy).tolist()),
+        times_s=tuple(elapsed.tolist()),
+        energy_j=total_j,
+        elapsed_s=total_s,
+        rung=rung,
+        probability=probability(tables, state, actions),
+        bound_j=bound,
+        gap=max(gap, 0.0),
+        exact=found.exact,
+        alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
+        nearest=nearest,
+        warnings=warnings,
+        guaranteed_s=guaranteed_s,
+        warm=tables,
+    )
+
+
+def _jumps(tables: Tables, state: State, actions: Any, before: Any, expected: Any, changed: Any) -> list[float]:
+    """The loss change of each handover alone: what a forward pass after the switch would show."""
+    form = tables.law.form("expected")
+    jumps = [0.0] * len(actions)
+    for position in np.flatnonzero(changed):
+        loss = state.loss if position == 0 else float(expected[position - 1])
+        old, new = int(before[position]), int(actions[position])
+        epoch = state.epoch + 1 + int(position)
+        if form.table.size:
+            at = np.array([loss])
+            jumps[position] = float((evaluate(form, epoch, at, old, new) - evaluate(form, epoch, at, new, new))[0])
+        else:
+            jumps[position] = float(form.c0[min(epoch, len(form.c0)) - 1, old, new] + form.c1[old, new] * loss)
+    return jumps
+
+
+def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative, ...]:
+    """The other first actions with the energy of their best plans, or why they are impossible."""
+    start, instance = tables.start(state), tables.at("expected")
+    pairs = tables.problem.pairs
+    scale = 1.0 if tables.grid is None else tables.grid.time_step_s
+    possible: list[Alternative] = []
+    barred: list[Alternative] = []
+    hopeful: list[int] = []
+    earliest = tables.earliest("expected", start)
+    for now in range(len(pairs)):
+        if now == chosen:
+            continue
+        why = tables.costs.why_not(state.pair, now)
+        if why is not None:
+            barred.append(Alternative(str(pairs[now]), None, None, why))
+        elif not math.isfinite(earliest[now]):
+            barred.append(Alternative(str(pairs[now]), None, None, "the target is out of reach from there in time"))
+        elif earliest[now] > instance.deadline:
+            barred.append(Alternative(str(pairs[now]), None, None, "too late"))
+        else:
+            hopeful.append(now)
+    for now in hopeful[:EXPLAINED]:
+        found: Solution = solve(instance, start, np.arange(len(pairs)) == now, effort=ALTERNATIVE_EFFORT)
+        if found.feasible:
+            possible.append(Alternative(str(pairs[now]), found.energy_j, found.elapsed_s * scale))
+    possible.sort(key=lambda a: a.energy_j or 0.0)
+    return tuple(possible + barred)

@@ -1,0 +1,129 @@
+"""The two exact planners: `Optimum` (one law, no doubt about it) and `Pact` (levels, rules, re-planning)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.cost import CostTable
+from ...core.law import LossLaw
+from ...core.plan import Plan
+from ...core.problem import Problem
+from ...core.state import Grid, State
+from ..search.solve import Solution, Start, solve
+from .compose import compose, losses_at
+from .level_tables import Tables
+from .nearest import nearest_targets
+from .rules import ActionChoice, Rule, choose, last_resort
+
+import numpy as np  # isort: skip
+
+
+@dataclass(frozen=True)
+class Pact:
+    """PACT: the next action by `rule`, the rest of the plan as the expected law has it.
+
+    Paper: section V. With `grid` the paper's resolutions apply and the plan says what error they cause.
+    """
+
+    rule: Rule = "adaptive"
+    grid: Grid | None = None
+    explained: bool = True
+
+    @property
+    def name(self) -> str:
+        """How plans and tables call this planner."""
+        return f"pact/{self.rule}" + ("" if self.grid is None else " on a grid")
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The plan from `state`."""
+        tables = Tables.of(problem, costs, law, self.grid, warm)
+        choice = choose(tables, tables.start(state), self.rule)
+        notes = grid_notes(tables, state, choice.solution) if self.grid is not None and self.explained else ()
+        if not choice.solution.exact and choice.rung > 0:
+            notes = (*notes, "the search was cut short: see the gap to the proven bound")
+        return compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The least energy under the expected law: exact, un-quantised unless `grid` is given.
+
+    `rung` is the highest level at which the very same decisions still reach the target in time.
+    """
+
+    grid: Grid | None = None
+    explained: bool = True
+    name: str = "optimum"
+
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+        """The plan from `state`."""
+        tables = Tables.of(problem, costs, law, self.grid, warm)
+        start = tables.start(state)
+        found = replanned(tables, start)
+        if not found.feasible:
+            choice = ActionChoice(last_resort(tables, start), 0.0)
+        else:
+            choice = ActionChoice(found, 1.0)
+        notes = grid_notes(tables, state, found) if self.grid is not None and self.explained else ()
+        made = compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
+        if not made.feasible:
+            return replace(made, nearest=nearest_targets(tables, state, 0.5) if self.explained else ())
+        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made))
+
+
+def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:
+    level = min(max(made.asked, 1e-6), 1 - 1e-6)
+    actions = np.array([tables.problem.index(d.pair) for d in made.decisions], np.int64)
+    return tuple(losses_at(tables, state, actions, level).tolist())
+
+
+def replanned(tables: Tables, start: Start) -> Solution:
+    """The least-energy path under the expected law; if `start` lies on the path found last, the rest of that path."""
+    if tables.last is not None:
+        old, found = tables.last
+        done = start.epoch - old.epoch
+        if found.feasible and 0 < done < len(found.actions) and found.actions[done - 1] == start.pair:
+            spent = tables.at("expected")
+            path = (old.pair, *found.actions[:done])
+            on_time = old.elapsed_s + float(sum(spent.seconds[path[i], path[i + 1]] for i in range(done)))
+            if abs(found.losses[done - 1] - start.loss) <= 1e-12 and abs(on_time - start.elapsed_s) <= 1e-12 * (
+                1 + on_time
+            ):
+                joules = float(sum(spent.joules[path[i], path[i + 1]] for i in range(done)))
+                return replace(
+                    found,
+                    actions=found.actions[done:],
+                    losses=found.losses[done:],
+                    energy_j=found.energy_j - joules,
+                    bound_j=found.bound_j - joules,
+                )
+    found = solve(tables.at("expected"), start)
+    tables.last = (start, found)
+    return found
+
+
+def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]:
+    """What the grid costs: swallowed gains, and the distance to the un-quantised optimum."""
+    grid = tables.grid
+    assert grid is not None
+    exact = Tables(tables.problem, tables.costs, tables.law)
+    best = solve(exact.at("expected"), exact.start(state))
+    notes: list[str] = []
+    if best.actions:
+        gains = -np.diff(np.array([state.loss, *best.losses]))
+        useful = gains[gains > 0]
+        if len(useful) and useful.min() < grid.loss_step:
+            share = float((useful < grid.loss_step).mean())
+            notes.append(
+                f"loss_step {grid.loss_step:g} is above {share:.0%} of the useful gains (the smallest is {useful.min():.2g}): rounding up "
+                "turns such epochs into none; use a smaller step, or no grid"
+            )
+    if best.feasible and not found.feasible:
+        notes.append(f"the grid makes the problem infeasible; without it the optimum is {best.energy_j:.6g}")
+    elif best.feasible and math.isfinite(found.energy_j) and best.energy_j > 0:
+        notes.append(
+            f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum {best.energy_j:.6g}"
+        )
+    return tuple(notes)

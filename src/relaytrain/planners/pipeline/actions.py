@@ -1,0 +1,45 @@
+"""One action of one stage, and its text: `0F3` is stage 0, forward of minibatch 3.
+
+F   forward: activations of a minibatch, sent to the next stage
+B   backward: errors of a minibatch, sent to the previous stage; in asynchronous schedules also the update
+U   update of a synchronous schedule, after the last backward of step k
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...core.errors import UsageError
+
+_TEXT = re.compile(r"(\d+)([FBU])(\d+)", re.ASCII)
+
+
+class ActionKind(StrEnum):
+    """What is done."""
+
+    forward = "F"
+    backward = "B"
+    update = "U"
+
+
+@dataclass(frozen=True, order=True)
+class Action:
+    """`index` counts minibatches, for an update the steps."""
+
+    stage: int
+    kind: ActionKind
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.value}{self.index}"
+
+
+def parse_action(text: str) -> Action:
+    """The inverse of `str(action)`."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"action: got {text[:40]!r}, expected stage, one of F B U, index, such as 0F3")
+    stage, kind, index = found.groups()
+    return Action(int(stage), ActionKind(kind), int(index))

@@ -1,0 +1,188 @@
+"""Who gets which units: an exact dynamic program over cuts, choosing split and policies together.
+
+`best[s][j]` is the least time of the slowest part when the first s stages take the first j units::
+
+    best[s][j] = min over i of max(best[s-1][i], link into i, time of units i..j-1 on device s)
+
+where the time of a stage includes the replays that its memory cap forces on it (see `choice`). A cap makes some stages
+impossible; speeds and caps differ by device, and devices keep their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ...core.errors import InfeasibleError, UsageError
+from .chain import Policy, Unit
+from .lifetimes import Alive, steady_peaks
+from .policy import Keeping, PolicyChoice, choose, within_stage
+from .schedules import Window
+
+
+@dataclass(frozen=True)
+class Device:
+    """What runs one stage: FLOPs a second, bytes of memory for training, bytes a second to the next device."""
+
+    name: str
+    flops_per_s: float
+    memory_bytes: float = math.inf
+    link_bytes_per_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        for key, value in (("flops", self.flops_per_s), ("memory", self.memory_bytes), ("link", self.link_bytes_per_s)):
+            if not value > 0:
+                raise UsageError(f"device {self.name}: {key}: got {value:g}, expected more than 0")
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage: the units from `first` to before `end`, and what they cost a minibatch."""
+
+    device: str
+    first: int
+    end: int
+    choice: PolicyChoice
+    compute_s: float
+    link_s: float
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The policies by the layers' names in `nn.Sequential(*units[first:end])`, as `Stage` wants them."""
+        return within_stage(self.choice.policies, self.first)
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """The split. `step_s` is the slowest of all stages and links; `speedup` is over the fastest device alone, unlimited."""
+
+    stages: tuple[StagePlan, ...]
+    step_s: float
+    alone_s: float
+    window: Window
+    m: int
+
+    @property
+    def speedup(self) -> float:
+        """Minibatches a second against one device."""
+        return self.alone_s / self.step_s
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Where the stages end, but for the last."""
+        return tuple(stage.end for stage in self.stages[:-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        rows = []
+        for s in self.stages:
+            size = s.choice.size
+            rows.append(
+                {
+                    "device": s.device, "first": s.first, "end": s.end, "compute_s": s.compute_s, "link_s": s.link_s,
+                    "weights_bytes": size.weights, "versions_bytes": size.versions, "optimizer_bytes": size.optimizer,
+                    "in_flight_bytes": size.in_flight, "transient_bytes": size.transient, "total_bytes": size.total,
+                    "checkpoint": s.choice.checkpoint,
+                    "policies": {name: policy.value for name, policy in s.choice.policies.items()},
+                }
+            )  # fmt: skip
+        head = {"schema": "relaytrain.pipeline-plan/1", "step_s": self.step_s, "speedup": self.speedup}
+        return {**head, "window": self.window.value, "m": self.m, "stages": rows}
+
+
+def partition(
+    units: Sequence[Unit],
+    devices: Sequence[Device],
+    *,
+    m: int,
+    window: Window = Window.one_f_one_b,
+    keeping: Keeping = Keeping.best_of,
+    state_tensors: int = 0,
+    checkpoint: bool = False,
+) -> PipelinePlan:
+    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations to be recomputed.
+
+    Raises:
+        UsageError: fewer units than devices.
+        InfeasibleError: no split fits the memory of the devices.
+    """
+    count, stages = len(units), len(devices)
+    if not 1 <= stages <= count:
+        raise UsageError(f"devices: got {stages}, expected 1 to {count}, one unit each at least")
+    alive = steady_peaks(stages, m, window)
+    best: list[tuple[float, tuple[StagePlan, ...]] | None] = [(0.0, ())] + [None] * count
+    for index, device in enumerate(devices):
+        last = index == stages - 1
+        after: list[tuple[float, tuple[StagePlan, ...]] | None] = [None] * (count + 1)
+        for end in range(index + 1, count - (stages - 1 - index) + 1) if not last else (count,):
+            for first in range(index, end):
+                before = best[first]
+                now = after[end]
+                if before is None or (now is not None and before[0] >= now[0]):
+                    continue
+                options = _Options(keeping, state_tensors, checkpoint)
+                stage = _stage(units, first, end, device, alive[index], options, last)
+                if stage is None:
+                    continue
+                slowest = max(before[0], stage.compute_s, stage.link_s)
+                if now is None or slowest < now[0]:
+                    after[end] = (slowest, (*before[1], stage))
+        best = after
+    found = best[count]
+    if found is None:
+        caps = ", ".join(f"{d.name} {d.memory_bytes / 2**20:.4g} MiB" for d in devices)
+        raise InfeasibleError(
+            f"memory: no split of {count} units fits {caps} with {keeping.value}; give more memory or devices"
+        )
+    alone = sum(unit.train_flops for unit in units) / max(device.flops_per_s for device in devices)
+    return PipelinePlan(found[1], found[0], alone, window, m)
+
+
+@dataclass(frozen=True)
+class _Options:
+    keeping: Keeping
+    state_tensors: int
+    checkpoint: bool
+
+
+def _stage(
+    units: Sequence[Unit], first: int, end: int, device: Device, alive: Alive, options: _Options, last: bool
+) -> StagePlan | None:
+    part = units[first:end]
+    choice = choose(
+        part, alive, device.memory_bytes, options.keeping,
+        state_tensors=options.state_tensors, last=last, checkpoint=options.checkpoint,
+    )  # fmt: skip
+    if choice is None:
+        return None
+    compute = (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s
+    link = 0.0 if last else 2 * part[-1].output[1] / device.link_bytes_per_s
+    return StagePlan(device.name, first, end, choice, compute, link)
+
+
+def equal_size(weights: Sequence[int], stages: int) -> tuple[int, ...]:
+    """Cuts that make the heaviest stage as light as can be, then the next heaviest, and so on: the paper's equal shares."""
+    count = len(weights)
+    if not 1 <= stages <= count:
+        raise UsageError(f"stages: got {stages}, expected 1 to {count}")
+    sums = [0]
+    for weight in weights:
+        sums.append(sums[-1] + weight)
+    best: dict[int, tuple[list[int], tuple[int, ...]]] = {j: ([sums[j]], ()) for j in range(1, count + 1)}
+    for stage in range(2, stages + 1):
+        best = {
+            end: min(
+                (sorted([*best[first][0], sums[end] - sums[first]], reverse=True), (*best[first][1], first))
+                for first in range(stage - 1, end)
+            )
+            for end in range(stage, count + 1)
+        }
+    return best[count][1]
+
+
+def split(items: Sequence[Any], cuts: Sequence[int]) -> list[Any]:
+    """`items` between the cuts."""
+    return [items[a:b] for a, b in pairwise((0, *cuts, len(items)))]

@@ -1,0 +1,146 @@
+"""Best-of under a memory cap: the cheapest choice of stash or on-demand for every layer of a stage that still fits.
+
+A layer on demand saves bytes and costs multiplications. Which layers to take is a knapsack; it is solved exactly,
+keeping the undominated pairs (bytes saved, FLOPs added) layer by layer. The one block that is replayed at a time needs
+room too, so each possible size of the largest is tried in turn. Activation checkpointing, where allowed, saves the
+activations of all minibatches in flight but one, for one more forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .chain import Layer, Policy, Unit
+from .lifetimes import Alive
+from .memory import StageBytes, all_by, replay_bytes, replay_flops, smallest, stage_bytes, version_bytes
+
+
+class Keeping(StrEnum):
+    """Which policies the layers of a stage may choose from."""
+
+    stash = "stash"
+    on_demand = "on-demand"
+    best_of = "best-of"
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A policy for each layer, the bytes of the stage and the FLOPs a minibatch that replays add."""
+
+    policies: Mapping[str, Policy]
+    size: StageBytes
+    extra_flops: int
+    checkpoint: bool = False
+
+
+def choose(
+    units: Sequence[Unit],
+    alive: Alive,
+    cap_bytes: float,
+    keeping: Keeping,
+    *,
+    state_tensors: int,
+    last: bool,
+    checkpoint: bool = False,
+) -> PolicyChoice | None:
+    """The choice with the fewest added FLOPs that fits `cap_bytes`, or None when nothing fits.
+
+    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs more.
+    """
+    found = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=False)
+    if not checkpoint or (found is not None and found.extra_flops == 0):
+        return found
+    again = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=True)
+    options = [option for option in (found, again) if option is not None]
+    return min(options, key=lambda option: option.extra_flops, default=None)
+
+
+def _choose(
+    units: Sequence[Unit],
+    alive: Alive,
+    cap_bytes: float,
+    keeping: Keeping,
+    state_tensors: int,
+    last: bool,
+    *,
+    checkpoint: bool,
+) -> PolicyChoice | None:
+    layers = [layer for unit in units for layer in unit.layers]
+    forward = sum(unit.forward_flops for unit in units) if checkpoint else 0
+
+    def made(policies: Mapping[str, Policy]) -> PolicyChoice:
+        size = stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last, checkpoint=checkpoint)
+        return PolicyChoice(
+            policies, size, forward + sum(replay_flops(x, policies[x.name], alive) for x in layers), checkpoint
+        )
+
+    if keeping is Keeping.on_demand:
+        fixed = made(all_by(Policy.on_demand, layers))
+        return fixed if fixed.size.total <= cap_bytes else None
+    stash = made(all_by(Policy.stash, layers))
+    if stash.size.total <= cap_bytes:
+        return stash
+    if keeping is Keeping.stash:
+        return None
+    able = [(x, _saved(x, alive), replay_flops(x, Policy.on_demand, alive)) for x in layers if _saved(x, alive) > 0]
+    best: tuple[int, frozenset[str]] | None = None
+    always = stash.size.transient
+    needs = {x.name: max(always, replay_bytes(x, Policy.on_demand, alive, state_tensors)) for x, _, _ in able}
+    for transient in sorted(set(needs.values())):
+        wanted = stash.size.total - always + transient - cap_bytes
+        small = [(x.name, saved, flops) for x, saved, flops in able if needs[x.name] <= transient]
+        found = _cheapest(small, wanted)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    if best is None:
+        return None
+    return made({x.name: Policy.on_demand if x.name in best[1] else Policy.stash for x in layers})
+
+
+def saving(units: Sequence[Unit], alive: Alive, share: float, *, state_tensors: int, last: bool) -> PolicyChoice:
+    """The choice with the fewest added FLOPs that saves `share` (0 to 1) of the version bytes that best-of can save at most.
+
+    Room for replays is not held against it; where nothing can be saved, everything is stashed.
+    """
+    layers = [layer for unit in units for layer in unit.layers]
+    most, least = (
+        stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last)
+        for policies in (all_by(Policy.stash, layers), smallest(layers, alive))
+    )
+    cap = most.total - share * (most.versions - least.versions) + max(0, least.transient - most.transient)
+    found = _choose(units, alive, cap, Keeping.best_of, state_tensors, last, checkpoint=False)
+    assert found is not None, "the smallest choice fits its own bytes"
+    return found
+
+
+def within_stage(policies: Mapping[str, Policy], first: int) -> dict[str, Policy]:
+    """`policies` under the names that layers have in the stage's own module, whose first unit is `first` of the chain."""
+    made = {}
+    for name, policy in policies.items():
+        unit, _, rest = name.partition(".")
+        made[f"{int(unit) - first}.{rest}"] = policy
+    return made
+
+
+def _saved(layer: Layer, alive: Alive) -> int:
+    return version_bytes(layer, Policy.stash, alive) - version_bytes(layer, Policy.on_demand, alive)
+
+
+def _cheapest(items: Sequence[tuple[str, int, int]], wanted: float) -> tuple[int, frozenset[str]] | None:
+    """The least cost of items (name, saved, cost) that together save `wanted`; exact."""
+    if sum(saved for _, saved, _ in items) < wanted:
+        return None
+    front: list[tuple[int, int, frozenset[str]]] = [(0, 0, frozenset())]  # by cost; saved rises with it
+    for name, saved, cost in items:
+        both = sorted(
+            [*front, *((c + cost, s + saved, names | {name}) for c, s, names in front)], key=lambda x: (x[0], -x[1])
+        )
+        front = []
+        for entry in both:
+            if not front or entry[1] > front[-1][1]:
+                front.append(entry)
+            if entry[1] >= wanted:
+                break  # dearer ones save more than is asked for
+    return next((cost, names) for cost, saved, names in front if saved >= wanted)

@@ -1,0 +1,286 @@
+"""One law at one level with costs, goal and deadline, as arrays the compiled searches read; keeps its to-go tables.
+
+`gridded` is Algorithm 1's rounding: it makes the paper's grid a law of its own, solved by the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.cost import CostTable
+from ...core.errors import ScenarioError
+from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
+from ...core.problem import Problem
+from ...core.state import TOLERANCE, Grid
+from .layers import layers
+from .multipliers import multipliers
+from .thresholds import thresholds
+from .togo import ToGo, nothing, place
+
+Array = NDArray[np.float64]
+Within = tuple[tuple[ToGo, float], ...]
+MOST_EPOCHS = 20_000
+"""Epochs looked ahead when neither the deadline nor the scenario limits them."""
+MOST_LABELS = 4_000_000
+MOST_CELLS = 60_000_000
+"""Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
+MOST_STONES = 16
+"""Changes in a row that may raise the loss before any epoch lowers it."""
+REPLAN_MARGIN = 0.5
+"""Energy tables reach this far beyond the plan, so that a run that goes worse than planned still re-plans by lookup."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a search begins: epochs done, pair, loss, seconds."""
+
+    epoch: int
+    pair: int
+    loss: float
+    elapsed_s: float
+
+
+@dataclass
+class SearchInstance:
+    """One law at one level with costs, goal and deadline as arrays; keeps the to-go tables it has made.
+
+    `epochs` is how many more epochs a path can have at most, `last_epoch` the run's last one if there is a cap.
+    """
+
+    form: LawForm
+    seconds: Array
+    joules: Array
+    goal: float
+    deadline: float
+    epochs: int
+    loss_top: float
+    monotone: bool = True
+    most_labels: int = MOST_LABELS
+    last_epoch: int | None = None
+    tables: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which changes (P, P) cost neither infinite time nor infinite energy."""
+        return np.isfinite(self.seconds) & np.isfinite(self.joules)
+
+    @cached_property
+    def all_allowed(self) -> bool:
+        """No change is barred."""
+        return bool(self.allowed.all())
+
+    @property
+    def by_epoch(self) -> bool:
+        """The state needs the epoch index."""
+        return self.form.epochs > 1
+
+    @property
+    def relaxed(self) -> LawForm:
+        """The most favourable law without an epoch index: its to-go tables bound those of the real one."""
+        form = self.form
+        if form.kind == TABLE:
+            table = form.table.min(axis=0, keepdims=True) if self.by_epoch else form.table
+            if not self.monotone:  # the greatest monotone law below it
+                table = np.minimum.accumulate(table[..., ::-1], axis=-1)[..., ::-1]
+            return form._replace(table=np.ascontiguousarray(table))
+        if not self.by_epoch:
+            return form
+        return form._replace(
+            run=form.run.min(axis=0, keepdims=True),
+            mult=form.mult.max(axis=0, keepdims=True) if form.kind == CURVE else form.mult,
+            c0=form.c0.min(axis=0, keepdims=True),
+        )
+
+    def cap(self, start: Start) -> int:
+        """The last epoch, counted from the run's beginning, that a path from `start` may use."""
+        room = start.epoch + self.epochs
+        return room if self.last_epoch is None else min(room, self.last_epoch)
+
+    @cached_property
+    def capped(self) -> bool:
+        """The cap on epochs can bind before the deadline does."""
+        return self.last_epoch is not None and self.last_epoch < min(
+            epoch_room(self.seconds, self.deadline) - 1, self.epochs
+        )
+
+    @cached_property
+    def epoch_limit(self) -> int | None:
+        """The most epochs of any path where that says more than the deadline: a cap that can bind, or no deadline."""
+        if self.capped:
+            return self.last_epoch
+        return None if math.isfinite(self.deadline) else self.epochs
+
+    def epochs_to_go(self) -> ToGo:
+        """Epochs still needed, whatever they cost; knows nothing when the deadline says more."""
+        if self.epoch_limit is None:
+            return nothing(self.goal)
+        if "epochs" not in self.tables:
+            self.tables["epochs"] = self._steps(np.ones_like(self.seconds), limit=self.epoch_limit + 0.5)
+        return self.tables["epochs"]  # type: ignore[no-any-return]
+
+    def time_to_go(self) -> ToGo:
+        """Seconds still needed, whatever the energy."""
+        if "time" not in self.tables:
+            within = () if self.epoch_limit is None else ((self.epochs_to_go(), float(self.epoch_limit)),)
+            self.tables["time"] = self._steps(self.seconds, within, limit=self.deadline + 1e-6)
+        return self.tables["time"]  # type: ignore[no-any-return]
+
+    def energy_to_go(self, start: Start) -> ToGo:
+        """Joules still needed, whatever the time; made once, and again only when a state lies beyond the table."""
+        known = self.tables.get("energy")
+        if known is None or (math.isfinite(known.limit) and place(known, start.pair, start.loss) < 0):
+            known = self._steps(self.joules, self._in_time(), watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
+            self.tables["energy"] = known
+        return known
+
+    def mixed_to_go(self, price: float, start: Start) -> ToGo:
+        """Joules + `price` * seconds still needed."""
+        key = ("mixed", price)
+        if key not in self.tables:
+            weight = self.joules + price * self.seconds
+            watch = (start.pair, start.loss)
+            self.tables[key] = self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN)
+        return self.tables[key]  # type: ignore[no-any-return]
+
+    def weight_to_go(self, name: str, start: Start) -> ToGo:
+        """Laws with epoch tables: `energy` or `time` still needed, by layers, by lines, or by the relaxed thresholds."""
+        weight = self.seconds if name == "time" else self.joules
+        if self.form.integer:
+            first, known = self.tables.get((name, "layers"), (math.inf, None))
+            if start.epoch < first:
+                barred = np.where(self.allowed, weight, np.inf)
+                known = layers(self.form, barred, int(self.goal), first=start.epoch, epochs=self.cap(start))
+                self.tables[name, "layers"] = (start.epoch, known)
+            return known  # type: ignore[no-any-return]
+        if self.form.kind == ADDITIVE:
+            state = (start.epoch, start.pair, start.loss)
+            last, lines = self.tables.get((name, "lines"), (None, None))
+            if last != state:
+                lines = multipliers(
+                    self.form, weight, self.goal, start=state, epochs=self.cap(start), allowed=self.allowed
+                )
+                self.tables[name, "lines"] = (state, lines)
+            return lines  # type: ignore[no-any-return]
+        return self.time_to_go() if name == "time" else self.energy_to_go(start)
+
+    def _in_time(self) -> Within:
+        return ((self.time_to_go(), self.deadline),)
+
+    def _steps(self, weight: Array, within: Within = (), **options: Any) -> ToGo:
+        """Thresholds for `weight`, up to the losses from which the tables in `within` still reach the goal."""
+        tops = np.full(len(weight), self.loss_top)
+        for table, most in within:
+            if table.limit > most:  # else it was cut short and does not know how far up the goal is in reach
+                last = table.offsets[1:] - 1
+                tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
+        return thresholds(self.relaxed, np.where(self.allowed, weight, np.inf), self.goal, tops=tops, **options)
+
+
+def instance_of(
+    problem: Problem, costs: CostTable, law: LossLaw, level: Level = "expected", *, grid: Grid | None = None
+) -> SearchInstance:
+    """The searchable form of a problem at `level`; with `grid` the paper's rounding is applied to it."""
+    form = contiguous(law.form(level))
+    seconds, joules = np.ascontiguousarray(costs.epoch_s), np.ascontiguousarray(costs.epoch_j)
+    deadline = problem.target.deadline_s
+    top = loss_top(problem, form)
+    whole = SearchInstance(
+        form, seconds, joules, problem.target.loss + TOLERANCE, deadline + TOLERANCE, 0, top, law.monotone
+    )
+    whole.epochs = epoch_room(seconds, whole.deadline)
+    whole.last_epoch = problem.max_epochs
+    return whole if grid is None else gridded(whole, grid, problem)
+
+
+def contiguous(form: LawForm) -> LawForm:
+    """The form with arrays laid out as the compiled kernels expect."""
+    arrays = {
+        name: np.ascontiguousarray(getattr(form, name), dtype=np.float64)
+        for name in ("run", "curves", "mult", "c0", "c1", "table")
+    }
+    return form._replace(**arrays, step=float(form.step), integer=bool(form.integer), kind=int(form.kind))
+
+
+def loss_top(problem: Problem, form: LawForm) -> float:
+    """A loss no sensible path exceeds: it climbs, if at all, by one change to each pair in turn."""
+    top = max(problem.initial_loss, problem.target.loss)
+    if form.kind == TABLE:
+        return float(form.step * (form.table.shape[3] - 1))
+    jump, share, rise = largest_jump(form)
+    for _ in range(min(form.pairs, MOST_STONES)):
+        top += jump + share * top + rise
+    return 2.0 * top + 1.0
+
+
+def largest_jump(form: LawForm) -> tuple[float, float, float]:
+    """The largest finite c0, c1 and epoch's rise of the loss; never negative."""
+    parts = (form.c0[np.isfinite(form.c0)], form.c1[np.isfinite(form.c1)], form.run[np.isfinite(form.run)])
+    jump, share, rise = (float(part.max(initial=0.0)) for part in parts)
+    return jump, share, rise
+
+
+def epoch_room(seconds: Array, deadline: float) -> int:
+    """How many epochs the deadline leaves room for."""
+    quickest = float(seconds[np.isfinite(seconds)].min(initial=math.inf))
+    if math.isfinite(deadline) and 0 < quickest < math.inf:
+        return min(MOST_EPOCHS, max(math.floor(deadline / quickest) + 1, 0))
+    return MOST_EPOCHS
+
+
+def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstance:
+    """Alg. 1's rounding as an instance: losses and times become whole numbers of steps (lines 17-18)."""
+    top = grid.loss_top
+    if top is None and whole.form.kind == TABLE:
+        top = whole.loss_top
+    elif top is None:  # the start plus the largest jump from it, and room for a run that begins badly
+        first = max(problem.initial_loss, problem.target.loss)
+        jump, share, _ = largest_jump(whole.form)
+        top = first + jump + share * first + 0.5
+    cells = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    form = whole.form
+    deadline = problem.target.deadline_s
+    epochs = math.ceil(deadline / grid.time_step_s - TOLERANCE) if math.isfinite(deadline) else whole.epochs
+    if problem.max_epochs is not None:
+        epochs = min(epochs, problem.max_epochs)
+    rows = min(form.epochs, epochs) if form.epochs > 1 else 1
+    pairs = len(whole.seconds)
+    if rows * pairs * pairs * cells > MOST_CELLS or (rows > 1 and epochs * pairs * cells > MOST_CELLS):
+        raise ScenarioError(
+            f"planner.grid: {rows} epochs x {pairs}x{pairs} pairs x {cells} losses exceeds {MOST_CELLS:,} cells; "
+            "use a larger loss_step or no grid (the default is exact without one)"
+        )
+    losses: Array = np.arange(cells, dtype=np.float64) * grid.loss_step
+    table = np.empty((max(rows, 1), pairs, pairs, cells))
+    for row in range(max(rows, 1)):
+        for before in range(pairs):
+            for now in range(pairs):
+                landed = evaluate(form, row + 1, losses, before, now)
+                with np.errstate(invalid="ignore"):
+                    index = np.maximum(np.ceil(landed / grid.loss_step - TOLERANCE), 0.0)
+                table[row, before, now] = np.where(index < cells, index, np.inf)
+    with np.errstate(invalid="ignore"):
+        steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
+    blank = np.zeros((pairs, pairs))
+    monotone = whole.monotone or TableLaw(table, 1.0).monotone
+    # With every epoch at least a step long the deadline implies the cap on epochs.
+    autonomous = rows <= 1 and problem.max_epochs is None and float(steps.min(initial=1.0)) >= 1.0
+    rounded = LawForm(
+        TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True
+    )
+    return SearchInstance(
+        rounded,
+        steps,
+        whole.joules,
+        float(grid.goal_index(problem.target.loss)),
+        float(grid.deadline_index(deadline)) if math.isfinite(deadline) else math.inf,
+        epochs,
+        float(cells - 1),
+        monotone,
+        last_epoch=None if autonomous else epochs,
+    )

@@ -1,0 +1,299 @@
+"""Training from Python: `run` and `resume` a scenario, `train` a module at hand, `load_model` what a run trained.
+
+result = rt.train(model, data, "my.toml", ratios={"half": 0.5})
+result.verdict, result.energy_j, result.model
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import api
+from ..core.errors import UsageError
+from ..core.protocols import Planner
+from ..scenario import Scenario, load_scenario
+from ..store import RunStore
+from . import loop as orchestrator
+from .job import Ended, Job, StopAsked, Told
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..models.rebuild import Resolve
+    from ..training.datasets import Sets
+
+Where = str | PathLike[str] | RunStore | None
+Which = Literal["final", "best"]
+
+
+@dataclass(frozen=True)
+class Trained(Ended):
+    """How a run ended, and the network it trained: `model` is the version after the last epoch that stands."""
+
+    store: Path = Path()
+    resolve: Resolve | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def model(self) -> nn.Module:
+        """The network, rebuilt from the store, in eval mode; a fresh one each time."""
+        return load_model(self.run, store=self.store, resolve=self.resolve)
+
+
+def run(
+    source: api.Source = "quickstart",
+    *,
+    store: Where = None,
+    name: str | None = None,
+    planner: str | Planner | None = None,
+    rule: str | None = None,
+    seed: int | None = None,
+    transport: str | None = None,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    told: Told | None = None,
+    stop: StopAsked | None = None,
+) -> Trained:
+    """Train a scenario that has `[data]`, from its first checkpoint to a verdict.
+
+    Args:
+        source: a file, a preset, a mapping or a scenario.
+        store: the folder of runs; by default `$RELAYTRAIN_STORE`, else `./relaytrain-runs`.
+        name: of the run; by default the scenario's with eight random digits.
+        planner: a planner or its name; `rule` is PACT's.
+        seed: of weights and shuffling.
+        transport: "in-process" or "processes".
+        estimator: "prior", "auto", "paper" or "zero-trace"; `fitted`: the file of the second and third.
+        overrides: `key=value` texts as of `--set`; `without`: node sets to leave out.
+        told: hears every epoch that is safe; `stop`: asked before each whether to end.
+    """
+    changes = [*overrides, *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
+    loaded = _loaded(source, changes, without)
+    return _go(lambda: _job(loaded, None if isinstance(planner, str) else planner), store, told, stop, name=name)
+
+
+def resume(
+    run: str,
+    *,
+    store: Where = None,
+    source: api.Source | None = None,
+    force: bool = False,
+    allow_inexact: bool = False,
+    told: Told | None = None,
+    stop: StopAsked | None = None,
+) -> Trained:
+    """Go on with an interrupted, stopped or failed run.
+
+    Args:
+        run: its name.
+        store: where it is.
+        source: its scenario, needed when that names code of your own.
+        force: take the run over from a process that seems to live.
+        allow_inexact: go on although packages, threads or code have changed since it was started.
+        told, stop: as for `run`.
+    """
+    from .runner import check_same, scenario_of
+
+    opened = _open(store)
+    opened.summary(run)  # refuses a run that is not there
+    started = opened.events(run, kinds=("run_started",))[0].body
+    given = None if source is None else api.scenario(source)
+    loaded = scenario_of(started, given)
+
+    def job() -> Job:
+        made = _job(loaded, None)
+        check_same(started, made, allow_inexact=allow_inexact)
+        return made
+
+    return _go(job, opened, told, stop, going_on=(run, force))
+
+
+def train(
+    model: nn.Module | Mapping[str, nn.Module],
+    data: Mapping[str, Any] | Sets,
+    problem: api.Source,
+    *,
+    ratios: Mapping[str, float] | None = None,
+    planner: str | Planner | None = None,
+    rule: str | None = None,
+    seed: int | None = None,
+    overrides: Sequence[str] = (),
+    store: Where = None,
+    name: str | None = None,
+    resume: str | None = None,
+    told: Told | None = None,
+    stop: StopAsked | None = None,
+) -> Trained:
+    """Train a module of your own on data of your own, to the target of `problem`.
+
+    Args:
+        model: the first version as it stands, or all versions by name.
+        data: (images, labels) for every node by its name, and for "validation" and "test".
+        problem: a scenario: its versions, node sets, costs, law and target; `[data]` is not read.
+        ratios: share of parameters removed for versions pruned from the first; by default the scenario's `ratio`s.
+        planner, rule, seed, overrides: as for `run`.
+        store, name: where the run is kept, and under which name.
+        resume: the name of a run of the same call that was interrupted: it goes on.
+        told, stop: as for `run`.
+    """
+    from ..training.datasets import Sets
+    from ..training.settings import TrainingSettings
+    from ..training.setup import TrainingSetup
+    from .runner import check_same, job_of
+
+    loaded = _loaded(problem, [*overrides, *as_overrides(planner, rule, seed, None)], ())
+    sets = data if isinstance(data, Sets) else _sets(data)
+    shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
+    settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
+    setup = TrainingSetup.from_model(
+        model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings
+    )
+    opened = _open(store)
+
+    def job() -> Job:
+        made = job_of(
+            loaded, setup=setup, planner=None if isinstance(planner, str) else planner, manifest={"in_memory": True}
+        )
+        if resume is not None:
+            check_same(opened.events(resume, kinds=("run_started",))[0].body, made)
+        return made
+
+    if resume is not None:
+        opened.summary(resume)
+    return _go(job, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
+
+
+def load_model(run: str, *, store: Where = None, which: Which = "final", resolve: Resolve | None = None) -> nn.Module:
+    """The network that a run trained, in eval mode, bit for bit.
+
+    Args:
+        run: its name.
+        store: where it is.
+        which: after the last epoch that stands, or the one with the lowest loss.
+        resolve: for a network of your own: from the reference in its spec to the function that makes it.
+    """
+    from ..training.checkpoint import Checkpoint
+
+    opened = _open(store)
+    opened.summary(run)
+    if which == "final":
+        found = opened.latest_checkpoint(run)
+        if found is None:
+            raise UsageError(f"run {run} kept no checkpoint")
+        return Checkpoint.from_bytes(found.data, where=f"run {run}").model(resolve=resolve)
+    from ..store.events import standing
+
+    done = [e for e in standing(opened.events(run)) if e.kind == "epoch_done"]
+    if not done:
+        raise UsageError(f"run {run} has no epoch done yet")
+    best = min(done, key=lambda event: (event.body["loss"], event.epoch or 0))
+    data = opened.get_blob(run, best.blob or "")
+    return Checkpoint.from_bytes(data, where=f"run {run}, epoch {best.epoch}").model(resolve=resolve)
+
+
+def _go(
+    make: Callable[[], Job],
+    store: Where,
+    told: Told | None,
+    stop: StopAsked | None,
+    *,
+    name: str | None = None,
+    going_on: tuple[str, bool] | None = None,
+) -> Trained:
+    opened = _open(store)
+    job = make()
+    runner: Any = job.runner
+    with closing(runner):
+        if going_on is None:
+            ended = orchestrator.start(job, opened, run=name, told=told, stop=stop)
+        else:
+            ended = orchestrator.resume(job, opened, going_on[0], force=going_on[1], told=told, stop=stop)
+    return Trained(**vars(ended), store=opened.folder, resolve=runner.setup.resolve)
+
+
+def _job(loaded: Scenario, planner: Planner | None) -> Job:
+    from .runner import job_of
+
+    return job_of(loaded, planner=planner)
+
+
+def _open(store: Where) -> RunStore:
+    return store if isinstance(store, RunStore) else RunStore.open(None if store is None else Path(store))
+
+
+def as_overrides(
+    planner: str | Planner | None,
+    rule: str | None,
+    seed: int | None,
+    transport: str | None,
+    *,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
+) -> list[str]:
+    """Arguments as overrides, so that the scenario kept with the run says all there is to know about it."""
+    from ..planners.registry import DEPL_PLANNERS, planner_named
+
+    changes = estimator_overrides(estimator, fitted)
+    if isinstance(planner, str):
+        if planner.replace("_", "-") not in DEPL_PLANNERS:
+            planner_named(planner, rule=rule or "adaptive")  # a wrong name is told in the caller's words
+        changes.append(f"planner.name={planner.replace('_', '-')}")
+    if rule is not None:
+        changes.append(f"planner.rule={rule}")
+    if seed is not None:
+        changes.append(f"training.seed={seed}")
+    if transport is not None:
+        word = {"inprocess": "in-process", "in_process": "in-process"}.get(transport, transport)
+        if word not in ("in-process", "processes"):
+            raise UsageError(f"transport: got '{transport}', expected in-process or processes")
+        changes.append(f"training.transport={word}")
+    return changes
+
+
+def estimator_overrides(estimator: str | None, fitted: str | PathLike[str] | None) -> list[str]:
+    """`[estimator]` from the arguments; a fitted file alone says itself what it is."""
+    if estimator is None and fitted is None:
+        return []
+    if fitted is not None:
+        from ..estimators.learned.fitted import load_fitted
+
+        path = Path(fitted).resolve()
+        changes = [f"estimator.name={estimator or load_fitted(path).name}", f"estimator.fitted={json.dumps(str(path))}"]
+    else:
+        changes = [f"estimator.name={(estimator or '').replace('_', '-')}"]
+    return changes
+
+
+def _loaded(source: api.Source, changes: Sequence[str], without: Sequence[str]) -> Scenario:
+    if isinstance(source, Scenario) and (changes or without):
+        again = load_scenario(source.resolved, overrides=changes, without=without)
+        return replace(again, source=source.source, preset=source.preset)
+    return api.scenario(source, overrides=changes, without=without)
+
+
+def _sets(data: Mapping[str, Any]) -> Sets:
+    import numpy as np
+
+    from ..data.dataset import Dataset, from_arrays
+    from ..training.datasets import Sets
+
+    missing = [name for name in ("validation", "test") if name not in data]
+    if missing:
+        raise UsageError(f"data: no '{missing[0]}', expected (images, labels) by node, and for validation and test")
+    made: dict[str, Dataset] = {}
+    plain = {name: value for name, value in data.items() if not isinstance(value, Dataset)}
+    classes = max((int(np.asarray(labels).max()) + 1 for _, labels in plain.values()), default=None)
+    for name, value in data.items():
+        if isinstance(value, Dataset):
+            made[name] = value
+        else:
+            made[name] = from_arrays(np.asarray(value[0]), np.asarray(value[1]), name=name, classes=classes)
+    nodes = {name: part for name, part in made.items() if name not in ("validation", "test")}
+    return Sets(nodes, made["validation"], made["test"])

@@ -1,0 +1,245 @@
+"""`Session`: the plans without the training, for people who keep their own loop.
+
+    with rt.Session("my.toml") as session:
+        while (decision := session.ask()) is not None:
+            loss = my_epoch(decision.version, decision.nodes)
+            session.tell(loss)
+    print(session.verdict, session.state.energy_j)
+
+Seconds and joules of an epoch are measured between `ask` and `tell` unless they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .. import api
+from ..core.cost import CostTable, Provenance
+from ..core.errors import NonFiniteTraining, UsageError
+from ..core.law import LevelLaw, LossLaw
+from ..core.outcome import EpochOutcome, VerdictKind
+from ..core.plan import Decision, Plan
+from ..core.problem import Pair, Problem
+from ..core.protocols import Estimator, Planner
+from ..core.state import State
+from ..costs.meters import Mark, Meter, find_meter
+from ..scenario import Scenario
+from .steering import Steering, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROLL_BACKS = 3
+
+
+class Fixed:
+    """An estimator that learns nothing: the law as it was given."""
+
+    def __init__(self, law: LossLaw) -> None:
+        self._law = law
+
+    def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
+        """The same law, whatever happened."""
+        return self._law
+
+
+class Session:
+    """Ask what the next epoch should be, tell how it went.
+
+    Args:
+        source: a scenario (file, preset, mapping), or a `Problem`, which then needs `costs` and `law`.
+        costs: seconds and joules of every pair and change.
+        law: what is expected of the losses before anything is known.
+        planner: a planner or its name; `rule` is PACT's.
+        initial_loss: l(0), if it was probed; else the scenario's.
+        meter: measures joules; by default the best one of this machine.
+    """
+
+    def __init__(
+        self,
+        source: str | PathLike[str] | Mapping[str, Any] | Scenario | Problem,
+        *,
+        costs: CostTable | None = None,
+        law: LossLaw | None = None,
+        planner: str | Planner | None = None,
+        rule: str | None = None,
+        initial_loss: float | None = None,
+        meter: Meter | None = None,
+        overrides: Sequence[str] = (),
+    ) -> None:
+        from dataclasses import replace
+
+        problem, table, stated, estimator, made = _parts(source, costs, law, planner, rule, initial_loss, overrides)
+        first = problem.initial_loss if initial_loss is None else initial_loss
+        self._steering = Steering(
+            replace(problem, initial_loss=first, clock="measured"), table, estimator, made, stated, learn_costs=True
+        )
+        self._meter = find_meter() if meter is None else meter
+        self._step: Step | None = None
+        self._mark: Mark | None = None
+        self._roll_backs = 0
+        self._ended: tuple[VerdictKind, str] | None = None
+
+    def __repr__(self) -> str:
+        at = self.state
+        return (
+            f"<Session {self._steering.problem.name}: epoch {at.epoch}, loss {at.loss:.4g}, {self.verdict or 'open'}>"
+        )
+
+    @property
+    def state(self) -> State:
+        """Where things stand."""
+        return self._steering.state
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan behind the open decision."""
+        return None if self._step is None else self._step.plan
+
+    @property
+    def verdict(self) -> VerdictKind | None:
+        """How it ended; None while it goes on."""
+        return None if self._ended is None else self._ended[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it ended."""
+        return "" if self._ended is None else self._ended[1]
+
+    @property
+    def outcomes(self) -> tuple[EpochOutcome, ...]:
+        """What was told so far."""
+        return tuple(self._steering.history)
+
+    def ask(self) -> Decision | None:
+        """What the next epoch should do; None when the target is met or can no longer be. Asking twice changes nothing."""
+        if self._step is None and self._ended is None:
+            ended = self._steering.end()
+            if ended is not None:
+                self._ended = (ended.verdict, ended.reason)
+            elif self._steering.stuck():
+                self._ended = ("failed", "; ".join(self._steering.forbidden.values()))
+            else:
+                self._step = self._steering.next()
+                if self._step is None:
+                    self._ended = ("missed", "no plan can reach the target any more")
+        if self._step is None:
+            return None
+        if self._mark is None:
+            self._mark = self._meter.begin()
+        return self._step.decision
+
+    def tell(
+        self,
+        loss: float,
+        *,
+        elapsed_s: float | None = None,
+        energy_j: float | None = None,
+        handover_loss: float | None = None,
+    ) -> bool:
+        """How the epoch that was asked for went; False when it does not count.
+
+        A loss that is NaN or infinite does not: go back to the weights before the epoch. The pair is forbidden, and the
+        next `ask` decides again.
+
+        Args:
+            loss: after the epoch, on the target's set.
+            elapsed_s: its seconds, handover included; measured since `ask` if not given.
+            energy_j: its joules; measured likewise.
+            handover_loss: the loss of a forward pass between handover and training, if there was one.
+        """
+        if self._step is None or self._mark is None:
+            raise UsageError("tell: nothing was asked; call ask() first, then run the epoch it decides")
+        for name, value in (("elapsed_s", elapsed_s), ("energy_j", energy_j)):
+            if value is not None and not (math.isfinite(value) and value >= 0.0):
+                raise UsageError(f"{name}: got {value}, expected a finite number >= 0")
+        reading = self._meter.end(self._mark)
+        decision, self._step, self._mark = self._step.decision, None, None
+        seconds = reading.wall_s if elapsed_s is None else float(elapsed_s)
+        joules = reading.energy_j if energy_j is None else float(energy_j)
+        if not math.isfinite(loss):
+            return self._roll_back(decision, float(loss), seconds, joules)
+        provenance: Provenance = reading.provenance if energy_j is None else "measured"
+        probed = None if handover_loss is None or not math.isfinite(handover_loss) else float(handover_loss)
+        self._steering.tell(
+            EpochOutcome(
+                decision, float(loss), seconds, joules, provenance, reading.cpu_s, reading.wall_s, handover_loss=probed
+            )
+        )
+        return True
+
+    def forbid(self, version: str, nodes: str, reason: str = "forbidden by the user") -> None:
+        """Leave a pair out from now on; an open decision for it is withdrawn."""
+        pair = Pair(version, nodes)
+        self._steering.problem.index(pair)
+        self._steering.forbidden[pair] = reason
+        if self._step is not None and self._step.decision.pair == pair:
+            self._step = self._mark = None
+
+    def _roll_back(self, decision: Decision, loss: float, seconds: float, joules: float) -> bool:
+        self._steering.forbidden[decision.pair] = f"the loss after epoch {decision.epoch} on {decision.pair} was {loss}"
+        self._steering.charged_s += seconds
+        self._steering.wasted_j += joules
+        self._roll_backs += 1
+        if self._roll_backs >= ROLL_BACKS:
+            self._ended = ("failed", "losses stayed non-finite")
+            raise NonFiniteTraining(
+                f"{self._roll_backs} epochs ended with a loss that is no number, the last on {decision.pair}"
+            )
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended is None:
+            self.ask() if kind is None else None
+            self._ended = self._ended or (
+                "stopped" if kind in (None, KeyboardInterrupt) else "failed",
+                "the loop was left",
+            )
+        self._step = self._mark = None
+
+
+def _parts(
+    source: str | PathLike[str] | Mapping[str, Any] | Scenario | Problem,
+    costs: CostTable | None,
+    law: LossLaw | None,
+    planner: str | Planner | None,
+    rule: str | None,
+    initial_loss: float | None,
+    overrides: Sequence[str],
+) -> tuple[Problem, CostTable, LossLaw, Estimator, Planner]:
+    from dataclasses import replace
+
+    from ..estimators import Prior
+    from ..estimators.choose import estimator_for
+    from ..estimators.prior.belief import CurveBelief
+    from ..planners.registry import planner_named
+
+    if not isinstance(source, Problem):
+        loaded = api.scenario(source, overrides=overrides)
+        made = planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid, depl=loaded.depl) if planner is None or isinstance(planner, str) else planner  # fmt: skip
+        probed = loaded.problem if initial_loss is None else replace(loaded.problem, initial_loss=initial_loss)
+        estimator: Estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
+        return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, made
+    if costs is None or law is None:
+        raise UsageError(
+            "Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law="
+        )
+    first = source.initial_loss if initial_loss is None else initial_loss
+    made = (
+        planner_named(planner or "pact", rule=rule or "adaptive")
+        if planner is None or isinstance(planner, str)
+        else planner
+    )
+    fixed: Estimator = Fixed(law)
+    if isinstance(law, LevelLaw):
+        fixed = Prior(CurveBelief.from_law(source.pairs, law, first), source.start, first)
+    return source, costs, law, fixed, made

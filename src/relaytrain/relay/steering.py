@@ -1,0 +1,278 @@
+"""Where a run stands and what it should do next: everything about a run that is pure thought.
+
+    history -> estimator -> law          table of costs -> what is forbidden taken out
+                   \\                          /
+                    planner.plan(problem, costs, law, state) -> Step
+
+No clock, no files, no torch: `orchestrator` adds the store and the training, `session` the user's own loop. Everything
+follows from the history and from what was forbidden, so a resumed run makes the plans that an undisturbed one makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from ..core.cost import CostTable
+from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, begin
+from ..core.outcome import EpochOutcome
+from ..core.plan import Decision, Plan
+from ..core.prices import Prices
+from ..core.problem import Pair, Problem
+from ..core.protocols import Estimator, Planner
+from ..core.state import TOLERANCE, State
+from ..costs.table import TableCosts
+
+PATIENCE, LEAST_GAIN = 20, 0.05
+"""A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
+less than this share of the way left."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A decision and all it rests on. `predicted` and `guaranteed` are the loss after it, expected and at `level`.
+
+    `elapsed_s` and `energy_j` are what the epoch is expected to cost.
+    """
+
+    decision: Decision
+    plan: Plan
+    law: LossLaw
+    costs: CostTable
+    state: State
+    predicted: float
+    guaranteed: float
+    level: float
+    notes: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+    energy_j: float = 0.0
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ends when its state alone decides: the target is met, or can no longer be."""
+
+    verdict: Literal["met", "missed"]
+    reason: str
+
+
+@dataclass
+class Steering:
+    """The thinking part of one run.
+
+    Args:
+        problem: With the probed l(0) as `initial_loss`.
+        costs: What epochs cost, before anything was measured.
+        estimator: Told the history before every plan.
+        planner: Asked after every epoch; with `replan` False once, and its plan is followed, the last pair training on.
+        fallback: The law used when the estimator fails or answers with numbers that are none.
+        prices: What a decision's resources and data make of an epoch's cost, on the emulated clock.
+        learn_costs: Measured seconds and joules move the cost table (the measured clock).
+    """
+
+    problem: Problem
+    costs: CostTable
+    estimator: Estimator
+    planner: Planner
+    fallback: LossLaw
+    learn_costs: bool = False
+    replan: bool = True
+    prices: Prices | None = None
+    history: list[EpochOutcome] = field(default_factory=list)
+    forbidden: dict[Pair, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    charged_s: float = 0.0
+    wasted_j: float = 0.0
+    path: tuple[Pair, ...] = ()
+    _believed: TableCosts | None = None
+
+    @property
+    def state(self) -> State:
+        """After the last epoch that stands. Lost work counts as far as it is charged."""
+        problem = self.problem
+        if not self.history:
+            return State(0, problem.initial_loss, self.charged_s, problem.start, self.wasted_j)
+        last = self.history[-1]
+        elapsed_s = math.fsum(o.elapsed_s for o in self.history) + self.charged_s
+        energy_j = math.fsum(o.energy_j for o in self.history) + self.wasted_j
+        return State(len(self.history), last.loss, elapsed_s, problem.index(last.decision.pair), energy_j)
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that holds the network."""
+        return self.problem.pairs[self.state.pair]
+
+    def tell(self, outcome: EpochOutcome) -> None:
+        """Take in an epoch that was run; its seconds and joules are the useful ones."""
+        self.history.append(outcome)
+        if self.learn_costs:
+            self._costs().tell(outcome)
+
+    def undo(self, epoch: int) -> None:
+        """Forget the epochs after `epoch`."""
+        del self.history[epoch:]
+        self._believed = None
+
+    def table(self) -> CostTable:
+        """The present belief about costs, with infinity where something is forbidden."""
+        table = self._costs().table()
+        out = {i: why for i, pair in enumerate(self.problem.pairs) if (why := self._why_not(pair))}
+        if not out:
+            return table
+        run_s, run_j = table.run_s.copy(), table.run_j.copy()
+        run_s[list(out)] = run_j[list(out)] = math.inf
+        reasons = dict(table.reasons)
+        for index, why in out.items():
+            reasons[index,] = why
+        return replace(table, run_s=run_s, run_j=run_j, reasons=reasons)
+
+    def end(self) -> End | None:
+        """Whether the state itself ends the run."""
+        target, state = self.problem.target, self.state
+        in_time = state.elapsed_s <= target.deadline_s + TOLERANCE
+        if state.loss <= target.loss + TOLERANCE:
+            return End("met", "target reached") if in_time else End("missed", "target reached after the deadline")
+        if not in_time:
+            return End("missed", "the deadline has passed")
+        if self.problem.max_epochs is not None and state.epoch >= self.problem.max_epochs:
+            return End("missed", f"all {self.problem.max_epochs} epochs are done")
+        table = self.table()
+        seconds = np.where(np.isfinite(table.epoch_j[state.pair]), table.epoch_s[state.pair], math.inf)
+        if np.isfinite(seconds).any() and not (state.elapsed_s + seconds <= target.deadline_s + TOLERANCE).any():
+            return End("missed", "no epoch fits in the time that is left")
+        return None
+
+    def stuck(self) -> bool:
+        """Nothing can be run any more: all that is left is forbidden or lost."""
+        table = self.table()
+        at = self.state.pair
+        return not (np.isfinite(table.epoch_s[at]) & np.isfinite(table.epoch_j[at])).any()
+
+    def next(self) -> Step | None:
+        """The next decision with its plan; None when no plan has one."""
+        state, table = self.state, self.table()
+        law, notes = self._law()
+        plan = self.planner.plan(self.problem, table, law, state)
+        pair = self._next_pair(plan, table, state)
+        if pair is None or self._gave_up(plan):
+            return None
+        now = self.problem.index(pair)
+        epoch = state.epoch + 1
+        decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
+        if plan.decisions and plan.decisions[0].pair == pair:
+            decision = replace(plan.decisions[0], epoch=epoch)  # data and resources are the planner's too
+        level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
+        first, high = (np.array(begin(law, state.loss, state.pair, at)) for at in ("expected", level))
+        predicted = float(law.next_loss(epoch, first, state.pair, now))
+        guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
+        spent = self.cost_of(decision, table)
+        return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
+
+    def cost_of(self, decision: Decision, table: CostTable | None = None) -> tuple[float, float]:
+        """Seconds and joules of an epoch of `decision`, its handover included, as `table` (the present belief) has them."""
+        table = self.table() if table is None else table
+        before, now = self.state.pair, self.problem.index(decision.pair)
+        if self.prices is None or self.learn_costs:
+            return float(table.epoch_s[before, now]), float(table.epoch_j[before, now])
+        seconds, joules = self.prices.run(decision, self.history)
+        return seconds + float(table.change_s[before, now]), joules + float(table.change_j[before, now])
+
+    def _next_pair(self, plan: Plan, table: CostTable, state: State) -> Pair | None:
+        first = plan.decisions[0].pair if plan.decisions else None
+        if self.replan:
+            return first
+        if not self.path or table.why_not(state.pair, self.problem.index(self._on_path(state.epoch))) is not None:
+            # the first plan, or one made anew because what comes next in the old one became impossible
+            before = self.path[: state.epoch]
+            self.path = (*before, *(d.pair for d in plan.decisions)) if plan.decisions else ()
+        return self._on_path(state.epoch) if self.path else None
+
+    def _on_path(self, epoch: int) -> Pair:
+        return self.path[min(epoch, len(self.path) - 1)]
+
+    def _gave_up(self, plan: Plan) -> bool:
+        if plan.feasible or math.isfinite(plan.deadline_s) or self.problem.max_epochs is not None:
+            return False
+        losses = [outcome.loss for outcome in self.history]
+        if len(losses) <= PATIENCE:
+            return False
+        before, since = min(losses[:-PATIENCE]), min(losses[-PATIENCE:])
+        return before - since < LEAST_GAIN * (min(before, since) - self.problem.target.loss)
+
+    def _why_not(self, pair: Pair) -> str | None:
+        return self.forbidden.get(pair) or self.lost.get(pair.nodes)
+
+    def _costs(self) -> TableCosts:
+        if self._believed is None:
+            self._believed = TableCosts(self.problem.pairs, self.costs, self.problem.start)
+            for outcome in self.history if self.learn_costs else ():
+                self._believed.tell(outcome)
+        return self._believed
+
+    def _law(self) -> tuple[LossLaw, tuple[str, ...]]:
+        said: tuple[str, ...] = ()
+        try:
+            law = self.estimator.law(tuple(self.history), self.problem.pairs)
+            wrong = nonsense(law, self.state, len(self.problem.pairs))
+            tell = getattr(self.estimator, "notes", None)
+            said = () if tell is None else tuple(tell(tuple(self.history), self.problem.pairs))
+        except Exception as error:  # a third party's estimator may fail in any way; a run must not end by it
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong is not None:
+            return self.fallback, (f"the estimator failed ({wrong}); the scenario's own law is used",)
+        fixed, notes = ordered(law)
+        return fixed, (*said, *notes)
+
+
+def nonsense(law: LossLaw, state: State, pairs: int) -> str | None:
+    """What makes `law` unusable, if anything: numbers that are none, or a shape that does not fit."""
+    levels: tuple[Level, ...] = ("expected", ROBUST_LEVEL)
+    for level in levels:
+        form = law.form(level)
+        if form.pairs != pairs:
+            return f"a law for {form.pairs} pairs, expected {pairs}"
+        for name in ("run", "curves", "mult", "c0", "c1", "table"):
+            if np.isnan(getattr(form, name)).any():
+                return f"NaN in '{name}' at level {level}"
+        stay = law.next_loss(state.epoch + 1, np.array(state.loss), state.pair, state.pair, level)
+        if not np.isfinite(stay).all():
+            return f"a loss of {float(stay)} after the next epoch at level {level}"
+    return None
+
+
+def ordered(law: LossLaw) -> tuple[LossLaw, tuple[str, ...]]:
+    """`law` with robust figures nowhere better than the expected ones, and a note where they were."""
+    fixed: LossLaw = law
+    if isinstance(law, LevelLaw):
+        fixed = replace(
+            law,
+            mult_robust=None if law.mult_robust is None else np.minimum(law.mult_robust, law.mult),
+            jump0_robust=None if law.jump0_robust is None else np.maximum(law.jump0_robust, law.jump0),
+            jump1_robust=None if law.jump1_robust is None else np.maximum(law.jump1_robust, law.jump1),
+        )
+    elif isinstance(law, EpochLaw):
+        fixed = replace(
+            law,
+            run_robust=None if law.run_robust is None else np.maximum(law.run_robust, law.run),
+            change_robust=None if law.change_robust is None else np.maximum(law.change_robust, law.change),
+        )
+    names = ("mult_robust", "jump0_robust", "jump1_robust", "run_robust", "change_robust")
+    if all(np.array_equal(getattr(fixed, name, 0), getattr(law, name, 0)) for name in names):
+        return law, ()
+    return fixed, ("the estimator's robust figures promised more than the expected ones; swapped",)
+
+
+def legs_of(outcomes: Sequence[EpochOutcome]) -> list[tuple[Pair, int]]:
+    """The legs that were run: pair and number of epochs."""
+    legs: list[tuple[Pair, int]] = []
+    for outcome in outcomes:
+        pair = outcome.decision.pair
+        if legs and legs[-1][0] == pair:
+            legs[-1] = (pair, legs[-1][1] + 1)
+        else:
+            legs.append((pair, 1))
+    return legs
