@@ -54,7 +54,7 @@ ORDER = (
 TRAIN = ("models", "data", "compression", "training", "executors", "pipeline", "export", "doctor")
 # package -> where it may be imported at all
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "torch": (*(f"{folder}/" for folder in TRAIN), "estimators/learned/paper.py"),
+    "torch": (*(f"{folder}/" for folder in TRAIN), "estimators/learned/paper.py", "experiments/mcpipe/"),
     "torch_pruning": ("compression/",),
     "flwr": ("executors/flower/",),
     "fastapi": ("web/",),
