@@ -25,7 +25,7 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
     opened = RunStore.open(store)
     rows = [_row(summary) for summary in opened.runs()]
     if output is Format.json:
-        emit_json({"schema": "relaytrain.relay.runs/1", "store": str(opened.folder), "runs": rows})
+        emit_json({"schema": "relaytrain.runs/1", "store": str(opened.folder), "runs": rows})
         return 0
     if not rows:
         emit(f"{opened.folder}: no runs yet; start one with relaytrain run")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..training.checkpoint import Checkpoint
 
 Which = Literal["final", "best"]
-SCHEMA = "relaytrain.export.network/1"
+SCHEMA = "relaytrain.export/1"
 
 
 @dataclass(frozen=True)
