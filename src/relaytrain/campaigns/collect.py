@@ -1,9 +1,4 @@
-"""`collect`: trains all pieces of a campaign over processes of our own, keeps each, and puts the traces together.
-
-    caller                                   worker (python -m relaytrain.campaigns.worker)
-    campaign, work folder                 ->
-    seed, piece                           ->
-                                          <- done | weights of piece N are lost | error
+"""`collect`: trains all pieces of a campaign over a crew of processes, keeps each, and puts the traces together.
 
 Whatever the order, the number of workers and the number of crashes, the traces are the same bit for bit: a piece's
 result depends on campaign, seed and the weights it starts from alone. What is finished is never trained again.
@@ -12,21 +7,14 @@ result depends on campaign, seed and the weights it starts from alone. What is f
 from __future__ import annotations
 
 import json
-import os
-import queue
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
-from ..core import errors
 from ..core.errors import RelayTrainError, UsageError
+from ..crew import Crew, WorkerEnded
 from ..store.files import make_dir, remove, write_atomic
 from ..traces.format import write_traces
 from ..traces.trace import Segment, TraceSet, TraceSwitch
@@ -80,15 +68,16 @@ def collect(
     place = make_dir(folder)
     work = make_dir(place / WORK)
     _claim(campaign, work)
-    crew = _Crew(campaign, work, wanted, progress)
-    found = len(crew.done)
-    if crew.left:
-        crew.run(min(workers, len(crew.left)))
-    traces = traces_of(campaign, wanted, crew.done)
+    pieces = _Pieces(campaign, work, wanted, progress)
+    kept = len(pieces.done)
+    if pieces.left:
+        pieces.train(min(workers, len(pieces.left)))
+    traces = traces_of(campaign, wanted, pieces.done)
     write_traces(traces, place, compress=compress)
     for name in ("epochs.csv", "switches.csv"):  # of an earlier call, in the other form
         remove(place / (name if compress else f"{name}.gz"))
-    return Collected(traces, place, len(crew.done) - found, found, sum(result.cpu_s for result in crew.done.values()))
+    cpu_s = sum(result.cpu_s for result in pieces.done.values())
+    return Collected(traces, place, len(pieces.done) - kept, kept, cpu_s)
 
 
 def _claim(campaign: Campaign, work: Path) -> None:
@@ -106,8 +95,8 @@ def _claim(campaign: Campaign, work: Path) -> None:
         raise UsageError(f"{work.parent}: holds the pieces of another campaign; choose another folder for this one")
 
 
-class _Crew:
-    """Hands pieces to workers, those first that others wait for, and takes in what they did."""
+class _Pieces:
+    """Pieces left to train and those done: gives out first what others wait for, and takes in what workers did."""
 
     def __init__(self, campaign: Campaign, work: Path, seeds: list[int], progress: ProgressBar | None) -> None:
         self.campaign, self.work, self.progress = campaign, work, progress
@@ -122,44 +111,29 @@ class _Crew:
         self.running: set[Task] = set()
         self._urgency = _urgency(campaign)
 
-    def run(self, workers: int) -> None:
+    def train(self, workers: int) -> None:
         """Until nothing is left."""
-        answers: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-        hired = [_hire() for _ in range(workers)]
-        opening = json.dumps({"campaign": self.campaign.to_dict(), "work": str(self.work)})
-        threads = []
-        busy: dict[int, Task] = {}
+        opening = {"campaign": self.campaign.to_dict(), "work": str(self.work)}
         seed_of: dict[int, int | None] = dict.fromkeys(range(workers))
-        try:
-            for number, process in enumerate(hired):
-                thread = threading.Thread(target=_listen, args=(number, process, answers), daemon=True)
-                thread.start()
-                threads.append(thread)
-                _say(process, opening)
+        with Crew("campaigns.pieces", opening, workers) as crew:
             self._report()
-            while self.left or busy:
-                for number in set(range(workers)) - set(busy):
+            while self.left:
+                for number in crew.idle:
                     task = self._next(seed_of[number])
                     if task is not None:
-                        busy[number], seed_of[number] = task, task[0]
+                        seed_of[number] = task[0]
                         self.running.add(task)
-                        _say(hired[number], json.dumps(list(task)))
-                number, answer = answers.get()
-                task = busy.pop(number, None)
-                if task is None:
-                    raise RelayTrainError("collect: a worker ended before it was given anything; run it again to go on")
+                        crew.give(number, task)
+                try:
+                    task, answer = crew.take()
+                except WorkerEnded as ended:
+                    where = "before it was given anything"
+                    if ended.task is not None:
+                        where = f"in piece {ended.task[1]} of seed {ended.task[0]}"
+                    raise RelayTrainError(f"collect: a worker ended {where}; run it again to go on") from None
                 self.running.discard(task)
                 self._take(task, answer)
                 self._report()
-        finally:
-            for process in hired:
-                process.kill()
-                process.wait()
-                if process.stdin is not None:
-                    with suppress(OSError):  # what it was told last, and did not read
-                        process.stdin.close()
-            for thread in threads:
-                thread.join()
 
     def _next(self, seed: int | None) -> Task | None:
         """The most urgent piece that can start, preferably of the seed whose data the worker has open."""
@@ -177,23 +151,12 @@ class _Crew:
         start = self.campaign.pieces[task[1]].start
         return start is None or (task[0], start) in self.done
 
-    def _take(self, task: Task, answer: Any) -> None:
-        if answer is None:
-            raise RelayTrainError(
-                f"collect: a worker ended in piece {task[1]} of seed {task[0]}; run it again to go on"
-            )
-        if "lost" in answer:  # made once more, then this one again
-            again = task[0], int(answer["lost"])
-            self.done.pop(again, None)
-            self.left.add(again)
+    def _take(self, task: Task, lost: int | None) -> None:
+        if lost is not None:  # trained once more, then this one again
+            self.done.pop((task[0], lost), None)
+            self.left.add((task[0], lost))
             return
-        if "error" in answer:
-            kind = getattr(errors, answer["error"], RelayTrainError)
-            branch = self.campaign.by_run[self.campaign.pieces[task[1]].run]
-            made = kind(f"seed {task[0]}, {branch.version} on {branch.nodes}: {answer['message']}")
-            assert isinstance(made, RelayTrainError)
-            raise made
-        result = read_result(self.work, task[0], task[1], self.campaign.digest)
+        result = read_result(self.work, *task, self.campaign.digest)
         if result is None:
             raise RelayTrainError(
                 f"collect: the result of piece {task[1]} of seed {task[0]} is not there; run it again"
@@ -212,9 +175,8 @@ class _Crew:
 
     def _report(self) -> None:
         if self.progress is not None:
-            epochs = {piece.index: piece.epochs for piece in self.campaign.pieces}
-            done = sum(epochs[piece] for _, piece in self.done)
-            self.progress(done, sum(epochs[piece] for _, piece in self.tasks))
+            epochs = [piece.epochs for piece in self.campaign.pieces]
+            self.progress(*(sum(epochs[piece] for _, piece in tasks) for tasks in (self.done, self.tasks)))
 
 
 def _urgency(campaign: Campaign) -> dict[int, float]:
@@ -224,36 +186,6 @@ def _urgency(campaign: Campaign) -> dict[int, float]:
         after = max((urgency[taker] for taker in campaign.takers[piece.index]), default=0.0)
         urgency[piece.index] = piece.epochs + after
     return urgency
-
-
-def _hire() -> subprocess.Popen[str]:
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return subprocess.Popen(
-        [sys.executable, "-m", "relaytrain.campaigns.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **one_thread},
-    )
-
-
-def _say(process: subprocess.Popen[str], line: str) -> None:
-    stream: IO[str] | None = process.stdin
-    assert stream is not None
-    try:
-        stream.write(line + "\n")
-        stream.flush()
-    except OSError:  # it has ended: whoever listens to it hears of that
-        return
-
-
-def _listen(number: int, process: subprocess.Popen[str], answers: queue.SimpleQueue[tuple[int, Any]]) -> None:
-    """Every answer of one worker, and None once it has ended."""
-    assert process.stdout is not None
-    with process.stdout:
-        for line in process.stdout:
-            answers.put((number, json.loads(line)))
-    answers.put((number, None))
 
 
 def traces_of(campaign: Campaign, seeds: Iterable[int], done: dict[Task, Result]) -> TraceSet:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -161,6 +161,30 @@ def train_piece(bench: PieceBench, piece: Piece, work: Path) -> Result:
     )  # fmt: skip
     write_result(work, seed, piece.index, result)
     return result
+
+
+def worker(opening: Mapping[str, Any]) -> Callable[[tuple[int, int]], int | None]:
+    """What a process of the crew does with (seed, piece): train it; the piece whose weights are lost, if some are."""
+    campaign, work = Campaign.from_dict(opening["campaign"]), Path(opening["work"])
+    bench: PieceBench | None = None
+
+    def train(task: tuple[int, int]) -> int | None:
+        nonlocal bench
+        seed, piece = task[0], campaign.pieces[task[1]]
+        try:
+            if bench is None or bench.seed != seed:
+                bench = None  # let go of the data of the seed before
+                bench = PieceBench(campaign, seed)
+            train_piece(bench, piece, work)
+        except LostWeights as lost:
+            return lost.piece
+        except RelayTrainError as error:
+            branch = campaign.by_run[piece.run]
+            error.args = (f"seed {seed}, {branch.version} on {branch.nodes}: {error}",)
+            raise
+        return None
+
+    return train
 
 
 class LostWeights(RelayTrainError):

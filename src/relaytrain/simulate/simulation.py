@@ -1,24 +1,27 @@
-"""The public function: a scenario, a number of worlds, rules and modes -> a table."""
+"""The public function: a scenario, a number of worlds, rules and modes -> a table. Worlds are shared out over a crew."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import UsageError
+from ..core.errors import RelayTrainError, UsageError
+from ..crew import Crew, WorkerEnded
 from ..scenario import Scenario, load_scenario
-from .closed_loop import CLOSED_RULES, KNOWN_RULES
-from .crew import WorldTask, play_all
+from .clairvoyant import Clairvoyant, clairvoyant
+from .closed_loop import CLOSED_RULES, KNOWN_RULES, Outcome, run_rule
 from .summary import SimulationResult, WorldResult, summarise
-from .worlds import Mode, default_modes
+from .worlds import Mode, default_modes, draw_world
 
 WORLDS_A_WORKER = 8
 """Fewer worlds than this are not worth the start of another process."""
@@ -63,12 +66,12 @@ def simulate(
     named = tuple(dict.fromkeys(default_modes(scenario) if modes is None else modes))
     for mode in named:
         Mode.named(mode)
-    crew = workers if workers is not None else min(os.cpu_count() or 1, worlds // WORLDS_A_WORKER)
-    if crew > 1 and not _reloads(scenario):
-        crew = 1
+    processes = min(worlds, workers if workers is not None else min(os.cpu_count() or 1, worlds // WORLDS_A_WORKER))
+    if processes > 1 and not _reloads(scenario):
+        processes = 1
     results: list[WorldResult] = []
-    with closing(play_all(scenario, WorldTask(seed, named, chosen), range(worlds), min(crew, worlds))) as plays:
-        for number, played in enumerate(plays, 1):
+    with closing(_played(scenario, WorldTask(seed, named, chosen), worlds, processes)) as worlds_played:
+        for number, played in enumerate(worlds_played, 1):
             results += played
             if progress is not None:
                 progress(number, worlds)
@@ -84,6 +87,55 @@ def simulate(
         elapsed_s=time.monotonic() - began,
         inexact=sum(not result.best.exact for result in results),
     )
+
+
+@dataclass(frozen=True)
+class WorldTask:
+    """What every world is put through."""
+
+    seed: int
+    modes: Sequence[str]
+    rules: Sequence[str]
+
+
+def play(scenario: Scenario, task: WorldTask, index: int) -> list[WorldResult]:
+    """World `index` in every mode, under every rule."""
+    results = []
+    for mode in task.modes:
+        world = draw_world(scenario, index, task.seed, mode)
+        outcomes = {rule: run_rule(world, rule) for rule in task.rules}
+        known = min((o.energy_j for o in outcomes.values() if o.met), default=math.inf)
+        results.append(WorldResult(index, mode, world.reversible, clairvoyant(world, known), outcomes))
+    return results
+
+
+def worker(opening: Mapping[str, Any]) -> Callable[[int], list[dict[str, Any]]]:
+    """What a process of the crew does with the number of a world."""
+    scenario, task = load_scenario(opening["scenario"]), WorldTask(**opening["task"])
+    return lambda index: [asdict(result) for result in play(scenario, task, index)]
+
+
+def _played(scenario: Scenario, task: WorldTask, worlds: int, workers: int) -> Generator[list[WorldResult]]:
+    """Results world by world, in the order they are done; with more than one worker, in processes."""
+    if workers <= 1:
+        yield from (play(scenario, task, index) for index in range(worlds))
+        return
+    waiting = iter(range(worlds))
+    with Crew("simulate.simulation", {"scenario": scenario.resolved, "task": asdict(task)}, workers) as crew:
+        for _ in range(worlds):
+            for number, index in zip(crew.idle, waiting, strict=False):
+                crew.give(number, index)
+            try:
+                _, rows = crew.take()
+            except WorkerEnded as ended:
+                where = f"simulate: a worker ended without an answer about world {ended.task}"
+                raise RelayTrainError(f"{where}; try again with workers=1 to see why") from None
+            yield [_result(row) for row in rows]
+
+
+def _result(row: dict[str, Any]) -> WorldResult:
+    outcomes = {name: Outcome(**{**o, "actions": tuple(o["actions"])}) for name, o in row["outcomes"].items()}
+    return WorldResult(**{**row, "best": Clairvoyant(**row["best"]), "outcomes": outcomes})
 
 
 def _readable(source: str | PathLike[str] | Mapping[str, Any]) -> str | Path | Mapping[str, Any]:
