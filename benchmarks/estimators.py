@@ -19,7 +19,7 @@ from relaytrain.estimators.learned.curves import Bundle, LegCurve, bundle_of
 from relaytrain.estimators.learned.features import Seen, rows_of, windows
 from relaytrain.estimators.learned.fit import fit
 from relaytrain.estimators.learned.fitted import Fitted
-from relaytrain.traces.format import bundled_traces
+from relaytrain.traces.trace_files import bundled_traces
 
 STATES = 10_000
 REPETITIONS = 5

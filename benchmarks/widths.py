@@ -25,7 +25,7 @@ from relaytrain.estimators.learned.change import LAST, paper_inputs, targets
 from relaytrain.estimators.learned.curves import bundle_of
 from relaytrain.estimators.learned.features import windows
 from relaytrain.estimators.learned.paper import CHANGE_RECIPE, LearningRecipe, RunNet, fit_change, fit_run
-from relaytrain.traces.format import bundled_traces
+from relaytrain.traces.trace_files import bundled_traces
 
 FACTORS = (0.5, 1.0, 2.0)
 Learned = tuple[Bands, float]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relaytrain.campaigns.presets import scenario_tables
-from relaytrain.campaigns.tree import Campaign, Growing
+from relaytrain.campaigns.campaign import Campaign, Growing
+from relaytrain.campaigns.preset_campaigns import scenario_tables
 
 
 def small_campaign() -> Campaign:

@@ -13,11 +13,11 @@ pytest.importorskip("torch")
 
 from small import small_campaign
 
+from relaytrain.campaigns.campaign import Campaign, images_of
 from relaytrain.campaigns.collect import collect, traces_of
-from relaytrain.campaigns.pieces import LostWeights, PieceBench, train_piece
-from relaytrain.campaigns.presets import preset
-from relaytrain.campaigns.results import checkpoint_path, read_result, result_path
-from relaytrain.campaigns.tree import Campaign, images_of
+from relaytrain.campaigns.piece_results import checkpoint_path, read_result, result_path
+from relaytrain.campaigns.piece_training import LostWeights, PieceBench, train_piece
+from relaytrain.campaigns.preset_campaigns import preset
 from relaytrain.core.errors import UsageError
 from relaytrain.core.plan import Decision
 from relaytrain.executors.clock import MeasuredClock

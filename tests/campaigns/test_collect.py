@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from relaytrain.campaigns.derived import SwitchGrid, campaign_of
-from relaytrain.campaigns.estimate import estimate
-from relaytrain.campaigns.presets import preset
-from relaytrain.campaigns.tree import Branch, Campaign, images_of
+from relaytrain.campaigns.campaign import Branch, Campaign, images_of
+from relaytrain.campaigns.campaign_estimate import estimate
+from relaytrain.campaigns.preset_campaigns import preset
+from relaytrain.campaigns.scenario_campaign import SwitchGrid, campaign_of
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.scenario import load_scenario

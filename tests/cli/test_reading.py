@@ -158,7 +158,7 @@ class TestWithTorch:
         assert "no node holds class 6, 7, 8, 9, the target set does" in call.out
 
     def test_export_says_what_it_wrote(self, relaytrain, tmp_path, monkeypatch):
-        from relaytrain.export import formats
+        from relaytrain.export import network_formats as formats
         from relaytrain.store import RunStore
         from relaytrain.testing.small_training import small_setup
 

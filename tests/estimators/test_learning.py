@@ -33,7 +33,7 @@ from relaytrain.estimators.learned.features import (
 )
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
 from relaytrain.estimators.learned.trees import ARRAYS, Forest, exported, fit_forest, joined
-from relaytrain.traces.format import bundled_traces
+from relaytrain.traces.trace_files import bundled_traces
 
 
 def test_windows_hold_what_came_before_and_after(campaign):

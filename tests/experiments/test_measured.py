@@ -11,7 +11,7 @@ from relaytrain.estimators.learned.curves import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import depl_campaign
 from relaytrain.experiments.pact import measured, replay
-from relaytrain.traces.format import bundled_traces, read_traces
+from relaytrain.traces.trace_files import bundled_traces, read_traces
 
 
 @pytest.fixture(scope="module")

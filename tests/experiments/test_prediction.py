@@ -12,7 +12,7 @@ from relaytrain.estimators.learned.curves import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.pact.table1 import _notes
-from relaytrain.traces.format import read_traces
+from relaytrain.traces.trace_files import read_traces
 
 EPOCHS = "seed,run,parent,stage,k,k_stage,node_set,classes,samples,pruned_fraction,train_loss,test_loss,test_accuracy"
 SWITCHES = (

@@ -20,8 +20,8 @@ from torch import nn
 
 from relaytrain.compression.prune import prune
 from relaytrain.core.errors import RelayTrainError, StoreDamaged, UsageError
-from relaytrain.export import formats
-from relaytrain.export.network import export_run
+from relaytrain.export import network_formats as formats
+from relaytrain.export.exported_network import export_run
 from relaytrain.models import build, family_spec, from_scenario, load_version, of_module, save_version, spec_of
 from relaytrain.store import RunStore
 from relaytrain.store.files import FileOps, using

@@ -12,7 +12,7 @@ import pytest
 from relaytrain.core.errors import InfeasibleError, ScenarioError, UsageError
 from relaytrain.scenario import load_scenario
 from relaytrain.simulate import Row, SimulationResult, simulate
-from relaytrain.simulate.summary import bootstrap, wilson
+from relaytrain.simulate.simulation_table import bootstrap, wilson
 
 RULES = ("true", "adaptive", "robust", "expected")
 

@@ -13,7 +13,7 @@ from relaytrain.core.state import State
 from relaytrain.planners.pact.planner import Optimum
 from relaytrain.scenario import load_scenario
 from relaytrain.simulate import World, draw_world
-from relaytrain.simulate.worlds import Mode, default_modes
+from relaytrain.simulate.world_draws import Mode, default_modes
 
 DRAWS = 120
 

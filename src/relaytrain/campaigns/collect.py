@@ -16,10 +16,10 @@ import numpy as np
 from ..core.errors import RelayTrainError, UsageError
 from ..crew import Crew, WorkerEnded
 from ..store.files import make_dir, remove, write_atomic
-from ..traces.format import write_traces
 from ..traces.trace import Segment, TraceSet, TraceSwitch
-from .results import Result, checkpoint_path, read_result
-from .tree import Branch, Campaign
+from ..traces.trace_files import write_traces
+from .campaign import Branch, Campaign
+from .piece_results import Result, checkpoint_path, read_result
 
 WORK = "work"
 """Folder beside the traces where pieces are kept, so that a campaign can be resumed and given more seeds."""
@@ -115,7 +115,7 @@ class _Pieces:
         """Until nothing is left."""
         opening = {"campaign": self.campaign.to_dict(), "work": str(self.work)}
         seed_of: dict[int, int | None] = dict.fromkeys(range(workers))
-        with Crew("campaigns.pieces", opening, workers) as crew:
+        with Crew("campaigns.piece_training", opening, workers) as crew:
             self._report()
             while self.left:
                 for number in crew.idle:

@@ -83,16 +83,16 @@ def collect(
     if preset is None and (data is not None or cifar100):
         raise UsageError("--data and --cifar100 are for a preset; a scenario names its data under [data]")
     need_torch("collect")
-    from ..campaigns.estimate import estimate
-    from ..campaigns.estimate import words as in_words
+    from ..campaigns.campaign_estimate import estimate
+    from ..campaigns.campaign_estimate import words as in_words
 
     if preset is not None:
-        from ..campaigns.presets import preset as named
+        from ..campaigns.preset_campaigns import preset as named
 
         campaign = named(preset, data=None if data is None else str(data.resolve()), cifar100=cifar100)
     else:
         from .. import api
-        from ..campaigns.derived import SwitchGrid, campaign_of
+        from ..campaigns.scenario_campaign import SwitchGrid, campaign_of
 
         usual = SwitchGrid()
         grid = SwitchGrid(

@@ -66,7 +66,7 @@ def export(
     sizes = _sizes(shape)
     opened = open_store(store)
     name = find_run(opened, run)
-    from ..export.network import export_run
+    from ..export.exported_network import export_run
 
     resolve = None
     if model is not None:
@@ -91,7 +91,7 @@ def export(
 
 def _traces(run: str, folder: Path, store: Path | None, force: bool, output: Format) -> int:
     opened = open_store(store)
-    from ..export.traces import export_traces
+    from ..export.run_traces import export_traces
 
     traces = export_traces(opened, find_run(opened, run), folder, force=force)
     epochs = sum(len(segment) for segment in traces.segments)

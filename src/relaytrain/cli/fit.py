@@ -47,7 +47,7 @@ SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of network
 def bundle_named(traces: str, metric: str) -> tuple[Bundle, str]:
     """The curves of a folder or of a bundled campaign, and the change target its traces name."""
     from ..estimators.learned.curves import bundle_of
-    from ..traces.format import bundled_traces, read_campaigns
+    from ..traces.trace_files import bundled_traces, read_campaigns
 
     if metric not in ("train", "test"):
         raise UsageError(f"--metric: got '{metric}', expected train or test")

@@ -200,7 +200,7 @@ def _present(data: Dataset) -> set[int]:
 
 def _networks(setup: TrainingSetup) -> Iterator[Ailment]:
     """Each network of its own: trained forward, pruned, saved, rebuilt; what refuses is named."""
-    from ..export.formats import example_input
+    from ..export.network_formats import example_input
     from .network import doctor
 
     for plan in setup.versions.values():

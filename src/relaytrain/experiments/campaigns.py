@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..core.errors import UsageError
-from ..traces.format import bundled_traces
 from ..traces.trace import TraceSet
+from ..traces.trace_files import bundled_traces
 
 
 def campaigns(only: str | None = None) -> dict[str, TraceSet]:

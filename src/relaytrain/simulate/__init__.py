@@ -2,9 +2,9 @@
 
 from .closed_loop import KNOWN_RULES, Outcome, run_rule
 from .simulation import simulate
-from .summary import MeanInterval, Row, SimulationResult, WorldResult
+from .simulation_table import MeanInterval, Row, SimulationResult, WorldResult
 from .world import Luck, World
-from .worlds import draw_world
+from .world_draws import draw_world
 
 __all__ = [
     "KNOWN_RULES",

@@ -20,8 +20,8 @@ from ..crew import Crew, WorkerEnded
 from ..scenario import Scenario, load_scenario
 from .clairvoyant import Clairvoyant, clairvoyant
 from .closed_loop import CLOSED_RULES, KNOWN_RULES, Outcome, run_rule
-from .summary import SimulationResult, WorldResult, summarise
-from .worlds import Mode, default_modes, draw_world
+from .simulation_table import SimulationResult, WorldResult, summarise
+from .world_draws import Mode, default_modes, draw_world
 
 WORLDS_A_WORKER = 8
 """Fewer worlds than this are not worth the start of another process."""

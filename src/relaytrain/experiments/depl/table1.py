@@ -118,8 +118,8 @@ def resources(found: CampaignLosses, network: str) -> dict[str, float]:
     """FLOPs an image of each version; without torch the share of parameters left."""
     if find_spec("torch") is None:
         return {v: 1.0 - p for v, p in VERSIONS.items()}
-    from ...campaigns.estimate import flops_of
-    from ...campaigns.presets import PRESETS, preset, version_name
+    from ...campaigns.campaign_estimate import flops_of
+    from ...campaigns.preset_campaigns import PRESETS, preset, version_name
 
     counted = flops_of(preset(found.name if found.name in PRESETS else SMALL[network]))
     return {v: counted[version_name(p)] for v, p in VERSIONS.items()}

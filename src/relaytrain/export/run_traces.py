@@ -15,8 +15,8 @@ from ..core.errors import UsageError
 from ..report.run import RunView
 from ..report.views import LegView
 from ..store import RunStore
-from ..traces.format import write_traces
 from ..traces.trace import Segment, TraceSet, TraceSwitch
+from ..traces.trace_files import write_traces
 
 
 def export_traces(store: RunStore, run: str, folder: str | Path, *, force: bool = False) -> TraceSet:

@@ -36,8 +36,8 @@ from ..training.handover import hand_over
 from ..training.local import Site
 from ..training.setup import TrainingSetup
 from ..training.workbench import loaded
-from .results import Result, checkpoint_path, read_result, write_result
-from .tree import Branch, Campaign, Images, Piece
+from .campaign import Branch, Campaign, Images, Piece
+from .piece_results import Result, checkpoint_path, read_result, write_result
 
 
 class NoClock:

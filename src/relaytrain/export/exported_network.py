@@ -116,7 +116,7 @@ def _contents(
     checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None
 ) -> tuple[dict[str, bytes], list[str]]:
     from ..models import spec_json
-    from . import formats
+    from . import network_formats as formats
 
     weights = checkpoint.weights
     texts = {
@@ -162,7 +162,7 @@ def _network(
 def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None) -> bool:
     """Read every file back and compare it with the checkpoint, bit for bit; whether the network was built again too."""
     from ..models import load_version, read_version_spec
-    from . import formats
+    from . import network_formats as formats
 
     version = (place / "model.safetensors").read_bytes()
     plain = (place / "state_dict.safetensors").read_bytes()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ..core.errors import ScenarioError
 from ..store.files import make_dir, write_atomic
-from .reader import EPOCH_COLUMNS, FORMAT, SWITCH_COLUMNS, build, read_traces
 from .trace import TraceSet
+from .trace_reader import EPOCH_COLUMNS, FORMAT, SWITCH_COLUMNS, build, read_traces
 
 TRACES_VARIABLE = "RELAYTRAIN_TRACES"
 """Names a folder of traces that takes the place of the bundled ones."""

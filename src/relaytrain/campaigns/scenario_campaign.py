@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..core.errors import ScenarioError, UsageError
 from ..core.problem import Pair
 from ..scenario import Scenario
-from .tree import Campaign, Growing
+from .campaign import Campaign, Growing
 
 
 @dataclass(frozen=True)

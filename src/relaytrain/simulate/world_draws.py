@@ -17,7 +17,7 @@ from ..core.world import RandomWorld, Range, WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
 from ..scenario import Scenario
-from .estimator import believed
+from .biased_estimator import believed
 from .world import Luck, World
 
 Array = NDArray[np.float64]

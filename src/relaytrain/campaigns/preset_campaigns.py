@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import UsageError
-from .tree import Branch, Campaign, Growing, Images
+from .campaign import Branch, Campaign, Growing, Images
 
 PRESETS = ("digits", "v16s", "v32", "paper", "depl", "depl-small", "depl-small-mobilenet")
 PACT_SWITCHES = (5, 15, 25, 40, 60, 100)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .tree import Campaign, epochs_by_pair, images_of
+from .campaign import Campaign, epochs_by_pair, images_of
 
 OVERHEAD = 1.4
 
@@ -74,7 +74,7 @@ def samples_of(campaign: Campaign) -> dict[str, list[int]]:
     """Samples of every node of every set; read from the scenario, or from its data where it does not say."""
     declared = {node["name"]: node.get("samples") for node in campaign.scenario.get("nodes", ())}
     if any(count is None for count in declared.values()):
-        from .pieces import PieceBench
+        from .piece_training import PieceBench
 
         declared = {name: len(data) for name, data in PieceBench(campaign, 0).setup.datasets.items()}
     return {
@@ -91,7 +91,7 @@ def flops_of(campaign: Campaign) -> dict[str, float]:
 def _made_up(campaign: Campaign) -> Any:
     """A setup of the same versions over a few noise images; a user's own scenario is set up with its own data."""
     if campaign.images is None:
-        from .pieces import PieceBench
+        from .piece_training import PieceBench
 
         return PieceBench(campaign, 0).setup
     import numpy as np
