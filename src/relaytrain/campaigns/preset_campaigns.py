@@ -27,8 +27,8 @@ its width pruning by 0.9 would leave one channel in the stem.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ..core.errors import UsageError
 from .campaign import Branch, Campaign, Growing, Images
@@ -36,11 +36,15 @@ from .campaign import Branch, Campaign, Growing, Images
 PRESETS = ("digits", "v16s", "v32", "paper", "depl", "depl-small", "depl-small-mobilenet")
 PACT_SWITCHES = (5, 15, 25, 40, 60, 100)
 F1, F2 = (0.5, 0.75), (0.25, 0.5)
+PACT_RATIOS = (0.5, 0.625, 0.75, 0.8125, 0.875)
+"""F1, and F2 of what F1 left, as shares of the full network."""
 DEPL_RATIOS = (0.25, 0.36, 0.5, 0.75)
 DEPL_VERSIONS = (0.5, 0.75, 0.9)
 """Versions of DepL's Table I; each is also trained by itself on the edge."""
 _DEPL_NETWORKS = {"alexnet": "AlexNet", "mobilenet": "MobileNet"}
 STUDENT = "student"
+Sets = Mapping[str, tuple[int, range]]
+"""Node sets: samples and classes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,36 @@ class Lengths:
     second: int
     others: int = 0
     version_only: int = 0
+
+
+class _SmallGrid(NamedTuple):
+    """A small campaign of PACT's kind: (family, width, the student's), samples of the sets, epochs of switches."""
+
+    network: tuple[str, float, float]
+    samples: tuple[int, int, int]
+    k1s: tuple[int, ...]
+    k2s: tuple[int, ...]
+    lengths: Lengths
+    batch: int
+    seeds: int
+    model: str
+    images: Images | None = None
+
+
+_SMALL = {
+    "digits": _SmallGrid(
+        ("cnn", 1.0, 0.5), (800, 120, 48), (5, 10, 20, 30), (5, 15), Lengths(20, 12, 10, 2), 16, 6,
+        "small CNN",
+    ),
+    "v16s": _SmallGrid(
+        ("vgg11", 0.125, 0.0625), (2700, 300, 90), (5, 10, 20, 30), (5, 15), Lengths(20, 12, 10, 3), 32, 6,
+        "VGG11 width 1/8, 16x16", Images(pool=20_000, test=25, shrink=2),
+    ),
+    "v32": _SmallGrid(
+        ("vgg11", 0.125, 0.0625), (4500, 500, 150), (5, 15, 25, 40), (5, 15, 25, 40), Lengths(40, 40, 10, 3), 64, 10,
+        "VGG11 width 1/8, 32x32", Images(pool=20_000, test=50),
+    ),
+}  # fmt: skip
 
 
 def preset(name: str, *, data: str | None = None, cifar100: bool = False) -> Campaign:
@@ -65,46 +99,30 @@ def preset(name: str, *, data: str | None = None, cifar100: bool = False) -> Cam
         raise UsageError(f"preset: got '{name}', expected one of {', '.join(PRESETS)}")
     if cifar100 and name != "paper":
         raise UsageError(f"preset {name} needs no CIFAR-100; only `paper` does")
-    if name == "digits":
-        return _pact(
-            name, ("cnn", 1.0, 0.5), {"source": "digits"}, (800, 120, 48), _grown(_small_tree((5, 10, 20, 30), (5, 15), Lengths(20, 12, 10, 2))),
-            training={"lr": 0.01, "batch": 16}, words=("small CNN", "8x8 digits, 7/9/10 classes"), seeds=6,
-        )  # fmt: skip
-    if name == "v16s":
-        return _pact(
-            name, ("vgg11", 0.125, 0.0625), {"source": "cifar10"}, (2700, 300, 90), _grown(_small_tree((5, 10, 20, 30), (5, 15), Lengths(20, 12, 10, 3))),
-            training={"lr": 0.01, "batch": 32}, words=("VGG11 width 1/8, 16x16", "CIFAR-10, 7/9/10 classes"), seeds=6,
-            images=Images(data, 20_000, 25, 2),
-        )  # fmt: skip
-    if name == "v32":
-        return _pact(
-            name, ("vgg11", 0.125, 0.0625), {"source": "cifar10"}, (4500, 500, 150), _grown(_small_tree((5, 15, 25, 40), (5, 15, 25, 40), Lengths(40, 40, 10, 3))),
-            training={"lr": 0.01, "batch": 64}, words=("VGG11 width 1/8, 32x32", "CIFAR-10, 7/9/10 classes"), seeds=10,
-            images=Images(data, 20_000, 50),
-        )  # fmt: skip
+    if name in _SMALL:
+        grid = _SMALL[name]
+        images = None if grid.images is None else replace(grid.images, folder=data)
+        branches = _small_tree(grid.k1s, grid.k2s, grid.lengths)
+        words = grid.model, f"{'8x8 digits' if images is None else 'CIFAR-10'}, 7/9/10 classes"
+        sets = _pact_sets(grid.samples, (7, 9, 10))
+        training = {"lr": 0.01, "batch": grid.batch}
+        return _campaign(name, grid.network, PACT_RATIOS, sets, branches, training, words, grid.seeds, images)
+    adam = {"optimizer": "adam", "lr": 0.001, "batch": 16}
+    sgd = {"lr": 0.001, "batch": 64}
     if name == "paper":
-        more = Images(data, more="cifar100", more_classes=5) if cifar100 else Images(data)
-        return _pact(
-            name, ("vgg11", 1.0, None), {"source": "cifar10", "validation": 0.005}, (45_000 if cifar100 else 34_000, 5000, 1500),
-            _grown(_paper_tree()), training={"lr": 0.001, "batch": 64}, seeds=10, images=more, classes=(10, 13, 15) if cifar100 else (7, 9, 10),
-            words=("VGG11", "CIFAR-10 and CIFAR-100, 10/13/15 classes" if cifar100 else "CIFAR-10, 7/9/10 classes"),
-        )  # fmt: skip
+        images = Images(data, more="cifar100", more_classes=5) if cifar100 else Images(data)
+        classes = (10, 13, 15) if cifar100 else (7, 9, 10)
+        sets = _pact_sets((45_000 if cifar100 else 34_000, 5000, 1500), classes)
+        words = "VGG11", f"CIFAR-10{' and CIFAR-100' if cifar100 else ''}, {'/'.join(map(str, classes))} classes"
+        return _campaign(name, ("vgg11", 1.0, None), PACT_RATIOS, sets, _paper_tree(), sgd, words, 10, images)
     if name == "depl":
-        return _depl(
-            name,
-            ("alexnet", 1.0),
-            (40_000, 5000),
-            tuple(range(1, 21)),
-            None,
-            Images(data),
-            {"lr": 0.001, "batch": 64},
-            10,
-        )
-    adam, images = {"optimizer": "adam", "lr": 0.001}, Images(data, 20_000, 15, 2)
+        pairs = [(a, b) for a in DEPL_RATIOS for b in DEPL_RATIOS if a < b]
+        tree = _depl_tree(range(1, 21), pairs)
+        return _depl(name, ("alexnet", 1.0), (40_000, 5000), tree, Images(data), sgd, 10)
     if name == "depl-small-mobilenet":
-        return _depl(name, ("mobilenet", 0.25), (600, 60), (17,), (), None, {**adam, "batch": 16}, 3)
-    few = ((0.36, 0.5), (0.5, 0.75))  # those of the paper's Fig. 4
-    return _depl(name, ("alexnet", 0.125), (600, 60), (5, 17), few, images, {**adam, "batch": 16}, 3)
+        return _depl(name, ("mobilenet", 0.25), (600, 60), _depl_tree((17,), ()), None, adam, 3)
+    tree = _depl_tree((5, 17), ((0.36, 0.5), (0.5, 0.75)))  # the pairs of the paper's Fig. 4
+    return _depl(name, ("alexnet", 0.125), (600, 60), tree, Images(data, 20_000, 15, 2), adam, 3)
 
 
 def version_name(ratio: float) -> str:
@@ -117,7 +135,7 @@ def _twice(first: float, second: float) -> float:
     return round(1.0 - (1.0 - first) * (1.0 - second), 6)
 
 
-def _small_tree(k1s: Sequence[int], k2s: Sequence[int], epochs: Lengths) -> Growing:
+def _small_tree(k1s: Sequence[int], k2s: Sequence[int], epochs: Lengths) -> tuple[Branch, ...]:
     """PACT's grid, and from every K1 also: the full network to silver, pruning on gold and on silver, a student."""
     tree = Growing()
     gold = tree.root("full", "gold", max(k1s))
@@ -133,10 +151,10 @@ def _small_tree(k1s: Sequence[int], k2s: Sequence[int], epochs: Lengths) -> Grow
         tree.branch(moved, k2s[0], version_name(0.5), "silver", epochs.others)
         tree.branch(gold, k1, version_name(0.5), "gold", epochs.version_only)
         tree.branch(gold, k1, STUDENT, "silver", epochs.others)
-    return tree
+    return tuple(tree.branches)
 
 
-def _paper_tree() -> Growing:
+def _paper_tree() -> tuple[Branch, ...]:
     """24 trainings with one pruning and 144 with two; one silver branch serves every K2."""
     tree = Growing()
     gold = tree.root("full", "gold", max(PACT_SWITCHES))
@@ -147,71 +165,69 @@ def _paper_tree() -> Growing:
                 for f2 in F2:
                     tree.branch(silver, k2, version_name(_twice(f1, f2)), "bronze", 100)
             tree.branch(gold, k1, version_name(f1), "bronze", 100)
-    return tree
-
-
-def _grown(tree: Growing) -> tuple[Branch, ...]:
     return tuple(tree.branches)
 
 
-def _pact(
-    name: str,
-    network: tuple[str, float, float | None],
-    data: dict[str, Any],
-    samples: tuple[int, int, int],
-    branches: tuple[Branch, ...],
-    *,
-    training: dict[str, Any],
-    words: tuple[str, str],
-    seeds: int,
-    images: Images | None = None,
-    classes: tuple[int, int, int] = (7, 9, 10),
-) -> Campaign:
-    ratios = sorted({*F1, *(_twice(a, b) for a in F1 for b in F2)})
-    sets = dict(zip(("gold", "silver", "bronze"), zip(samples, classes, strict=True), strict=True))
-    scenario = scenario_tables(name, network, ratios, {s: (n, range(c)) for s, (n, c) in sets.items()}, data, training)
-    return Campaign(name, scenario, branches, _meta(name, *words, training), images=images, seeds=seeds)
+def _depl_tree(k1s: Sequence[int], pairs: Sequence[tuple[float, float]]) -> tuple[Branch, ...]:
+    """Two clusters: the edge trains the network pruned by F1 from its first epoch, the far edge the one pruned by F2.
+
+    The versions of Table I are trained on the edge whether or not anything branches off.
+    """
+    tree = Growing()
+    for f1 in sorted({first for first, _ in pairs} | set(DEPL_VERSIONS)):
+        edge = tree.root(version_name(f1), "edge", max(k1s))
+        for k1 in k1s:
+            for f2 in (second for first, second in pairs if first == f1):
+                tree.branch(edge, k1, version_name(f2), "far-edge", 60)
+    return tuple(tree.branches)
+
+
+def _pact_sets(samples: Sequence[int], classes: Sequence[int]) -> Sets:
+    names = ("gold", "silver", "bronze")
+    return {name: (count, range(known)) for name, count, known in zip(names, samples, classes, strict=True)}
 
 
 def _depl(
     name: str,
     network: tuple[str, float],
     samples: tuple[int, int],
-    k1s: Sequence[int],
-    pairs: Sequence[tuple[float, float]] | None,
+    branches: tuple[Branch, ...],
     images: Images | None,
     training: dict[str, Any],
     seeds: int,
 ) -> Campaign:
-    """Two clusters: the edge trains the network pruned by F1 from its first epoch, the far edge the one pruned by F2.
-
-    The versions of Table I are trained on the edge whether or not anything branches off. Without `images`: the digits.
-    """
-    tree = Growing()
-    if pairs is None:
-        pairs = [(a, b) for a in DEPL_RATIOS for b in DEPL_RATIOS if a < b]
-    for f1 in sorted({first for first, _ in pairs} | set(DEPL_VERSIONS)):
-        edge = tree.root(version_name(f1), "edge", max(k1s))
-        for k1 in k1s:
-            for f2 in (second for first, second in pairs if first == f1):
-                tree.branch(edge, k1, version_name(f2), "far-edge", 60)
     sets = {"edge": (samples[0], range(10)), "far-edge": (samples[1], range(10))}
-    data: dict[str, Any] = {
-        "source": "digits" if images is None else "cifar10",
-        **({"validation": 0.005} if samples[0] > 20_000 else {}),
-    }
-    scenario = scenario_tables(name, (*network, None), (*DEPL_RATIOS, DEPL_VERSIONS[-1]), sets, data, training)
     side = 8 if images is None else 32 // images.shrink
     size = f"{_DEPL_NETWORKS[network[0]]} width {network[1]:g}" + ("" if side == 32 else f", {side}x{side}")
-    meta = _meta(name, size, "8x8 digits, 10 classes" if images is None else "CIFAR-10, 10 classes", training)
-    return Campaign(name, scenario, tuple(tree.branches), meta, images=images, seeds=seeds)
+    words = size, f"{'8x8 digits' if images is None else 'CIFAR-10'}, 10 classes"
+    ratios = (*DEPL_RATIOS, DEPL_VERSIONS[-1])
+    return _campaign(name, (*network, None), ratios, sets, branches, training, words, seeds, images)
+
+
+def _campaign(
+    name: str,
+    network: tuple[str, float, float | None],
+    ratios: Sequence[float],
+    sets: Sets,
+    branches: tuple[Branch, ...],
+    training: dict[str, Any],
+    words: tuple[str, str],
+    seeds: int,
+    images: Images | None,
+) -> Campaign:
+    """On CIFAR-10, or on the digits without `images`; the full grids keep a smaller share for validation."""
+    data: dict[str, Any] = {"source": "digits" if images is None else "cifar10"}
+    if max(count for count, _ in sets.values()) > 20_000:
+        data["validation"] = 0.005
+    scenario = scenario_tables(name, network, ratios, sets, data, training)
+    return Campaign(name, scenario, branches, _meta(name, *words, training), images=images, seeds=seeds)
 
 
 def scenario_tables(
     name: str,
     network: tuple[str, float, float | None],
     ratios: Sequence[float],
-    sets: Mapping[str, tuple[int, range]],
+    sets: Sets,
     data: Mapping[str, Any],
     training: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -223,40 +239,33 @@ def scenario_tables(
     if student is not None:
         versions.append({"name": STUDENT, "student": family, "width": student, **sizes})
     nodes = [{"name": f"{s}-{i}", "device": "node", "samples": n // 2} for s, (n, _) in sets.items() for i in (1, 2)]
-    first = next(iter(sets))
+    classes = {f"{s}-{i}": list(known) for s, (_, known) in sets.items() for i in (1, 2)}
     return {
         "name": f"campaign-{name}",
         "target": {"loss": 0.01, "deadline": 1e9, "on": "test"},
-        "start": {"loss": 2.3, "version": "full", "nodes": first},
+        "start": {"loss": 2.3, "version": "full", "nodes": next(iter(sets))},
         "versions": versions,
         "nodes": nodes,
         "node_sets": [{"name": s, "nodes": [f"{s}-1", f"{s}-2"]} for s in sets],
         "devices": {"node": {"flops_per_s": 1e9, "busy_w": 10.0, "idle_w": 1.0}},
         "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 2.2, "scale": 5.0, "power": 1.0}]},
         "training": {"momentum": 0.9, **training},
-        "data": {
-            "partition": "by-class", "standardise": True, "validation": 0.02,
-            "classes": {f"{s}-{i}": list(classes) for s, (_, classes) in sets.items() for i in (1, 2)},
-            **data,
-        },
-    }  # fmt: skip
+        "data": {"partition": "by-class", "standardise": True, "validation": 0.02, "classes": classes, **data},
+    }
 
 
 def _meta(name: str, model: str, data: str, training: Mapping[str, Any]) -> dict[str, Any]:
+    step = "Adam" if training.get("optimizer") == "adam" else "SGD momentum 0.9"
     return {
         "loss": "cross-entropy, nats",
         "train_loss": "running mean over the epoch, nodes weighted by samples",
         "test_loss": "after the epoch's average, on the node set's classes",
-        "before_after": "forward losses on the NEW node set's data: the network before the handover, and the one it made, "
-        "batch norm re-estimated after pruning",
+        "before_after": "forward losses on the NEW node set's data: the network before the handover, and the one it "
+        "made, batch norm re-estimated after pruning",
         "run_0": "the first trajectory; a run with a parent continues it from epoch k of its switch",
         "change_target": "jump",
         "preset": name,
         "model": model,
         "data": data,
-        "optimizer": f"{_stepping(training)}, lr {training['lr']:g}, batch {training['batch']}, FedAvg over 2 nodes a set",
+        "optimizer": f"{step}, lr {training['lr']:g}, batch {training['batch']}, FedAvg over 2 nodes a set",
     }
-
-
-def _stepping(training: Mapping[str, Any]) -> str:
-    return "Adam" if training.get("optimizer") == "adam" else "SGD momentum 0.9"

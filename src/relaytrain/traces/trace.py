@@ -168,11 +168,11 @@ class Path:
     @property
     def images_before(self) -> int:
         """Images that the last leg's network had been trained on when it began: a distilled student has seen none."""
-        found = 0
+        images = 0
         for n, parent, child in zip(self._lengths, self.segments, self.segments[1:], strict=False):
             fresh = child.switch is not None and child.switch.kind == "distill"
-            found = 0 if fresh else found + n * parent.samples
-        return found
+            images = 0 if fresh else images + n * parent.samples
+        return images
 
     def _column(self, values: list[Any], kind: type) -> NDArray[Any]:
         return np.repeat(np.array(values, dtype=kind), self._lengths)
@@ -270,12 +270,8 @@ class TraceSet:
         """Forward loss right after the switch minus l(k). Paper: lambda_change in PACT (3)."""
         return switch.after(metric) - self.last_before(switch, metric)
 
-    def first_run(self, switch: TraceSwitch, metric: Metric) -> float:
-        """What the first epoch after the switch adds to the jump. Paper: lambda_run in PACT (3) at that epoch."""
-        return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - switch.after(metric)
-
     def change(self, switch: TraceSwitch, metric: Metric, target: ChangeTarget | None = None) -> float:
-        """The learned target of `switch`: the jump, or l(k+1) - l(k), which is the jump plus `first_run`."""
+        """The learned target of `switch`: the jump, or l(k+1) - l(k), the jump plus lambda_run of that epoch."""
         if (target or self.change_target) == "jump":
             return self.jump(switch, metric)
         return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - self.last_before(switch, metric)

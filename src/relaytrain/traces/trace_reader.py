@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ScenarioError
+from ..scenario.fields import shown
+from ..scenario.read import read_json
 from .trace import KINDS, Segment, TraceSet, TraceSwitch
 
 FORMAT = 1
@@ -36,6 +38,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 Row = dict[str, Any]
 
 
+def _refused(where: object, got: str, expected: str) -> ScenarioError:
+    return ScenarioError(f"{where}: got {got}, expected {expected}")
+
+
 def read_traces(folder: str | Path) -> TraceSet:
     """The traces in a folder of `meta.json`, `epochs.csv` and `switches.csv`, either table perhaps as `.csv.gz`.
 
@@ -44,14 +50,14 @@ def read_traces(folder: str | Path) -> TraceSet:
     """
     folder = Path(folder)
     if "\0" in fspath(folder) or not folder.is_dir():
-        raise ScenarioError(f"{_plain(fspath(folder))}: got no such folder, expected one with meta.json and epochs.csv")
+        raise _refused(shown(fspath(folder)), "no such folder", "one with meta.json and epochs.csv")
     label = str(folder / "meta.json")
     tables: dict[str, tuple[str, str]] = {}
     meta = _decoded(_bytes(folder / "meta.json", MAX_META_BYTES), label)
     for name in ("epochs.csv", "switches.csv"):
         plain, packed = folder / name, folder / f"{name}.gz"
         if plain.exists() and packed.exists():
-            raise ScenarioError(f"{packed}: got {name} beside it, expected one of the two; remove the one that is old")
+            raise _refused(packed, f"{name} beside it", "one of the two; remove the one that is old")
         place = packed if packed.exists() else plain
         tables[name] = (str(place), _decoded(_bytes(place, MAX_BYTES), str(place)))
     return build(meta, tables, label)
@@ -61,23 +67,23 @@ def build(meta_text: str, tables: Mapping[str, tuple[str, str]], label: str) -> 
     """Traces out of texts: `tables` gives, by file name, where a text is from and the text itself."""
     meta = _meta(meta_text, label)
     switches = _switches(*tables["switches.csv"])
-    return TraceSet(meta, _segments(*tables["epochs.csv"], switches, tables["switches.csv"][0]))
+    return TraceSet(meta, _segments(*tables["epochs.csv"], switches))
 
 
 def _bytes(path: Path, most: int) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ScenarioError(f"{path}: got something that is no regular file, expected a file of a trace folder")
+            raise _refused(path, "something that is no regular file", "a file of a trace folder")
         with path.open("rb") as file:
             raw = file.read(most + 1)
     except FileNotFoundError:
-        raise ScenarioError(f"{path}: got no such file, expected meta.json, epochs.csv and switches.csv") from None
+        raise _refused(path, "no such file", "meta.json, epochs.csv and switches.csv") from None
     except OSError as error:
-        raise ScenarioError(f"{path}: got '{error.strerror}', expected a file that can be read") from None
+        raise _refused(path, f"'{error.strerror}'", "a file that can be read") from None
     if path.suffix == ".gz":
         raw = _unpacked(raw, path, most)
     if len(raw) > most:
-        raise ScenarioError(f"{path}: got more than {most >> 20} MiB, expected at most that; split it by seed")
+        raise _refused(path, f"more than {most >> 20} MiB", "at most that; split it by seed")
     return raw
 
 
@@ -87,13 +93,11 @@ def _unpacked(raw: bytes, path: Path, most: int) -> bytes:
     try:
         data = packer.decompress(raw, most + 1)
     except zlib.error:
-        raise ScenarioError(
-            f"{path}: got bytes that are no gzip, expected a table packed by gzip; get it again"
-        ) from None
+        raise _refused(path, "bytes that are no gzip", "a table packed by gzip; get it again") from None
     if len(data) <= most and not packer.eof:
-        raise ScenarioError(f"{path}: got a gzip that ends early, expected a whole one; get it again")
+        raise _refused(path, "a gzip that ends early", "a whole one; get it again")
     if packer.unused_data:
-        raise ScenarioError(f"{path}: got bytes after the end of the gzip, expected none; get it again")
+        raise _refused(path, "bytes after the end of the gzip", "none; get it again")
     return data
 
 
@@ -102,36 +106,33 @@ def _decoded(raw: bytes, label: str) -> str:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ScenarioError(f"{label}:{line}: got a byte that is not UTF-8, expected UTF-8 text") from None
+        raise _refused(f"{label}:{line}", "a byte that is not UTF-8", "UTF-8 text") from None
     bad = next((i for i in (text.find("\0"), text.find("\r")) if i >= 0), None)
     if bad is not None:
         line = text.count("\n", 0, bad) + 1
-        raise ScenarioError(f"{label}:{line}: got a control character, expected plain text")
+        raise _refused(f"{label}:{line}", "a control character", "plain text")
     return text
 
 
 def _meta(text: str, label: str) -> dict[str, Any]:
-    from ..scenario.read import read_json
-
     meta = read_json(text, label)
-    found = meta.get("format")
-    if found is None:
-        raise ScenarioError(f'{label}: format: got nothing, expected "format": {FORMAT}')
-    if isinstance(found, bool) or not isinstance(found, int) or found != FORMAT:
-        raise ScenarioError(f"{label}: format: got {_plain(found)}, expected {FORMAT}; this release reads no other")
+
+    def wrong(key: str, expected: str) -> ScenarioError:
+        return _refused(f"{label}: {key}", shown(meta[key]), expected)
+
+    if meta.get("format") is None:
+        raise _refused(f"{label}: format", "nothing", f'"format": {FORMAT}')
+    if type(meta["format"]) is not int or meta["format"] != FORMAT:
+        raise wrong("format", f"{FORMAT}; this release reads no other")
     for key in ("loss", "preset", "change_target", "model", "data", "optimizer"):
         if key in meta and not isinstance(meta[key], str):
-            raise ScenarioError(f"{label}: {key}: got {_plain(meta[key])}, expected a text")
+            raise wrong(key, "a text")
     if "bits" in meta.get("loss", "").lower():
-        raise ScenarioError(f"{label}: loss: got {_plain(meta['loss'])}, expected nats; multiply losses by ln 2")
+        raise wrong("loss", "nats; multiply losses by ln 2")
     if meta.get("change_target", "jump") not in ("jump", "first-epoch"):
-        raise ScenarioError(
-            f"{label}: change_target: got {_plain(meta['change_target'])}, expected jump or first-epoch"
-        )
+        raise wrong("change_target", "jump or first-epoch")
     if "preset" in meta and not _NAME.fullmatch(meta["preset"]):
-        raise ScenarioError(
-            f"{label}: preset: got {_plain(meta['preset'])}, expected a name of letters, digits, - and _"
-        )
+        raise wrong("preset", "a name of letters, digits, - and _")
     return meta
 
 
@@ -143,7 +144,7 @@ class _Cells:
     cells: dict[str, str]
 
     def wrong(self, key: str, expected: str) -> ScenarioError:
-        return ScenarioError(f"{self.where}: {key}: got {_plain(self.cells[key])}, expected {expected}")
+        return _refused(f"{self.where}: {key}", shown(self.cells[key]), expected)
 
     def whole(self, key: str, low: int = 0, high: int = 10**12) -> int:
         text = self.cells[key]
@@ -173,39 +174,37 @@ def _rows(label: str, text: str, columns: tuple[str, ...]) -> Iterator[_Cells]:
         for count, row in enumerate(reader, start=1):
             where = f"{label}:{reader.line_num}"
             if count > MAX_ROWS:
-                raise ScenarioError(f"{where}: got more than {MAX_ROWS:,} rows, expected at most that; split by seed")
+                raise _refused(where, f"more than {MAX_ROWS:,} rows", "at most that; split by seed")
             if len(row) != len(columns):
                 hint = "; decimals take a point, not a comma" if len(row) > len(columns) else "; is the file cut off?"
-                raise ScenarioError(f"{where}: got {len(row)} cells, expected {len(columns)}{hint}")
+                raise _refused(where, f"{len(row)} cells", f"{len(columns)}{hint}")
             yield _Cells(where, dict(zip(columns, row, strict=True)))
     except csv.Error as error:
-        raise ScenarioError(
-            f"{label}:{reader.line_num}: got a row that is no CSV ({error}), expected plain cells"
-        ) from None
+        raise _refused(f"{label}:{reader.line_num}", f"a row that is no CSV ({error})", "plain cells") from None
 
 
 def _check_header(label: str, header: list[str] | None, columns: tuple[str, ...]) -> None:
+    where, wanted = f"{label}:1", ",".join(columns)
     if not header:
-        raise ScenarioError(f"{label}:1: got an empty file, expected the columns {','.join(columns)}")
-    if header == list(columns):
-        return
+        raise _refused(where, "an empty file", f"the columns {wanted}")
     missing = [name for name in columns if name not in header]
     extra = [name for name in header if name not in columns]
     if missing:
         hint = "; cells are separated by commas" if len(header) == 1 else ""
-        raise ScenarioError(f"{label}:1: got no column {missing[0]}, expected {','.join(columns)}{hint}")
+        raise _refused(where, f"no column {missing[0]}", wanted + hint)
     if extra:
-        raise ScenarioError(f"{label}:1: got an unknown column {_plain(extra[0])}, expected {','.join(columns)}")
-    raise ScenarioError(f"{label}:1: got columns twice or in another order, expected {','.join(columns)}")
+        raise _refused(where, f"an unknown column {shown(extra[0])}", wanted)
+    if header != list(columns):
+        raise _refused(where, "columns twice or in another order", wanted)
 
 
 def _switches(label: str, text: str) -> dict[tuple[int, int], tuple[str, TraceSwitch]]:
     """By (seed, run), each with where it stands."""
-    found: dict[tuple[int, int], tuple[str, TraceSwitch]] = {}
+    switches: dict[tuple[int, int], tuple[str, TraceSwitch]] = {}
     for row in _rows(label, text, SWITCH_COLUMNS):
         seed, run = row.whole("seed"), row.whole("run")
-        if (seed, run) in found:
-            raise ScenarioError(f"{row.where}: run: got run {run} of seed {seed} twice, expected one switch a run")
+        if (seed, run) in switches:
+            raise _refused(f"{row.where}: run", f"run {run} of seed {seed} twice", "one switch a run")
         kind = row.cells["kind"]
         if kind not in KINDS:
             raise row.wrong("kind", f"one of {', '.join(KINDS)}")
@@ -218,13 +217,12 @@ def _switches(label: str, text: str) -> dict[tuple[int, int], tuple[str, TraceSw
         before, after = row.whole("parameters_before", 1), row.whole("parameters_after", 1)
         if (kind == "prune" and after > before) or (kind == "same" and after != before):
             raise row.wrong("parameters_after", f"{'at most ' if kind == 'prune' else ''}{before}, those before")
-        losses = [row.number(name, MAX_LOSS) for name in SWITCH_COLUMNS[8:12]]
-        switch = TraceSwitch(
-            seed, run, row.whole("parent"), row.whole("k", 1), kind, ratio, old, new,
-            losses[0], losses[1], losses[2], losses[3], before, after,
-        )  # fmt: skip
-        found[seed, run] = (row.where, switch)
-    return found
+        losses: Row = {name: row.number(name, MAX_LOSS) for name in SWITCH_COLUMNS[8:12]}
+        sizes: Row = {"parameters_before": before, "parameters_after": after}
+        parent, k = row.whole("parent"), row.whole("k", 1)
+        switch = TraceSwitch(seed, run, parent, k, kind, ratio, old, new, **losses, **sizes)
+        switches[seed, run] = (row.where, switch)
+    return switches
 
 
 _CONSTANT: dict[str, Callable[[_Cells], Any]] = {
@@ -248,10 +246,12 @@ class _Open:
     k: list[int]
     values: list[tuple[float, float, float]]
 
+    def agree(self, key: str, value: int, expected: int) -> None:
+        if value != expected:
+            raise _refused(f"{self.where}: {key}", str(value), str(expected))
 
-def _segments(
-    label: str, text: str, switches: dict[tuple[int, int], tuple[str, TraceSwitch]], switches_label: str
-) -> tuple[Segment, ...]:
+
+def _segments(label: str, text: str, switches: dict[tuple[int, int], tuple[str, TraceSwitch]]) -> tuple[Segment, ...]:
     done: dict[tuple[int, int], Segment] = {}
     current: _Open | None = None
     for row in _rows(label, text, EPOCH_COLUMNS):
@@ -261,29 +261,23 @@ def _segments(
             if current is not None:
                 done[current.key] = _closed(current, done, switches)
             if key in done:
-                raise ScenarioError(
-                    f"{row.where}: run: got run {key[1]} of seed {key[0]} again, expected its rows together"
-                )
+                raise _refused(f"{row.where}: run", f"run {key[1]} of seed {key[0]} again", "its rows together")
             current = _Open(row.where, key, constant, [], [])
         for name, value in constant.items():
             if value != current.constant[name]:
-                raise row.wrong(name, f"{_plain(current.constant[name])} as in the rows of this run before")
+                raise row.wrong(name, f"{shown(current.constant[name])} as in the rows of this run before")
         _next_epoch(row, current)
         current.values.append(
             (row.number("train_loss", MAX_LOSS), row.number("test_loss", MAX_LOSS), row.number("test_accuracy", 1.0))
         )
     if current is None:
-        raise ScenarioError(f"{label}:1: got no rows, expected at least one epoch")
+        raise _refused(f"{label}:1", "no rows", "at least one epoch")
     done[current.key] = _closed(current, done, switches)
     for key, (where, _) in switches.items():
         if key not in done:
-            raise ScenarioError(
-                f"{where}: run: got run {key[1]} of seed {key[0]}, expected one that has rows in {label}"
-            )
+            raise _refused(f"{where}: run", f"run {key[1]} of seed {key[0]}", f"one that has rows in {label}")
         if done[key].parent is None:
-            raise ScenarioError(
-                f"{where}: run: got a switch of run {key[1]}, expected none: it has no parent in {label}"
-            )
+            raise _refused(f"{where}: run", f"a switch of run {key[1]}", f"none: it has no parent in {label}")
     return tuple(done[key] for key in sorted(done))
 
 
@@ -302,54 +296,37 @@ def _closed(
     switches: Mapping[tuple[int, int], tuple[str, TraceSwitch]],
 ) -> Segment:
     """The finished run, checked against its parent and its switch."""
-    seed, number = run.key
-    parent = run.constant["parent"]
-    switch: TraceSwitch | None = None
+    parent, switch = run.constant["parent"], None
     if parent is None:
-        _agree(run, "k", run.k[0], 1)
-        _agree(run, "stage", run.constant["stage"], 0)
+        run.agree("k", run.k[0], 1)
+        run.agree("stage", run.constant["stage"], 0)
     else:
-        before = done.get((seed, parent))
+        before = done.get((run.key[0], parent))
         if before is None:
-            raise ScenarioError(f"{run.where}: parent: got {parent}, expected a run of seed {seed} in the rows before")
-        if run.key not in switches:
-            raise ScenarioError(
-                f"{run.where}: run: got run {number} of seed {seed} with a parent, expected its row in switches.csv"
-            )
-        where, switch = switches[run.key]
-        if switch.parent != parent:
-            raise ScenarioError(f"{where}: parent: got {switch.parent}, expected {parent} as in {run.where}")
-        if not before.first <= switch.k <= before.last:
-            raise ScenarioError(
-                f"{where}: k: got {switch.k}, expected an epoch of run {parent}: {before.first} to {before.last}"
-            )
-        if switch.from_node_set != before.node_set:
-            raise ScenarioError(
-                f"{where}: from_node_set: got {switch.from_node_set}, expected {before.node_set}, the parent's"
-            )
-        if switch.to_node_set != run.constant["node_set"]:
-            raise ScenarioError(
-                f"{where}: to_node_set: got {switch.to_node_set}, expected {run.constant['node_set']}, the run's"
-            )
-        _agree(run, "k", run.k[0], switch.k + 1)
-        _agree(run, "stage", run.constant["stage"], before.stage + 1)
-    values = np.array(run.values, dtype=np.float64)
-    values.flags.writeable = False
-    epochs = np.array(run.k, dtype=np.int64)
-    epochs.flags.writeable = False
-    c = run.constant
-    return Segment(
-        seed, number, parent, c["stage"], c["node_set"], c["classes"], c["samples"], c["pruned_fraction"],
-        epochs, values[:, 0], values[:, 1], values[:, 2], switch,
-    )  # fmt: skip
+            raise _refused(f"{run.where}: parent", str(parent), f"a run of seed {run.key[0]} in the rows before")
+        switch = _switch_from(before, run, switches)
+        run.agree("k", run.k[0], switch.k + 1)
+        run.agree("stage", run.constant["stage"], before.stage + 1)
+    values, epochs = np.array(run.values, dtype=np.float64), np.array(run.k, dtype=np.int64)
+    values.flags.writeable = epochs.flags.writeable = False
+    columns: Row = {**run.constant, **dict(zip(EPOCH_COLUMNS[-3:], values.T, strict=True))}
+    return Segment(seed=run.key[0], run=run.key[1], k=epochs, switch=switch, **columns)
 
 
-def _agree(run: _Open, key: str, got: int, expected: int) -> None:
-    if got != expected:
-        raise ScenarioError(f"{run.where}: {key}: got {got}, expected {expected}")
-
-
-def _plain(value: object) -> str:
-    from ..scenario.fields import shown
-
-    return shown(value)
+def _switch_from(
+    before: Segment, run: _Open, switches: Mapping[tuple[int, int], tuple[str, TraceSwitch]]
+) -> TraceSwitch:
+    """The switch into `run`, checked against both its sides."""
+    seed, number = run.key
+    if run.key not in switches:
+        raise _refused(f"{run.where}: run", f"run {number} of seed {seed} with a parent", "its row in switches.csv")
+    where, switch = switches[run.key]
+    if switch.parent != before.run:
+        raise _refused(f"{where}: parent", str(switch.parent), f"{before.run} as in {run.where}")
+    if not before.first <= switch.k <= before.last:
+        raise _refused(f"{where}: k", str(switch.k), f"an epoch of run {before.run}: {before.first} to {before.last}")
+    if switch.from_node_set != before.node_set:
+        raise _refused(f"{where}: from_node_set", switch.from_node_set, f"{before.node_set}, the parent's")
+    if switch.to_node_set != run.constant["node_set"]:
+        raise _refused(f"{where}: to_node_set", switch.to_node_set, f"{run.constant['node_set']}, the run's")
+    return switch
