@@ -1,4 +1,4 @@
-"""A finished run as traces: the losses of its epochs and, at its handovers, what a forward pass of the kept weights gives."""
+"""A finished run as traces: the losses of its epochs and, at handovers, what a forward pass of the weights gives."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -97,9 +98,8 @@ class Campaign:
             if branch.run in known or branch.epochs < 1 or (branch.parent is None) != (branch.after == 0):
                 raise UsageError(f"campaign: branch {branch} does not fit")
             if branch.parent is not None and (parent is None or not parent.after < branch.after <= parent.last):
-                raise UsageError(
-                    f"campaign: branch {branch.run} leaves run {branch.parent} after epoch {branch.after}, which it has not"
-                )
+                leaves = f"leaves run {branch.parent} after epoch {branch.after}, which it has not"
+                raise UsageError(f"campaign: branch {branch.run} {leaves}")
             known[branch.run] = branch
 
     @cached_property
@@ -125,11 +125,11 @@ class Campaign:
     @cached_property
     def takers(self) -> dict[int, tuple[int, ...]]:
         """By piece: those that start from its last weights."""
-        found: dict[int, list[int]] = {piece.index: [] for piece in self.pieces}
+        by_start: dict[int, tuple[int, ...]] = {piece.index: () for piece in self.pieces}
         for piece in self.pieces:
             if piece.start is not None:
-                found[piece.start].append(piece.index)
-        return {index: tuple(takers) for index, takers in found.items()}
+                by_start[piece.start] += (piece.index,)
+        return by_start
 
     def chain(self, branch: Branch) -> list[tuple[Branch, int]]:
         """From the root to `branch`: every ancestor with the epochs of it that belong to this training."""
@@ -168,19 +168,16 @@ class Campaign:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Campaign:
         """The inverse of `to_dict`."""
-        images = values["images"]
-        return cls(
-            values["name"], values["scenario"], tuple(Branch(*row) for row in values["branches"]), values["meta"],
-            values["own_classes"], None if images is None else Images(**images), values["folder"],
-        )  # fmt: skip
+        plain = {key: value for key, value in values.items() if key not in ("schema", "branches", "images")}
+        images = None if values["images"] is None else Images(**values["images"])
+        return cls(branches=tuple(Branch(*row) for row in values["branches"]), images=images, **plain)
 
     @property
     def digest(self) -> str:
         """What the results of pieces belong to: SHA-256 of all that decides them (not words, nor where images are)."""
-        known = {**self.to_dict(), "meta": None}
+        known = {**self.to_dict(), "meta": None, "folder": None}
         if known["images"] is not None:
             known["images"] = {**known["images"], "folder": None}
-        known["folder"] = None
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
@@ -199,9 +196,8 @@ class Growing:
         return self._add(parent.run, parent.after + stay, version, nodes, epochs)
 
     def _add(self, parent: int | None, after: int, version: str, nodes: str, epochs: int) -> Branch:
-        made = Branch(len(self.branches), parent, after, version, nodes, epochs)
-        self.branches.append(made)
-        return made
+        self.branches.append(Branch(len(self.branches), parent, after, version, nodes, epochs))
+        return self.branches[-1]
 
 
 def images_of(campaign: Campaign, samples: Mapping[str, int]) -> tuple[int, int]:
@@ -211,20 +207,19 @@ def images_of(campaign: Campaign, samples: Mapping[str, int]) -> tuple[int, int]
         campaign: the tree.
         samples: of every node set, by name.
     """
-    shared = sum(branch.epochs * samples[branch.nodes] for branch in campaign.branches)
-    naive = sum(n * samples[part.nodes] for branch in campaign.alone for part, n in campaign.chain(branch))
+    shared, naive = (
+        sum(epochs * samples[nodes] for (_, nodes), epochs in epochs_by_pair(campaign, naive=alone).items())
+        for alone in (False, True)
+    )
     return shared, naive
 
 
 def epochs_by_pair(campaign: Campaign, *, naive: bool) -> dict[tuple[str, str], int]:
     """Epochs of one seed by (version, node set)."""
-    total: dict[tuple[str, str], int] = {}
-    parts: Sequence[tuple[Branch, int]] = (
-        [part for branch in campaign.alone for part in campaign.chain(branch)]
-        if naive
-        else [(branch, branch.epochs) for branch in campaign.branches]
-    )
+    parts = [(branch, branch.epochs) for branch in campaign.branches]
+    if naive:
+        parts = [part for branch in campaign.alone for part in campaign.chain(branch)]
+    total: Counter[tuple[str, str]] = Counter()
     for branch, epochs in parts:
-        pair = branch.version, branch.nodes
-        total[pair] = total.get(pair, 0) + epochs
+        total[branch.version, branch.nodes] += epochs
     return total

@@ -40,14 +40,13 @@ class Estimate:
         return {"schema": "relaytrain.campaign-estimate/1", **vars(self), "saving": self.saving}
 
 
-def estimate(campaign: Campaign, seeds: int, *, timed: bool = True, batches: int = 1) -> Estimate:
+def estimate(campaign: Campaign, seeds: int, *, timed: bool = True) -> Estimate:
     """Count, and time versions unless told not to.
 
     Args:
         campaign: what would be trained.
         seeds: how many repetitions.
         timed: also time versions, which needs torch and takes seconds.
-        batches: least number of steps to time of each version.
     """
     samples = samples_of(campaign)
     shared, naive = images_of(campaign, {group: sum(counts) for group, counts in samples.items()})
@@ -55,19 +54,15 @@ def estimate(campaign: Campaign, seeds: int, *, timed: bool = True, batches: int
     if timed:
         from ..costs.profiled import profile
 
-        found = profile(_made_up(campaign), batches=batches)
+        timing = profile(_made_up(campaign), batches=1)
         for alone in (False, True):
             pairs = epochs_by_pair(campaign, naive=alone)
-            cpu[alone] = (
-                OVERHEAD
-                * seeds
-                * sum(n * found.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
-            )
+            once_s = sum(n * timing.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
+            cpu[alone] = OVERHEAD * seeds * once_s
     epochs = sum(branch.epochs for branch in campaign.branches)
-    return Estimate(
-        campaign.name, seeds, seeds * len(campaign.alone), seeds * len(campaign.branches), seeds * epochs,
-        seeds * shared, seeds * naive, cpu.get(False), cpu.get(True),
-    )  # fmt: skip
+    trainings, segments = seeds * len(campaign.alone), seeds * len(campaign.branches)
+    counts = trainings, segments, seeds * epochs, seeds * shared, seeds * naive
+    return Estimate(campaign.name, seeds, *counts, cpu.get(False), cpu.get(True))
 
 
 def samples_of(campaign: Campaign) -> dict[str, list[int]]:
@@ -85,7 +80,7 @@ def samples_of(campaign: Campaign) -> dict[str, list[int]]:
 def flops_of(campaign: Campaign) -> dict[str, float]:
     """FLOPs of a forward and backward pass over one image, by version; counted, nothing is trained."""
     facts = _made_up(campaign).version_facts()
-    return {name: float(found.flops_per_sample) for name, found in facts.items()}
+    return {name: float(version.flops_per_sample) for name, version in facts.items()}
 
 
 def _made_up(campaign: Campaign) -> Any:
@@ -115,13 +110,18 @@ def _made_up(campaign: Campaign) -> Any:
     return TrainingSetup.from_scenario(load_scenario(tables), read=noise)
 
 
-def words(found: Estimate) -> Mapping[str, str]:
+def words(counted: Estimate) -> Mapping[str, str]:
     """The estimate in words, one line each."""
+    timed = "not timed"
+    if counted.cpu_s is not None and counted.naive_cpu_s is not None:
+        timed = f"about {_hours(counted.cpu_s)}, without sharing {_hours(counted.naive_cpu_s)}"
+    segments = f"{counted.segments:,} segments of {counted.epochs:,} epochs in all"
+    without = f"{counted.naive_images:,} without: {counted.saving:.1f} times fewer"
     return {
-        "trainings": f"{found.trainings:,} ({found.seeds} seeds), {found.segments:,} segments of {found.epochs:,} epochs in all",
-        "images": f"{found.images:,} with shared beginnings, {found.naive_images:,} without: {found.saving:.1f} times fewer",
-        "CPU": "not timed" if found.cpu_s is None or found.naive_cpu_s is None else f"about {_hours(found.cpu_s)}, without sharing {_hours(found.naive_cpu_s)}",
-    }  # fmt: skip
+        "trainings": f"{counted.trainings:,} ({counted.seeds} seeds), {segments}",
+        "images": f"{counted.images:,} with shared beginnings, {without}",
+        "CPU": timed,
+    }
 
 
 def _hours(seconds: float) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -197,24 +198,15 @@ def traces_of(campaign: Campaign, seeds: Iterable[int], done: dict[Task, Result]
 def _segment(campaign: Campaign, branch: Branch, seed: int, done: dict[Task, Result]) -> Segment:
     results = [done[seed, piece.index] for piece in campaign.pieces if piece.run == branch.run]
     rows = np.array([[rounded(v) for v in row] for result in results for row in result.rows])
-    chain = campaign.chain(branch)
-    switch = None
+    first, stage, switch = results[0], len(campaign.chain(branch)) - 1, None
     if branch.parent is not None:
-        kept = dict(results[0].switch or {})
-        losses = {
-            key: rounded(value) for key, value in kept.items() if key.endswith(("_before", "_after")) and "loss" in key
-        }
-        before = campaign.by_run[branch.parent]
-        switch = TraceSwitch(
-            seed=seed, run=branch.run, parent=branch.parent, k=branch.after,
-            from_node_set=before.nodes, to_node_set=branch.nodes, **{**kept, **losses},
-        )  # fmt: skip
-    first = results[0]
-    return Segment(
-        seed, branch.run, branch.parent, len(chain) - 1, branch.nodes, first.classes, first.samples,
-        round(first.pruned_fraction, DIGITS), np.arange(branch.after + 1, branch.last + 1, dtype=np.int64),
-        rows[:, 0], rows[:, 1], rows[:, 2], switch,
-    )  # fmt: skip
+        told: dict[str, Any] = {key: rounded(v) if "loss" in key else v for key, v in (first.switch or {}).items()}
+        told |= {"from_node_set": campaign.by_run[branch.parent].nodes, "to_node_set": branch.nodes}
+        switch = TraceSwitch(seed=seed, run=branch.run, parent=branch.parent, k=branch.after, **told)
+    data = branch.nodes, first.classes, first.samples, round(first.pruned_fraction, DIGITS)
+    epochs = np.arange(branch.after + 1, branch.last + 1, dtype=np.int64)
+    losses = rows[:, 0], rows[:, 1], rows[:, 2]
+    return Segment(seed, branch.run, branch.parent, stage, *data, epochs, *losses, switch)
 
 
 def rounded(value: float) -> float:

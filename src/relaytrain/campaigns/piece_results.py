@@ -1,4 +1,4 @@
-"""What a finished piece leaves: `seed-S/piece-N.json`, and `.safetensors` while somebody still starts from its weights."""
+"""What a finished piece leaves: `seed-S/piece-N.json`, and `.safetensors` while its weights are needed."""
 
 from __future__ import annotations
 

@@ -9,14 +9,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.cost import Provenance
 from ..core.errors import RelayTrainError
 from ..core.plan import Decision
 from ..costs.meters import Mark, Meter
@@ -51,16 +50,7 @@ class NoClock:
 
     def bill(self, mark: Mark | None, work: EpochWork) -> Bill:
         """Nothing."""
-        provenance: Provenance = "modelled"
-        return Bill(0.0, 0.0, provenance)
-
-
-@dataclass(frozen=True)
-class SwitchProbe:
-    """Forward losses of a network on a node set's data and on the test set that belongs to it."""
-
-    train_loss: float
-    test_loss: float
+        return Bill(0.0, 0.0, "modelled")
 
 
 class PieceBench:
@@ -89,14 +79,14 @@ class PieceBench:
             self._epochs[nodes] = FederatedEpoch(setup, self._transport, NoClock())
         return self._epochs[nodes]
 
-    def probe(self, checkpoint: Checkpoint, nodes: str) -> SwitchProbe:
-        """Forward losses on the node set's training data and on its test set."""
+    def probe(self, checkpoint: Checkpoint, nodes: str) -> tuple[float, float]:
+        """Forward losses on the node set's training data and on the test set that belongs to it."""
         if nodes not in self._train:
             self._train[nodes] = Site.of(self.setup.data_of(nodes))
         settings = self.setup.settings
         model = loaded(checkpoint, resolve=self.setup.resolve)
         train = evaluate(model, self._train[nodes], loss=self.setup.loss(), thread_count=settings.threads)
-        return SwitchProbe(train.loss, self.epochs(nodes).evaluate(checkpoint).loss)
+        return train.loss, self.epochs(nodes).evaluate(checkpoint).loss
 
     def facts(self, nodes: str) -> tuple[int, int]:
         """Classes and samples of a node set."""
@@ -113,17 +103,14 @@ class PieceBench:
 
     def switch(self, checkpoint: Checkpoint, before: Branch, now: Branch) -> tuple[Checkpoint, dict[str, Any]]:
         """The handover from one branch to another, with what the trace keeps of it."""
-        made = hand_over(self.setup, checkpoint, now.version, now.nodes)
-        old, new = self.probe(checkpoint, now.nodes), self.probe(made.checkpoint, now.nodes)
+        handed = hand_over(self.setup, checkpoint, now.version, now.nodes)
         gone, kept = self.pruned_fraction(now.version), 1.0 - self.pruned_fraction(before.version)
-        ratio = 0.0 if made.kind == "same" else max(0.0, 1.0 - (1.0 - gone) / kept)
-        sizes = [parameters(c.model(resolve=self.setup.resolve)) for c in (checkpoint, made.checkpoint)]
-        return made.checkpoint, {
-            "kind": made.kind, "ratio_of_current": round(ratio, 6),
-            "train_loss_before": old.train_loss, "test_loss_before": old.test_loss,
-            "train_loss_after": new.train_loss, "test_loss_after": new.test_loss,
-            "parameters_before": sizes[0], "parameters_after": sizes[1],
-        }  # fmt: skip
+        ratio = 0.0 if handed.kind == "same" else max(0.0, 1.0 - (1.0 - gone) / kept)
+        told: dict[str, Any] = {"kind": handed.kind, "ratio_of_current": round(ratio, 6)}
+        for when, network in (("before", checkpoint), ("after", handed.checkpoint)):
+            told[f"train_loss_{when}"], told[f"test_loss_{when}"] = self.probe(network, now.nodes)
+            told[f"parameters_{when}"] = parameters(network.model(resolve=self.setup.resolve))
+        return handed.checkpoint, told
 
 
 def train_piece(bench: PieceBench, piece: Piece, work: Path) -> Result:
@@ -154,11 +141,8 @@ def train_piece(bench: PieceBench, piece: Piece, work: Path) -> Result:
         data = checkpoint.to_bytes()
         digest = hashlib.sha256(data).hexdigest()
         write_atomic(checkpoint_path(work, seed, piece.index), data)
-    classes, samples = bench.facts(branch.nodes)
-    result = Result(
-        campaign.digest, tuple(rows), switch, classes, samples, bench.pruned_fraction(branch.version), digest,
-        time.process_time() - began,
-    )  # fmt: skip
+    facts = (*bench.facts(branch.nodes), bench.pruned_fraction(branch.version))
+    result = Result(campaign.digest, tuple(rows), switch, *facts, digest, time.process_time() - began)
     write_result(work, seed, piece.index, result)
     return result
 

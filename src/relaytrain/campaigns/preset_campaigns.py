@@ -18,8 +18,8 @@ must appear at every switch. Epochs of the last stage are not stated in PACT: 10
 DepL, nor what F2 is a share of: of the full network here, above F1, as its versions are named elsewhere in the paper.
 The small campaigns also try switches that change nodes alone, the version alone, and distillation, so that a model of
 the change can tell them apart; learning rates are ten times the papers' where epochs have ten times fewer images.
-`depl-small` steps with Adam: the narrow AlexNet has no batch norm, and with SGD it stayed at ln 10 for ten epochs or, at
-larger rates, for good. `depl-small-mobilenet` steps like it and trains the versions of Table I alone, all that the
+`depl-small` steps with Adam: the narrow AlexNet has no batch norm, and with SGD it stayed at ln 10 for ten epochs or,
+at larger rates, for good. `depl-small-mobilenet` steps like it and trains the versions of Table I alone, all that the
 paper prints of MobileNet; on digits, since so few images of CIFAR-10 taught it nothing about others; at an eighth of
 its width pruning by 0.9 would leave one channel in the stem.
 """

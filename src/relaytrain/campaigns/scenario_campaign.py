@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..core.errors import ScenarioError, UsageError
 from ..core.problem import Pair
@@ -55,15 +56,8 @@ def campaign_of(scenario: Scenario, grid: SwitchGrid | None = None, *, seeds: in
     if len(tree.branches) == 1:
         raise ScenarioError(f"{scenario.name}: no pair can follow {start}, so there is no handover to learn about")
     folder = None if scenario.folder is None else str(scenario.folder.resolve())
-    return Campaign(
-        scenario.name,
-        scenario.resolved,
-        tuple(tree.branches),
-        _meta(scenario),
-        own_classes=False,
-        folder=folder,
-        seeds=seeds,
-    )
+    known = scenario.name, scenario.resolved, tuple(tree.branches), _meta(scenario)
+    return Campaign(*known, own_classes=False, folder=folder, seeds=seeds)
 
 
 def _follows(scenario: Scenario) -> dict[Pair, list[Pair]]:
@@ -75,24 +69,17 @@ def _follows(scenario: Scenario) -> dict[Pair, list[Pair]]:
     setup = TrainingSetup.from_scenario(scenario)
     costs = possible_changes(setup, problem, scenario.costs)
     back = {name for name, plan in setup.versions.items() if plan.grow == "checkpoint"}
-    found: dict[Pair, list[Pair]] = {}
-    for i, before in enumerate(problem.pairs):
-        found[before] = [
-            now
-            for j, now in enumerate(problem.pairs)
-            if i != j
-            and math.isfinite(costs.run_s[j])
-            and math.isfinite(costs.change_s[i, j])
-            and not (
-                now.version in back
-                and _larger(setup.plan(now.version).ratio, setup.plan(before.version).ratio, now, before)
-            )
-        ]
-    return found
 
+    def regrown(before: Pair, now: Pair) -> bool:
+        """Back to a version that only an earlier checkpoint can give."""
+        larger = setup.plan(now.version).ratio <= setup.plan(before.version).ratio
+        return now.version in back and now.version != before.version and larger
 
-def _larger(new: float, old: float, now: Pair, before: Pair) -> bool:
-    return now.version != before.version and new <= old
+    open_ways = np.isfinite(costs.run_s) & np.isfinite(costs.change_s) & ~np.eye(len(problem.pairs), dtype=bool)
+    return {
+        before: [now for now, is_open in zip(problem.pairs, row, strict=True) if is_open and not regrown(before, now)]
+        for before, row in zip(problem.pairs, open_ways, strict=True)
+    }
 
 
 def _meta(scenario: Scenario) -> dict[str, str]:
@@ -101,7 +88,8 @@ def _meta(scenario: Scenario) -> dict[str, str]:
         "loss": str(scenario.training.get("loss", "cross-entropy")) + ", nats",
         "train_loss": "running mean over the epoch, nodes weighted by samples",
         "test_loss": f"after the epoch's average, on the {target.on} set of the scenario",
-        "before_after": "forward losses on the NEW node set's data: the network before the handover, and the one it made",
+        "before_after": "forward losses on the NEW node set's data: "
+        "the network before the handover, and the one it made",
         "change_target": "jump",
         "preset": scenario.name,
         "model": ", ".join(version.name for version in scenario.problem.versions),

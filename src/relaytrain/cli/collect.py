@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -15,8 +16,8 @@ from .reading import need_torch
 SHORT = "Train a campaign and write traces to learn the loss from."
 HELP = """Train many relays that share their beginnings, and write what they showed as traces.
 
-One trajectory serves every switching epoch: branches start from its checkpoints. Beside pruning with new nodes there are
-switches of nodes alone, of the version alone, and distillation; every switch is probed by forward passes before and
+One trajectory serves every switching epoch: branches start from its checkpoints. Beside pruning with new nodes there
+are switches of nodes alone, of the version alone, and distillation; every switch is probed by forward passes before and
 after. Interrupted, or killed, the same command goes on; what is finished is not trained again, and the traces are the
 same bit for bit. The estimate comes first; --dry-run stops there.
 """
@@ -110,28 +111,35 @@ def collect(
         return 0
     note(lines.rstrip())
     from ..campaigns.collect import collect as train
+    from ..traces.trace import ChangeKind
 
     with progress("epochs") as bar:
-        found = train(campaign, folder, seeds=range(count), workers=workers, compress=compress, progress=bar)
-    traces = found.traces
+        collected = train(campaign, folder, seeds=range(count), workers=workers, compress=compress, progress=bar)
+    traces = collected.traces
     if output is Format.json:
         emit_json(
             {
-                "schema": "relaytrain.collected/1", "folder": str(found.folder), "seeds": count, "segments": len(traces.segments),
-                "switches": len(traces.switches), "images": traces.images, "naive_images": traces.naive_images,
-                "pieces_trained": found.trained, "pieces_found": found.found, "cpu_s": found.cpu_s,
+                "schema": "relaytrain.collected/1",
+                "folder": str(collected.folder),
+                "seeds": count,
+                "segments": len(traces.segments),
+                "switches": len(traces.switches),
+                "images": traces.images,
+                "naive_images": traces.naive_images,
+                "pieces_trained": collected.trained,
+                "pieces_found": collected.found,
+                "cpu_s": collected.cpu_s,
             }
-        )  # fmt: skip
+        )
         return 0
-    kinds = {
-        kind: sum(s.change == kind for s in traces.switches)
-        for kind in ("both", "nodes", "version", "distill", "restore")
-    }
-    listed = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+    kinds = Counter(switch.change for switch in traces.switches)
+    listed = ", ".join(f"{kinds[kind]} {kind}" for kind in get_args(ChangeKind) if kinds[kind])
+    times = traces.naive_images / traces.images
     emit(
-        f"{count} seeds, {len(traces.segments)} segments, {len(traces.switches)} switches ({listed}) -> {found.folder}\n"
-        f"{found.trained} pieces trained, {found.found} found; {found.cpu_s:.0f} CPU-s in all; "
-        f"{traces.images:,} images instead of {traces.naive_images:,} ({traces.naive_images / traces.images:.1f} times fewer)"
+        f"{count} seeds, {len(traces.segments)} segments, {len(traces.switches)} switches ({listed}) -> "
+        f"{collected.folder}\n"
+        f"{collected.trained} pieces trained, {collected.found} found; {collected.cpu_s:.0f} CPU-s in all; "
+        f"{traces.images:,} images instead of {traces.naive_images:,} ({times:.1f} times fewer)"
     )
     return 0
 

@@ -14,7 +14,7 @@ from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
 SHORT = "The trained network, or the run as traces, in files."
-HELP = """Write the network that a run trained: spec and safetensors, plain state_dicts, torch.export, ONNX if installed.
+HELP = """Write the network that a run trained: spec and safetensors, state_dicts, torch.export, ONNX if installed.
 
 Every file is read back and compared with the run, bit for bit. A network of your own is built only when you name the
 function that makes it with --model; without it the weights are written all the same. With --as traces the folder gets
@@ -74,17 +74,17 @@ def export(
 
         resolve = from_scenario(model, Path.cwd())
     which = "best" if best else "final"
-    found = export_run(opened, name, folder, which=which, resolve=resolve, shape=sizes, force=force)  # type: ignore[arg-type]
+    exported = export_run(opened, name, folder, which=which, resolve=resolve, shape=sizes, force=force)  # type: ignore[arg-type]
     if output is Format.json:
-        emit_json(found.to_dict())
+        emit_json(exported.to_dict())
         return 0
-    rebuilt = "network rebuilt and compared bit for bit" if found.rebuilt else "weights compared bit for bit"
+    rebuilt = "network rebuilt and compared bit for bit" if exported.rebuilt else "weights compared bit for bit"
     emit(
-        f"{found.version} after epoch {found.epoch} of {name} (loss {found.loss:.4g}) -> {found.folder}\n"
-        + "".join(f"  {file}\n" for file in found.files)
+        f"{exported.version} after epoch {exported.epoch} of {name} (loss {exported.loss:.4g}) -> {exported.folder}\n"
+        + "".join(f"  {file}\n" for file in exported.files)
         + f"read back: {rebuilt}"
     )
-    for words in found.skipped:
+    for words in exported.skipped:
         note(f"left out: {words}")
     return 0
 
@@ -94,18 +94,13 @@ def _traces(run: str, folder: Path, store: Path | None, force: bool, output: For
     from ..export.run_traces import export_traces
 
     traces = export_traces(opened, find_run(opened, run), folder, force=force)
+    legs, handovers, name = len(traces.segments), len(traces.switches), traces.meta["run"]
     epochs = sum(len(segment) for segment in traces.segments)
     if output is Format.json:
-        emit_json(
-            {
-                "schema": "relaytrain.exported-traces/1", "run": traces.meta["run"], "folder": str(folder),
-                "segments": len(traces.segments), "epochs": epochs, "switches": len(traces.switches),
-            }
-        )  # fmt: skip
+        counts = {"segments": legs, "epochs": epochs, "switches": handovers}
+        emit_json({"schema": "relaytrain.exported-traces/1", "run": name, "folder": str(folder), **counts})
     else:
-        emit(
-            f"{len(traces.segments)} legs of {epochs} epochs, {len(traces.switches)} handovers of {traces.meta['run']} -> {folder}"
-        )
+        emit(f"{legs} legs of {epochs} epochs, {handovers} handovers of {name} -> {folder}")
     return 0
 
 

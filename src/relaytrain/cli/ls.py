@@ -39,10 +39,8 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
         )
     for row in rows:
         losses = ["-" if row[key] is None else f"{row[key]:.4g}" for key in ("loss", "best_loss")]
-        table.add_row(
-            row["run"], row["status"], str(row["epochs"]), *losses,
-            say_energy(row["energy_j"]), say_time(row["elapsed_s"]), row["updated"],
-        )  # fmt: skip
+        costs = say_energy(row["energy_j"]), say_time(row["elapsed_s"])
+        table.add_row(row["run"], row["status"], str(row["epochs"]), *losses, *costs, row["updated"])
     emit_view(table)
     return 0
 

@@ -48,16 +48,13 @@ def as_text(view: RunView) -> str:
     lines.append(f"  scenario {view.name}, planner {view.planner}, {view.clock} clock, {view.sessions} session(s)")
     for leg in view.legs:
         cost = leg.cost
-        lines.append(
-            f"  {leg.epochs[0].pair!s:<24} epochs {leg.first_epoch:>4}-{leg.last_epoch:<4} "
-            f"{say_energy(cost.energy_j, energy_unit):>10} {say_time(cost.elapsed_s, time_unit):>9}   loss -> {leg.loss:.4g}"
-        )
+        spent = f"{say_energy(cost.energy_j, energy_unit):>10} {say_time(cost.elapsed_s, time_unit):>9}"
+        epochs = f"epochs {leg.first_epoch:>4}-{leg.last_epoch:<4}"
+        lines.append(f"  {leg.epochs[0].pair!s:<24} {epochs} {spent}   loss -> {leg.loss:.4g}")
     for hand in view.handovers:
-        jump = (
-            ""
-            if hand.loss_after is None or hand.loss_before is None
-            else f", loss {hand.loss_after - hand.loss_before:+.3g}"
-        )
+        jump = ""
+        if hand.loss_after is not None and hand.loss_before is not None:
+            jump = f", loss {hand.loss_after - hand.loss_before:+.3g}"
         lines.append(f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after} ({hand.kind}){jump}")
     totals = view.totals
     lines.append(

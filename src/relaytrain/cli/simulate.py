@@ -59,12 +59,12 @@ def simulate(
         from ..simulate import simulate as play
 
         with progress("worlds") as step:
-            found = play(loaded, worlds, seed=seed, rules=rules, modes=modes, workers=workers, progress=step)
+            result = play(loaded, worlds, seed=seed, rules=rules, modes=modes, workers=workers, progress=step)
     if output is Format.json:
-        emit_json(found.to_dict())
+        emit_json(result.to_dict())
     else:
         from ..report.tables import simulation_table
 
-        emit_view(simulation_table(found))
-    note(f"{worlds} worlds in {found.elapsed_s:.1f} s")
+        emit_view(simulation_table(result))
+    note(f"{worlds} worlds in {result.elapsed_s:.1f} s")
     return 0

@@ -53,15 +53,15 @@ def check(folder: Folder = None, output: Output = Format.text, quiet: Quiet = Fa
     from ..store.check import errors
 
     store = open_store(folder)
-    found = look(store.folder)
-    bad = errors(found)
+    findings = look(store.folder)
+    bad = errors(findings)
     if output is Format.json:
-        rows = [{"level": f.level, "where": f.where, "what": f.what} for f in found]
+        rows = [{"level": f.level, "where": f.where, "what": f.what} for f in findings]
         emit_json({"schema": "relaytrain.store-check/1", "whole": not bad, "findings": rows})
     else:
         runs = len(store.runs()) if not bad else None
         summary = f"{store.folder}: whole, {runs} runs" if not bad else f"{store.folder}: {len(bad)} promises broken"
-        emit("\n".join([*map(str, found), summary]))
+        emit("\n".join([*map(str, findings), summary]))
     return StoreDamaged.exit_status if bad else 0
 
 

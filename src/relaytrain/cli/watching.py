@@ -81,7 +81,8 @@ def conclude(ended: Trained, store: RunStore, output: Format) -> int:
         tested += f", accuracy {ended.test_accuracy:.1%}"
     if ended.prediction_sets is not None:
         sets = ended.prediction_sets
-        tested += f"\n  prediction sets at level {sets['level']:.0%}: {sets['mean_size']:.2f} classes, the truth in {sets['coverage']:.1%}"
+        tested += f"\n  prediction sets at level {sets['level']:.0%}: {sets['mean_size']:.2f} classes, "
+        tested += f"the truth in {sets['coverage']:.1%}"
     legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}" + (f"\n  {legs}" if legs else "") + tested)
     for text in ended.notes:

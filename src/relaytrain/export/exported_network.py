@@ -3,7 +3,7 @@
 | file | what |
 |---|---|
 | `model.safetensors`, `spec.json` | the version: weights with its spec; `relaytrain.models.load_version` rebuilds it |
-| `state_dict.safetensors`, `state_dict.pt` | the plain state_dict; the second for `torch.load(..., weights_only=True)` |
+| `state_dict.safetensors`, `state_dict.pt` | plain state_dicts; the second for `torch.load(..., weights_only=True)` |
 | `model.pt2` | `torch.export` archive, when the network can be built here and traced |
 | `model.onnx` | when onnx and onnxscript are installed |
 | `scenario.json` | the scenario of the run, every default written out |
@@ -25,6 +25,7 @@ from ..report.run import RunView
 from ..report.views import EpochView
 from ..store import RunStore
 from ..store.files import make_dir, write_atomic
+from . import empty_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,7 +39,7 @@ SCHEMA = "relaytrain.export/1"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. `skipped` says in a sentence each what was not; `rebuilt`: the network was built and compared."""
+    """What was written. `skipped` says in a sentence each what was not; `rebuilt`: the network was built, compared."""
 
     run: str
     which: Which
@@ -79,9 +80,7 @@ def export_run(
     """
     from ..training.checkpoint import Checkpoint
 
-    place = Path(folder)
-    if place.is_dir() and any(place.iterdir()) and not force:
-        raise UsageError(f"{place}: not empty; choose another folder, or add --force to write into it")
+    place = empty_folder(folder, force=force)
     store.summary(run)  # refuses a run that is not there
     view = RunView.of(store.events(run))
     epoch = chosen(view, which)
@@ -90,18 +89,15 @@ def export_run(
     if view.scenario:
         texts["scenario.json"] = _json(view.scenario)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in texts.items()}
-    origin = {
-        "schema": SCHEMA, "run": run, "which": which, "epoch": epoch.epoch, "loss": epoch.loss,
-        "version": checkpoint.version, "pair": list(epoch.pair), "checkpoint": epoch.blob, "sha256": digests,
-    }  # fmt: skip
+    origin = {"schema": SCHEMA, "run": run, "which": which, "epoch": epoch.epoch, "loss": epoch.loss}
+    origin |= {"version": checkpoint.version, "pair": list(epoch.pair), "checkpoint": epoch.blob, "sha256": digests}
     texts["export.json"] = _json(origin)
     make_dir(place)
     for name, data in texts.items():
         write_atomic(place / name, data)
     rebuilt = _check(place, checkpoint, resolve, shape)
-    return Exported(
-        run, which, epoch.epoch, checkpoint.version, epoch.loss, place, tuple(texts), tuple(skipped), rebuilt
-    )
+    told = run, which, epoch.epoch, checkpoint.version, epoch.loss
+    return Exported(*told, place, tuple(texts), tuple(skipped), rebuilt)
 
 
 def chosen(view: RunView, which: Which) -> EpochView:

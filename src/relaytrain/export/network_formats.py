@@ -35,8 +35,7 @@ def state_safetensors(weights: Tensors) -> bytes:
 
 def read_safetensors(data: bytes) -> dict[str, Tensor]:
     """The tensors of a safetensors file."""
-    found: dict[str, Tensor] = load_tensors(data)
-    return found
+    return dict(load_tensors(data))
 
 
 def state_pt(weights: Tensors) -> bytes:
@@ -48,8 +47,7 @@ def state_pt(weights: Tensors) -> bytes:
 
 def read_state_pt(data: bytes) -> dict[str, Tensor]:
     """The tensors of such a file; anything but tensors is refused."""
-    found: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return found
+    return dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
 
 
 def same(one: Tensors, other: Tensors) -> bool:
@@ -80,9 +78,8 @@ def exported_program(model: nn.Module, shape: Shape) -> bytes:
     Raises:
         ScenarioError: torch.export cannot trace it.
     """
-    batch = torch.export.Dim("batch", min=1)
     try:
-        program = torch.export.export(model.eval(), (example_input(shape),), dynamic_shapes=({0: batch},))
+        program = torch.export.export(model.eval(), (example_input(shape),), dynamic_shapes=_any_batch())
         buffer = io.BytesIO()
         torch.export.save(program, buffer)
     except Exception as error:  # tracing a user's module may fail in any way
@@ -106,12 +103,11 @@ def onnx_model(model: nn.Module, shape: Shape) -> bytes:
     Raises:
         ScenarioError: torch cannot express it in ONNX.
     """
-    batch = torch.export.Dim("batch", min=1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch deprecates parts of its own exporter
             program = torch.onnx.export(
-                model.eval(), (example_input(shape),), dynamo=True, verbose=False, dynamic_shapes=({0: batch},)
+                model.eval(), (example_input(shape),), dynamo=True, verbose=False, dynamic_shapes=_any_batch()
             )
         if program is None:
             raise ScenarioError("torch.onnx.export gave no program")
@@ -120,6 +116,10 @@ def onnx_model(model: nn.Module, shape: Shape) -> bytes:
         raise
     except Exception as error:
         raise ScenarioError(f"torch cannot write this network as ONNX ({_first_line(error)})") from None
+
+
+def _any_batch() -> tuple[dict[int, torch.export.Dim]]:
+    return ({0: torch.export.Dim("batch", min=1)},)
 
 
 def _plain(weights: Tensors) -> dict[str, Tensor]:

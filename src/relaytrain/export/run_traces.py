@@ -6,8 +6,9 @@ Only events are read: no torch, no data, none of the user's code.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ..report.views import LegView
 from ..store import RunStore
 from ..traces.trace import Segment, TraceSet, TraceSwitch
 from ..traces.trace_files import write_traces
+from . import empty_folder
 
 
 def export_traces(store: RunStore, run: str, folder: str | Path, *, force: bool = False) -> TraceSet:
@@ -25,9 +27,7 @@ def export_traces(store: RunStore, run: str, folder: str | Path, *, force: bool 
     Raises:
         UsageError: the run has no epoch yet, or was made by a release that did not keep what traces need.
     """
-    place = Path(folder)
-    if place.is_dir() and any(place.iterdir()) and not force:
-        raise UsageError(f"{place}: not empty; choose another folder, or add --force to write into it")
+    place = empty_folder(folder, force=force)
     traces = traces_of_run(store, run)
     write_traces(traces, place)
     return traces
@@ -44,13 +44,11 @@ def traces_of_run(store: RunStore, run: str) -> TraceSet:
     if not view.legs:
         raise UsageError(f"run {run} has no epoch done yet; there is nothing to learn from")
     handed = {event.epoch: event.body for event in events if event.kind == "handover"}
-    facts = _facts(view)
+    told = _Told.of(view)
     segments: list[Segment] = []
     for number, leg in enumerate(view.legs):
-        switch = None
-        if number:
-            switch = _switch(view, handed.get(leg.first_epoch), (number, segments[-1].node_set, leg), facts)
-        segments.append(_segment(view, number, leg, switch, facts))
+        switch = told.switch(number, handed.get(leg.first_epoch), segments[-1].node_set, leg) if number else None
+        segments.append(told.segment(number, leg, switch))
     training = view.scenario.get("training") or {}
     meta = {
         "loss": f"{training.get('loss', 'cross-entropy')}, nats",
@@ -64,58 +62,48 @@ def traces_of_run(store: RunStore, run: str) -> TraceSet:
     return TraceSet(meta, tuple(segments))
 
 
-def _facts(view: RunView) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    versions, sets = view.started.get("versions"), view.started.get("node_sets")
-    if not isinstance(versions, Mapping) or not isinstance(sets, Mapping):
-        raise _too_old(view.run)
-    return versions, sets
+@dataclass(frozen=True)
+class _Told:
+    """What `run_started` told: the seed, and facts of versions and node sets by their names."""
+
+    run: str
+    seed: int
+    versions: Mapping[str, Any]
+    sets: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, view: RunView) -> Self:
+        versions, sets = view.started.get("versions"), view.started.get("node_sets")
+        if not isinstance(versions, Mapping) or not isinstance(sets, Mapping):
+            raise _too_old(view.run)
+        return cls(view.run, int((view.scenario.get("training") or {}).get("seed", 0)), versions, sets)
+
+    def parameters(self, version: str) -> int:
+        return int(self.versions[version]["parameters"])
+
+    def segment(self, number: int, leg: LegView, switch: TraceSwitch | None) -> Segment:
+        rows = [(e.train_loss, e.loss, e.accuracy) for e in leg.epochs]
+        about = self.sets.get(leg.pair.nodes)
+        if about is None or any(value is None for row in rows for value in row):
+            raise _too_old(self.run)
+        values = np.array(rows, dtype=np.float64)
+        gone = max(0.0, 1.0 - self.parameters(leg.pair.version) / max(map(self.parameters, self.versions)))
+        data = leg.pair.nodes, int(about["classes"]), int(about["samples"]), round(gone, 6)
+        epochs = np.array([e.epoch for e in leg.epochs], dtype=np.int64)
+        losses = values[:, 0], values[:, 1], values[:, 2]
+        return Segment(self.seed, number, number - 1 if number else None, number, *data, epochs, *losses, switch)
+
+    def switch(self, number: int, body: Mapping[str, Any] | None, before: str, leg: LegView) -> TraceSwitch:
+        probe = None if body is None else body.get("probe")
+        if body is None or not isinstance(probe, Mapping):
+            raise _too_old(self.run)
+        sizes = self.parameters(str(body["before"][0])), self.parameters(str(body["after"][0]))
+        ratio = round(max(0.0, 1.0 - sizes[1] / sizes[0]), 6)
+        decided = leg.first_epoch - 1, str(body["kind"]), ratio, before, leg.pair.nodes
+        old = float(probe["train_loss_before"]), float(body["loss_before"])
+        new = float(probe["train_loss_after"]), float(body["loss_after"])
+        return TraceSwitch(self.seed, number, number - 1, *decided, *old, *new, *sizes)
 
 
 def _too_old(run: str) -> UsageError:
     return UsageError(f"run {run} was made by a release that did not keep what traces need; train it again")
-
-
-def _seed(view: RunView) -> int:
-    return int((view.scenario.get("training") or {}).get("seed", 0))
-
-
-def _parameters(facts: tuple[Mapping[str, Any], Mapping[str, Any]], version: str) -> int:
-    return int(facts[0][version]["parameters"])
-
-
-def _segment(
-    view: RunView,
-    number: int,
-    leg: LegView,
-    switch: TraceSwitch | None,
-    facts: tuple[Mapping[str, Any], Mapping[str, Any]],
-) -> Segment:
-    rows = [(e.train_loss, e.loss, e.accuracy) for e in leg.epochs]
-    about = facts[1].get(leg.pair.nodes)
-    if about is None or any(value is None for row in rows for value in row):
-        raise _too_old(view.run)
-    values = np.array(rows, dtype=np.float64)
-    full = max(int(version["parameters"]) for version in facts[0].values())
-    gone = max(0.0, 1.0 - _parameters(facts, leg.pair.version) / full)
-    return Segment(
-        _seed(view), number, number - 1 if number else None, number, leg.pair.nodes, int(about["classes"]), int(about["samples"]),
-        round(gone, 6), np.array([e.epoch for e in leg.epochs], dtype=np.int64), values[:, 0], values[:, 1], values[:, 2], switch,
-    )  # fmt: skip
-
-
-def _switch(
-    view: RunView,
-    body: Mapping[str, Any] | None,
-    where: tuple[int, str, LegView],
-    facts: tuple[Mapping[str, Any], Mapping[str, Any]],
-) -> TraceSwitch:
-    number, before, leg = where
-    probe = None if body is None else body.get("probe")
-    if body is None or not isinstance(probe, Mapping):
-        raise _too_old(view.run)
-    sizes = [_parameters(facts, str(body[key][0])) for key in ("before", "after")]
-    return TraceSwitch(
-        _seed(view), number, number - 1, leg.first_epoch - 1, str(body["kind"]), round(max(0.0, 1.0 - sizes[1] / sizes[0]), 6),
-        before, leg.pair.nodes, float(probe["train_loss_before"]), float(body["loss_before"]), float(probe["train_loss_after"]),
-        float(body["loss_after"]), sizes[0], sizes[1],
-    )  # fmt: skip

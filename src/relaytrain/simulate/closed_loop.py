@@ -51,8 +51,8 @@ def run_rule(world: World, rule: str) -> Outcome:
 def decider(world: World, rule: str) -> Decide:
     """What `rule` does at a state: the next pair, or None when nothing is left to do."""
     if rule in BASELINES:
-        made = BASELINES[rule].plan(world.problem, world.costs, world.believed, world.start)
-        path = [world.problem.index(decision.pair) for decision in made.decisions]
+        plan = BASELINES[rule].plan(world.problem, world.costs, world.believed, world.start)
+        path = [world.problem.index(decision.pair) for decision in plan.decisions]
         return lambda state: path[min(state.epoch, len(path) - 1)] if path else None
     if rule not in CLOSED_RULES:
         raise UsageError(f"rule: got '{rule}', expected one of: {', '.join(KNOWN_RULES)}")

@@ -1,4 +1,4 @@
-"""The public function: a scenario, a number of worlds, rules and modes -> a table. Worlds are shared out over a crew."""
+"""The public function: a scenario, a number of worlds, rules and modes -> a table. A crew shares out the worlds."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def get(store: Path, run: str, digest: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != size:
-                raise StoreDamaged(f"{path}: {found} bytes, expected {size}; this checkpoint cannot be used")
+            size_now = os.fstat(file.fileno()).st_size
+            if size_now != size:
+                raise StoreDamaged(f"{path}: {size_now} bytes, expected {size}; this checkpoint cannot be used")
             data = file.read(size)
     except FileNotFoundError:
         raise StoreDamaged(f"{path}: this checkpoint is missing") from None

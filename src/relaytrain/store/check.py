@@ -37,18 +37,18 @@ def check(store: str | Path) -> list[Damage]:
     try:
         with database.reading(folder) as connection:
             connection.execute("BEGIN")
-            found = list(_check_file(connection, folder))
+            findings = list(_check_file(connection, folder))
             runs = [row[0] for row in connection.execute("SELECT DISTINCT run FROM event ORDER BY run")]
             for run in runs:
-                found += _check_run(connection, folder, run)
+                findings += _check_run(connection, folder, run)
     except StoreDamaged as error:
         return [Damage("error", str(folder / database.FILE_NAME), str(error))]
     root = folder / blobs.FOLDER
     known = set(runs)
     for path in sorted(root.iterdir()) if root.is_dir() else ():
         if path.name not in known:
-            found.append(Damage("note", str(path), "belongs to no run"))
-    return found
+            findings.append(Damage("note", str(path), "belongs to no run"))
+    return findings
 
 
 def errors(findings: list[Damage]) -> list[Damage]:

@@ -62,10 +62,10 @@ def thin(store: Path, run: str, keep: set[str]) -> Removed:
 
 def damaged(store: Path, run: str, keep: set[str]) -> list[str]:
     """Those of `keep` that cannot be read as they were written."""
-    found = []
+    unreadable = []
     for digest in sorted(keep):
         try:
             blobs.get(store, run, digest)
         except StoreDamaged:
-            found.append(digest)
-    return found
+            unreadable.append(digest)
+    return unreadable

@@ -96,8 +96,8 @@ class RunStore:
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
-            found = list(events.rows(connection, run, after=after, kinds=kinds))
-        return tuple(events.from_row(row) for row in found)
+            rows = list(events.rows(connection, run, after=after, kinds=kinds))
+        return tuple(events.from_row(row) for row in rows)
 
     def get_blob(self, run: str, digest: str) -> bytes:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
@@ -127,8 +127,8 @@ class RunStore:
         with database.reading(self.folder) as connection:
             connection.execute("BEGIN")
             names = [row[0] for row in connection.execute("SELECT DISTINCT run FROM event")]
-            found = [_summary(connection, name) for name in names]
-        return tuple(sorted(found, key=lambda s: (-s.updated_wall_s, s.run)))
+            summaries = [_summary(connection, name) for name in names]
+        return tuple(sorted(summaries, key=lambda s: (-s.updated_wall_s, s.run)))
 
     def summary(self, run: str) -> RunSummary:
         """One run at a glance."""
@@ -164,12 +164,12 @@ class RunStore:
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
         if lease.read(connection, run).live:
             return Removed(skipped_runs=(run,))
-        found = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
-        keep = gc.needed(map(events.from_row, found))
+        rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
+        keep = gc.needed(map(events.from_row, rows))
         if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
             return Removed(skipped_runs=(run,))
         removed = gc.thin(self.folder, run, keep)
-        if not found:
+        if not rows:
             files.remove_dir(blobs.folder_of(self.folder, run))
         return removed
 
@@ -189,14 +189,14 @@ class RunStore:
 
 def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:
     # plans carry whole loss laws: not read for a summary
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT kind, epoch, fence, wall_s, CASE kind WHEN 'planned' THEN NULL ELSE body END "
         "FROM event WHERE run = ? ORDER BY seq",
         (run,),
     ).fetchall()
     progress = Progress()
     started: Body = {}
-    for seq, (kind, epoch, fence, _, text) in enumerate(found, 1):
+    for seq, (kind, epoch, fence, _, text) in enumerate(rows, 1):
         body = events.decode(text, f"run {run}, event {seq}") if text is not None else {}
         if kind == "run_started":
             started = body
@@ -212,8 +212,8 @@ def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:
         min(losses, default=None),
         progress.totals,
         started,
-        found[0][3],
-        found[-1][3],
-        len(found),
+        rows[0][3],
+        rows[-1][3],
+        len(rows),
         held.stop and live,
     )

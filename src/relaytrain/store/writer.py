@@ -130,8 +130,8 @@ class RunWriter:
     def thin(self) -> gc.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         lease.verify(self._connection, self.run, self._fence)
-        found = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-        return gc.thin(self._folder, self.run, gc.needed(map(events.from_row, found)) | {RESERVE_NAME})
+        rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
+        return gc.thin(self._folder, self.run, gc.needed(map(events.from_row, rows)) | {RESERVE_NAME})
 
     def close(self) -> None:
         """Give the lease back. A process that dies without this loses it all the same."""

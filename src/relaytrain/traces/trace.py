@@ -25,7 +25,7 @@ ChangeTarget = Literal["jump", "first-epoch"]
 """What a model of the change learns: the jump seen by a forward pass right after the switch, to which the epoch's own
 change is added as in PACT (3); or the whole difference to the end of the first epoch, to which it is not."""
 
-ChangeKind = Literal["nodes", "version", "both", "distill", "restore"]
+ChangeKind = Literal["both", "nodes", "version", "distill", "restore"]
 KINDS = ("same", "prune", "distill", "restore")
 """Ways of a handover: same version on other nodes, pruning, distillation, back to an earlier checkpoint."""
 
@@ -155,7 +155,7 @@ class Path:
 
     @property
     def configuration(self) -> Configuration:
-        """What was decided, whatever the seed; begins with how a root that was pruned before epoch 1 started (DepL's)."""
+        """What was decided, whatever the seed; begins with how a root pruned before epoch 1 started (DepL's)."""
         root = self.segments[0]
         start = ((0, "start", root.pruned_fraction, root.node_set),) if root.pruned_fraction > 0.0 else ()
         return (*start, *configuration(self.switches))

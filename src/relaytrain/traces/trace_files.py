@@ -92,12 +92,10 @@ def _made(meta: Mapping[str, object]) -> dict[str, object]:
 def _epochs(traces: TraceSet) -> str:
     lines = [",".join(EPOCH_COLUMNS)]
     for s in traces.segments:
-        parent = "" if s.parent is None else str(s.parent)
+        start = s.seed, s.run, "" if s.parent is None else s.parent, s.stage
+        data = s.node_set, s.classes, s.samples, s.pruned_fraction
         for i in range(len(s)):
-            cells = (
-                s.seed, s.run, parent, s.stage, int(s.k[i]), i + 1, s.node_set, s.classes, s.samples,
-                s.pruned_fraction, s.train_loss[i], s.test_loss[i], s.test_accuracy[i],
-            )  # fmt: skip
+            cells = (*start, s.k[i], i + 1, *data, s.train_loss[i], s.test_loss[i], s.test_accuracy[i])
             lines.append(",".join(_cell(cell) for cell in cells))
     return LINE.join(lines) + LINE
 

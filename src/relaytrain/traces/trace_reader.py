@@ -1,4 +1,4 @@
-"""The hardened reader of trace format v1: anything that is not a whole, consistent tree is refused with file and line."""
+"""The hardened reader of trace format v1: what is not a whole, consistent tree is refused with file and line."""
 
 from __future__ import annotations
 
