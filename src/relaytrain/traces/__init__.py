@@ -1,12 +1,14 @@
-"""Traces of training: the format, the campaigns that collect them, and those that ship with RelayTrain."""
+"""What trainings showed, as traces; those of our own campaigns are in `data/`.
 
-from .trace import Configuration, Path, Segment, TraceSet, TraceSwitch
+`trace` is the tree of segments, `trace_files` writes it and finds folders of it, `trace_reader` believes no file.
+"""
+
+from .trace import Segment, TracePath, TraceSet, TraceSwitch
 from .trace_files import bundled_traces, read_traces, write_traces
 
 __all__ = [
-    "Configuration",
-    "Path",
     "Segment",
+    "TracePath",
     "TraceSet",
     "TraceSwitch",
     "bundled_traces",

@@ -7,7 +7,7 @@
                    +- run 2         bronze 9 10 ...
 
 A segment is a run of epochs with one version on one node set. Following `parent` from any segment to the root, and
-cutting every ancestor at its switch, gives one training as it would have gone from the first epoch: a `Path`.
+cutting every ancestor at its switch, gives one training as it would have gone from the first epoch: a `TracePath`.
 """
 
 from __future__ import annotations
@@ -117,36 +117,19 @@ class Segment:
         """The loss after each epoch (training loss: running mean over the epoch)."""
         return self.train_loss if metric == "train" else self.test_loss
 
-    def loss_at(self, k: int, metric: Metric) -> float:
-        """The loss of epoch `k`."""
-        return float(self.loss(metric)[k - self.first])
 
+@dataclass(frozen=True)
+class TracePath:
+    """One training from epoch 1 to the end of `segments[-1]`, ancestors cut at their switches."""
 
-@dataclass(frozen=True, eq=False)
-class Path:
-    """One training from epoch 1 to the end of `segments[-1]`, ancestors cut at their switches.
-
-    Arrays have one entry an epoch; `stage_epoch` counts from 1 within a leg.
-    """
-
-    seed: int
     segments: tuple[Segment, ...]
 
-    @cached_property
-    def _lengths(self) -> tuple[int, ...]:
-        ends = [child.switch.k - parent.first + 1 for parent, child in self._pairs() if child.switch is not None]
-        return (*ends, len(self.segments[-1]))
-
-    def _pairs(self) -> Iterator[tuple[Segment, Segment]]:
-        return zip(self.segments, self.segments[1:], strict=False)
-
-    def __len__(self) -> int:
-        return sum(self._lengths)
-
     @property
-    def run(self) -> int:
-        """The run it ends in."""
-        return self.segments[-1].run
+    def lengths(self) -> tuple[int, ...]:
+        """Epochs of each segment that belong to it."""
+        pairs = zip(self.segments, self.segments[1:], strict=False)
+        ends = [child.switch.k - parent.first + 1 for parent, child in pairs if child.switch is not None]
+        return (*ends, len(self.segments[-1]))
 
     @property
     def switches(self) -> tuple[TraceSwitch, ...]:
@@ -154,71 +137,18 @@ class Path:
         return tuple(segment.switch for segment in self.segments if segment.switch is not None)
 
     @property
-    def configuration(self) -> Configuration:
-        """What was decided, whatever the seed; begins with how a root pruned before epoch 1 started (DepL's)."""
-        root = self.segments[0]
-        start = ((0, "start", root.pruned_fraction, root.node_set),) if root.pruned_fraction > 0.0 else ()
-        return (*start, *configuration(self.switches))
-
-    @property
     def images(self) -> int:
         """Training images it takes from the first epoch."""
-        return sum(n * s.samples for n, s in zip(self._lengths, self.segments, strict=True))
+        return sum(n * s.samples for n, s in zip(self.lengths, self.segments, strict=True))
 
     @property
     def images_before(self) -> int:
         """Images that the last leg's network had been trained on when it began: a distilled student has seen none."""
         images = 0
-        for n, parent, child in zip(self._lengths, self.segments, self.segments[1:], strict=False):
+        for n, parent, child in zip(self.lengths, self.segments, self.segments[1:], strict=False):
             fresh = child.switch is not None and child.switch.kind == "distill"
             images = 0 if fresh else images + n * parent.samples
         return images
-
-    def _column(self, values: list[Any], kind: type) -> NDArray[Any]:
-        return np.repeat(np.array(values, dtype=kind), self._lengths)
-
-    @cached_property
-    def k(self) -> Ints:
-        """Epoch numbers, from 1."""
-        return np.concatenate([s.k[:n] for n, s in zip(self._lengths, self.segments, strict=True)])
-
-    @cached_property
-    def stage(self) -> Ints:
-        """Number of handovers before each epoch."""
-        return self._column([s.stage for s in self.segments], np.int64)
-
-    @cached_property
-    def stage_epoch(self) -> Ints:
-        """Epoch within its leg, from 1."""
-        return np.concatenate([np.arange(1, n + 1, dtype=np.int64) for n in self._lengths])
-
-    @cached_property
-    def classes(self) -> Ints:
-        """Classes of the node set."""
-        return self._column([s.classes for s in self.segments], np.int64)
-
-    @cached_property
-    def samples(self) -> Ints:
-        """Training samples of the node set."""
-        return self._column([s.samples for s in self.segments], np.int64)
-
-    @cached_property
-    def pruned_fraction(self) -> Floats:
-        """Share of the full version's parameters that is gone."""
-        return self._column([s.pruned_fraction for s in self.segments], np.float64)
-
-    def loss(self, metric: Metric) -> Floats:
-        """The loss after each epoch."""
-        return np.concatenate([s.loss(metric)[:n] for n, s in zip(self._lengths, self.segments, strict=True)])
-
-
-Configuration = tuple[tuple[int, str, float, str], ...]
-"""Switches as (epoch, kind, ratio of current, new node set), in order."""
-
-
-def configuration(switches: tuple[TraceSwitch, ...]) -> Configuration:
-    """The part of `switches` that was decided, not observed."""
-    return tuple((s.k, s.kind, s.ratio_of_current, s.to_node_set) for s in switches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,30 +181,16 @@ class TraceSet:
         """One segment."""
         return self._by_run[seed, run]
 
-    def path(self, segment: Segment) -> Path:
+    def path(self, segment: Segment) -> TracePath:
         """The training that ends with `segment`."""
         chain = [segment]
         while chain[-1].parent is not None:
             chain.append(self._by_run[chain[-1].seed, chain[-1].parent])
-        return Path(segment.seed, tuple(reversed(chain)))
+        return TracePath(tuple(reversed(chain)))
 
-    def paths(self) -> Iterator[Path]:
+    def paths(self) -> Iterator[TracePath]:
         """One path for every segment: the training that is not switched any more after entering it."""
         return (self.path(segment) for segment in self.segments)
-
-    def last_before(self, switch: TraceSwitch, metric: Metric) -> float:
-        """l(k): the loss of the last epoch before the switch."""
-        return self._by_run[switch.seed, switch.parent].loss_at(switch.k, metric)
-
-    def jump(self, switch: TraceSwitch, metric: Metric) -> float:
-        """Forward loss right after the switch minus l(k). Paper: lambda_change in PACT (3)."""
-        return switch.after(metric) - self.last_before(switch, metric)
-
-    def change(self, switch: TraceSwitch, metric: Metric, target: ChangeTarget | None = None) -> float:
-        """The learned target of `switch`: the jump, or l(k+1) - l(k), the jump plus lambda_run of that epoch."""
-        if (target or self.change_target) == "jump":
-            return self.jump(switch, metric)
-        return float(self._by_run[switch.seed, switch.run].loss(metric)[0]) - self.last_before(switch, metric)
 
     @property
     def images(self) -> int:
@@ -287,7 +203,3 @@ class TraceSet:
         parents = {(segment.seed, segment.parent) for segment in self.segments}
         alone = (s for s in self.segments if s.parent is not None or (s.seed, s.run) not in parents)
         return sum(self.path(segment).images for segment in alone)
-
-    def of_seeds(self, seeds: set[int] | frozenset[int]) -> TraceSet:
-        """The part with these seeds."""
-        return TraceSet(self.meta, tuple(s for s in self.segments if s.seed in seeds))

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))  # the small relay that crash tests train
 
+from path_columns import column
 from run_faults import small_relay
 
 import relaytrain as rt
@@ -34,8 +35,8 @@ def test_a_run_is_exported_as_traces(tmp_path: Path, capsys: pytest.CaptureFixtu
     told = json.loads(capsys.readouterr().out)
     traces = read_traces(out)
     (*_, path) = traces.paths()
-    assert path.loss("test").tolist() == [outcome.loss for outcome in done.outcomes]
-    assert told["epochs"] == len(path) == len(done.outcomes) and told["switches"] == len(path.switches) > 0
+    assert column(path, "test_loss") == [outcome.loss for outcome in done.outcomes]
+    assert told["epochs"] == sum(path.lengths) == len(done.outcomes) and told["switches"] == len(path.switches) > 0
     assert [s.node_set for s in path.segments] == [leg.nodes for leg in _legs(done)]
 
     setup = TrainingSetup.from_scenario(rt.load_scenario(scenario))
@@ -45,7 +46,8 @@ def test_a_run_is_exported_as_traces(tmp_path: Path, capsys: pytest.CaptureFixtu
         model = Checkpoint.from_bytes(store.get_blob("small-relay", event.body["blob"])).model()
         assert evaluate(model, setup.data_of(switch.to_node_set)).loss == switch.train_loss_after
         assert evaluate(model, setup.validation).loss == switch.test_loss_after
-        assert traces.last_before(switch, "test") == switch.test_loss_before
+        before = traces.segment(switch.seed, switch.parent)
+        assert before.test_loss[switch.k - before.first] == switch.test_loss_before
         assert sum(p.numel() for p in model.parameters()) == switch.parameters_after
     assert main(words) == 2 and "not empty" in capsys.readouterr().err
 
