@@ -82,10 +82,10 @@ def simulate(
         seed=seed,
         modes=named,
         rules=chosen,
-        rows=summarise(results, named, chosen, seed),
-        results=tuple(results),
         elapsed_s=time.monotonic() - began,
         inexact=sum(not result.best.exact for result in results),
+        rows=summarise(results, named, chosen, seed),
+        results=tuple(results),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +24,8 @@ class MeanInterval(NamedTuple):
     low: float
     high: float
 
-    def plain(self) -> list[float | None]:
-        """For JSON."""
-        return [float(v) if math.isfinite(v) else None for v in self]
+
+NOTHING = MeanInterval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,15 @@ class WorldResult:
     reversible: bool
     best: Clairvoyant
     outcomes: Mapping[str, Outcome]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, without actions."""
+        rules = {
+            name: {key: _plain(value) for key, value in vars(o).items() if key not in ("actions", "rule")}
+            for name, o in self.outcomes.items()
+        }
+        place = {"index": self.index, "mode": self.mode, "reversible": self.reversible}
+        return {**place, "clairvoyant_j": _plain(self.best.energy_j), "rules": rules}
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,12 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; intervals are [value, low, high]."""
-        return {key: _plain(getattr(self, key)) for key in self.__dataclass_fields__}
+        return {key: _plain(value) for key, value in vars(self).items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, MeanInterval):
-        return value.plain()
+        return [_plain(figure) for figure in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -86,10 +94,10 @@ class SimulationResult:
     seed: int
     modes: tuple[str, ...]
     rules: tuple[str, ...]
-    rows: tuple[Row, ...]
-    results: tuple[WorldResult, ...]
     elapsed_s: float
     inexact: int
+    rows: tuple[Row, ...]
+    results: tuple[WorldResult, ...]
 
     def table(self) -> list[Row]:
         """One row for each mode and rule."""
@@ -101,37 +109,20 @@ class SimulationResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; single outcomes without their actions."""
-        singles = [
-            {
-                "index": result.index,
-                "mode": result.mode,
-                "reversible": result.reversible,
-                "clairvoyant_j": _plain(result.best.energy_j),
-                "rules": {
-                    name: {key: _plain(value) for key, value in asdict(o).items() if key not in ("actions", "rule")}
-                    for name, o in result.outcomes.items()
-                },
-            }
-            for result in self.results
-        ]
         return {
             "schema": "relaytrain.simulation/1",
-            "scenario": self.scenario,
-            "worlds": self.worlds,
-            "seed": self.seed,
+            **vars(self),
             "modes": list(self.modes),
             "rules": list(self.rules),
-            "elapsed_s": self.elapsed_s,
-            "inexact": self.inexact,
             "rows": [row.to_dict() for row in self.rows],
-            "results": singles,
+            "results": [result.to_dict() for result in self.results],
         }
 
 
 def wilson(misses: int, worlds: int) -> MeanInterval:
     """A share and its Wilson score interval, which stays sensible at no misses at all."""
     if worlds == 0:
-        return MeanInterval(math.nan, math.nan, math.nan)
+        return NOTHING
     share = misses / worlds
     spread = Z95 * math.sqrt(share * (1 - share) / worlds + Z95**2 / (4 * worlds**2))
     centre, scale = share + Z95**2 / (2 * worlds), 1 + Z95**2 / worlds
@@ -142,7 +133,7 @@ def bootstrap(values: Sequence[float] | NDArray[np.float64], seed: int) -> MeanI
     """The mean and its percentile bootstrap interval over worlds."""
     data = np.asarray(values, dtype=np.float64)
     if len(data) == 0:
-        return MeanInterval(math.nan, math.nan, math.nan)
+        return NOTHING
     picks = np.random.default_rng(seed).integers(len(data), size=(RESAMPLES, len(data)))
     low, high = np.quantile(data[picks].mean(axis=1), [0.025, 0.975])
     return MeanInterval(float(data.mean()), float(low), float(high))

@@ -13,6 +13,7 @@ from ..core.cost import CostTable
 from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
+from ..core.state import State
 from ..core.world import RandomWorld, Range, WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
@@ -187,7 +188,7 @@ def _anchors(problem: Problem, costs: CostTable, law: Law) -> tuple[Solution, fl
     """The energy optimum without a deadline, and the seconds of the quickest way (T_quick)."""
     free = replace(problem, target=replace(problem.target, deadline_s=math.inf))
     tables = Tables(free, costs, law)
-    start = tables.start(World(0, "", free, costs, law, law, Luck.none(1, len(problem.pairs)), True).start)
+    start = tables.start(State(0, problem.initial_loss, 0.0, problem.start))
     instance = tables.at("expected")
     # Costs that are round figures make ties; T_opt is then the duration of the quickest of the optima.
     untied = replace(instance, joules=instance.joules + TIE_BREAK * instance.seconds, tables={})
