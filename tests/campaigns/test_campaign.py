@@ -123,8 +123,8 @@ def test_killed_and_resumed_gives_the_same_bytes(straight: tuple[Campaign, Path,
         if checkpoint_path(work, seed, p.index).exists() and result_path(work, seed, p.index) in kept
     )
     checkpoint_path(work, *damaged).write_bytes(b"not what it was")
-    found = collect(campaign, folder, seeds=SEEDS, workers=1)
-    assert found.found == len(kept) and found.trained == 2 * len(campaign.pieces) - len(kept)
+    collected = collect(campaign, folder, seeds=SEEDS, workers=1)
+    assert collected.found == len(kept) and collected.trained == 2 * len(campaign.pieces) - len(kept)
     again = [path for path, when in kept.items() if path.stat().st_mtime_ns != when]
     assert again in ([], [result_path(work, *damaged)])  # trained once more if somebody still starts from it
     for name in ("epochs.csv", "switches.csv", "meta.json"):
@@ -143,9 +143,9 @@ def test_a_finished_campaign_trains_nothing_and_starts_nobody(
         for piece in campaign.pieces:
             (place / f"piece-{piece.index}.json").write_bytes(result_path(work, seed, piece.index).read_bytes())
     monkeypatch.setattr(subprocess, "Popen", None)
-    found = collect(campaign, folder, seeds=SEEDS, compress=True)
-    assert (found.trained, found.found) == (0, 2 * len(campaign.pieces))
-    assert found.traces.images == read_traces(traces).images == read_traces(folder).images
+    collected = collect(campaign, folder, seeds=SEEDS, compress=True)
+    assert (collected.trained, collected.found) == (0, 2 * len(campaign.pieces))
+    assert collected.traces.images == read_traces(traces).images == read_traces(folder).images
     collect(campaign, folder, seeds=SEEDS)
     assert not (folder / "epochs.csv.gz").exists()
     other = Campaign("small", {**campaign.scenario, "training": {"lr": 0.1}}, campaign.branches)

@@ -89,8 +89,8 @@ def test_the_estimate_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_counts_need_no_timing():
-    found = estimate(preset("digits"), 3, timed=False)
-    assert (found.trainings, found.segments) == (3 * 72, 3 * 73) and found.saving > 10 and found.cpu_s is None
+    counted = estimate(preset("digits"), 3, timed=False)
+    assert (counted.trainings, counted.segments) == (3 * 72, 3 * 73) and counted.saving > 10 and counted.cpu_s is None
 
 
 def test_the_bundled_traces_are_those_of_the_presets(monkeypatch: pytest.MonkeyPatch):

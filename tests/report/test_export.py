@@ -68,10 +68,10 @@ def bits(state):
 @pytest.mark.parametrize(("which", "index"), [("final", 2), ("best", 1)])
 def test_every_file_holds_the_runs_weights(exported, which, index):
     _, checkpoints, final, best = exported
-    made = final if which == "final" else best
-    checkpoint, folder = checkpoints[index], made.folder
+    exported = final if which == "final" else best
+    checkpoint, folder = checkpoints[index], exported.folder
     wanted = bits(checkpoint.weights)
-    assert (made.epoch, made.loss, made.version) == (index + 1, (0.9, 0.3, 0.4)[index], "half")
+    assert (exported.epoch, exported.loss, exported.version) == (index + 1, (0.9, 0.3, 0.4)[index], "half")
     assert bits(load_file(folder / "state_dict.safetensors")) == wanted
     assert bits(torch.load(folder / "state_dict.pt", weights_only=True)) == wanted
     spec, model = load_version((folder / "model.safetensors").read_bytes())
@@ -83,7 +83,7 @@ def test_every_file_holds_the_runs_weights(exported, which, index):
     program = torch.export.load(folder / "model.pt2").module()
     with torch.no_grad():
         assert torch.equal(program(inputs), plain.eval()(inputs)), "and for another batch size than it was traced with"
-    assert made.rebuilt and json.loads((folder / "scenario.json").read_text())["name"] == "small"
+    assert exported.rebuilt and json.loads((folder / "scenario.json").read_text())["name"] == "small"
 
 
 def test_the_manifest_names_every_file(exported):
@@ -169,8 +169,8 @@ def test_a_users_own_network_is_built_only_when_named(tmp_path, monkeypatch):
     spec, _ = of_module(model, f"{package}:net")
     store = RunStore.open(tmp_path / "runs")
     write(store, [Checkpoint.of_model(model, spec, "full")], [0.5])
-    found = export_run(store, RUN, tmp_path / "weights")
-    assert not found.rebuilt and f"--model {package}:net" in found.skipped[0]
+    exported = export_run(store, RUN, tmp_path / "weights")
+    assert not exported.rebuilt and f"--model {package}:net" in exported.skipped[0]
     assert bits(load_file(tmp_path / "weights" / "state_dict.safetensors")) == bits(model.state_dict())
     assert not (tmp_path / "called").exists(), "a reference out of a store is not followed"
     resolve = from_scenario(f"{package}:net", tmp_path)
@@ -203,6 +203,8 @@ def test_a_network_that_cannot_be_traced_is_left_out_with_a_sentence(tmp_path):
     spec, resolve = of_module(model)
     store = RunStore.open(tmp_path / "runs")
     write(store, [Checkpoint.of_model(model, spec, "full")], [0.5])
-    found = export_run(store, RUN, tmp_path / "out", resolve=resolve, shape=(4,))
-    assert found.rebuilt and any(words.startswith("model.pt2: torch.export cannot trace") for words in found.skipped)
-    assert not (Path(found.folder) / "model.pt2").exists()
+    exported = export_run(store, RUN, tmp_path / "out", resolve=resolve, shape=(4,))
+    assert exported.rebuilt and any(
+        words.startswith("model.pt2: torch.export cannot trace") for words in exported.skipped
+    )
+    assert not (Path(exported.folder) / "model.pt2").exists()

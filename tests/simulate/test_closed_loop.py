@@ -138,14 +138,14 @@ def walked(world: World, epochs: int) -> float:
 def test_the_clairvoyant_optimum_under_delays_equals_all_paths_walked():
     """Short deadlines, so that every sequence of pairs can be walked."""
     toy = load_scenario("fig5", overrides=["world.loss_noise=0.02", *WEATHER[1:]])
-    found = 0
+    reachable = 0
     for index in range(12):
         world = draw_world(toy, index, 3, "given")
         longest = math.ceil(1.5 / float(world.seconds.min())) + 1
         best = walked(world, min(longest, 9))
         assert clairvoyant(world).energy_j == pytest.approx(best)
-        found += math.isfinite(best)
-    assert found >= 6
+        reachable += math.isfinite(best)
+    assert reachable >= 6
 
 
 def test_baselines_follow_their_first_plan(scenario):

@@ -85,10 +85,10 @@ def test_a_good_run_is_good(folder):
 )
 def test_each_broken_rule_is_found(folder, rows, message):
     write(folder, rows)
-    found = errors(check(folder))
-    assert found
-    assert any(re.search(message, f.what) for f in found), [str(f) for f in found]
-    assert all(RUN in f.where for f in found)
+    broken = errors(check(folder))
+    assert broken
+    assert any(re.search(message, f.what) for f in broken), [str(f) for f in broken]
+    assert all(RUN in f.where for f in broken)
 
 
 def test_the_writer_refuses_what_the_checker_finds(tmp_path):

@@ -115,9 +115,9 @@ def test_checkpoint_names_cannot_leave_the_folder(store, digest):
 
 
 def test_new_run_ids_are_run_names(store):
-    made = {new_run_id(name) for name in ("quickstart", "Ünï / x" * 20, "", "---", "a" * 100) for _ in range(3)}
-    assert len(made) == 15
-    for name in made:
+    names = {new_run_id(name) for name in ("quickstart", "Ünï / x" * 20, "", "---", "a" * 100) for _ in range(3)}
+    assert len(names) == 15
+    for name in names:
         assert store.events(name) == ()
 
 
@@ -170,8 +170,8 @@ def test_latest_checkpoint_none_then_start_then_handover(store):
         epoch(writer, 1, data=b"one")
         writer.append("planned", {}, 2)
         writer.append("handover", {"blob": writer.put_blob(b"pruned")}, 2)
-        found = store.latest_checkpoint(RUN)
-        assert (found.event.kind, found.event.epoch, found.data) == ("handover", 2, b"pruned")
+        checkpoint = store.latest_checkpoint(RUN)
+        assert (checkpoint.event.kind, checkpoint.event.epoch, checkpoint.data) == ("handover", 2, b"pruned")
         writer.append("rolled_back", {}, 1)  # the handover is undone with its epoch
         assert store.latest_checkpoint(RUN).data == b"one"
 
@@ -227,13 +227,13 @@ def test_gc_keeps_what_matters(store):
     assert not orphan.exists()
 
     def left(kind):
-        found = []
+        texts = []
         for event in store.events(RUN, kinds=[kind]):
             try:
-                found.append(store.get_blob(RUN, event.blob).decode())
+                texts.append(store.get_blob(RUN, event.blob).decode())
             except StoreDamaged:
-                found.append("")
-        return found
+                texts.append("")
+        return texts
 
     assert left("run_started") == ["start"]
     assert left("handover") == ["handed over"]

@@ -5,22 +5,10 @@ Read `world` (what is true, the luck), `biased_estimator` (what is believed) and
 `simulation_table` says what they come to.
 """
 
-from .closed_loop import KNOWN_RULES, Outcome, run_rule
+from .closed_loop import run_rule
 from .simulation import simulate
-from .simulation_table import MeanInterval, Row, SimulationResult, WorldResult
-from .world import Luck, World
+from .simulation_table import Row, SimulationResult
+from .world import World
 from .world_draws import draw_world
 
-__all__ = [
-    "KNOWN_RULES",
-    "Luck",
-    "MeanInterval",
-    "Outcome",
-    "Row",
-    "SimulationResult",
-    "World",
-    "WorldResult",
-    "draw_world",
-    "run_rule",
-    "simulate",
-]
+__all__ = ["Row", "SimulationResult", "World", "draw_world", "run_rule", "simulate"]

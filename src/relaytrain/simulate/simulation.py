@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ def simulate(
             cannot be reached in the true world, whatever the deadline.
     """
     began = time.monotonic()
-    scenario = source if isinstance(source, Scenario) else load_scenario(_readable(source))
+    scenario = source if isinstance(source, Scenario) else load_scenario(source)
     if worlds < 1:
         raise UsageError(f"worlds: got {worlds}, expected at least 1")
     if seed < 0:
@@ -136,10 +135,6 @@ def _played(scenario: Scenario, task: WorldTask, worlds: int, workers: int) -> G
 def _result(row: dict[str, Any]) -> WorldResult:
     outcomes = {name: Outcome(**{**o, "actions": tuple(o["actions"])}) for name, o in row["outcomes"].items()}
     return WorldResult(**{**row, "best": Clairvoyant(**row["best"]), "outcomes": outcomes})
-
-
-def _readable(source: str | PathLike[str] | Mapping[str, Any]) -> str | Path | Mapping[str, Any]:
-    return Path(source) if isinstance(source, PathLike) else source
 
 
 def _reloads(scenario: Scenario) -> bool:

@@ -103,10 +103,6 @@ class SimulationResult:
         """One row for each mode and rule."""
         return list(self.rows)
 
-    def row(self, mode: str, rule: str) -> Row:
-        """The row of one rule in one mode."""
-        return next(row for row in self.rows if (row.mode, row.rule) == (mode, rule))
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; single outcomes without their actions."""
         return {

@@ -6,12 +6,4 @@
 from .trace import Segment, TracePath, TraceSet, TraceSwitch
 from .trace_files import bundled_traces, read_traces, write_traces
 
-__all__ = [
-    "Segment",
-    "TracePath",
-    "TraceSet",
-    "TraceSwitch",
-    "bundled_traces",
-    "read_traces",
-    "write_traces",
-]
+__all__ = ["Segment", "TracePath", "TraceSet", "TraceSwitch", "bundled_traces", "read_traces", "write_traces"]

@@ -66,7 +66,7 @@ def read_campaigns(folder: Path, what: str = "traces") -> dict[str, TraceSet]:
     for place in places:
         traces = read_traces(place)
         name = str(traces.meta.get("preset", place.name))
-        if name in campaigns and _made(campaigns[name].meta) != _made(traces.meta):
+        if name in campaigns and _without_seeds(campaigns[name].meta) != _without_seeds(traces.meta):
             name = place.name
         campaigns[name] = merged([campaigns[name], traces], str(place)) if name in campaigns else traces
     return campaigns
@@ -85,7 +85,7 @@ def merged(parts: Iterable[TraceSet], where: str = "traces") -> TraceSet:
     return replace(parts[0], segments=tuple(segments))
 
 
-def _made(meta: Mapping[str, object]) -> dict[str, object]:
+def _without_seeds(meta: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in meta.items() if key not in {"seed", "seeds"}}
 
 
