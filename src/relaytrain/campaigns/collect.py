@@ -61,7 +61,7 @@ def collect(
         seeds: every seed is a repetition with other weights, batches and images.
         workers: processes; the traces do not depend on it.
         compress: write packed tables.
-        progress: called with images done and images in all.
+        progress: called with epochs done and epochs in all.
     """
     wanted = sorted(set(seeds))
     if not wanted or workers < 1:
