@@ -44,7 +44,7 @@ def test_words_that_do_not_fit(words: list[str], message: str, capsys: pytest.Ca
 
 def test_a_scenario_without_data_is_refused():
     with pytest.raises(ScenarioError, match="no table"):
-        campaign_of(load_scenario("smart_factory"))
+        campaign_of(load_scenario("smart_factory"), SwitchGrid())
 
 
 def test_a_scenario_gets_every_handover_it_allows():

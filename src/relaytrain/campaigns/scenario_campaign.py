@@ -11,6 +11,9 @@ from ..core.problem import Pair
 from ..scenario import Scenario
 from .campaign import Campaign, Growing
 
+SEEDS = 3
+"""Repetitions, unless the user asks for another number."""
+
 
 @dataclass(frozen=True)
 class SwitchGrid:
@@ -30,12 +33,11 @@ class SwitchGrid:
             )
 
 
-def campaign_of(scenario: Scenario, grid: SwitchGrid | None = None, *, seeds: int = 3) -> Campaign:
+def campaign_of(scenario: Scenario, grid: SwitchGrid) -> Campaign:
     """The tree of `scenario`: its start pair, every pair that can follow it, and every pair that can follow that one.
 
     Pairs and changes that the scenario forbids (infinite costs), or that training has no way to, are left out.
     """
-    grid = grid if grid is not None else SwitchGrid()
     if not scenario.data:
         raise ScenarioError(
             f"{scenario.name}: no table [data], so there is nothing to train on; add one, or take --preset"
@@ -57,7 +59,7 @@ def campaign_of(scenario: Scenario, grid: SwitchGrid | None = None, *, seeds: in
         raise ScenarioError(f"{scenario.name}: no pair can follow {start}, so there is no handover to learn about")
     folder = None if scenario.folder is None else str(scenario.folder.resolve())
     known = scenario.name, scenario.resolved, tuple(tree.branches), _meta(scenario)
-    return Campaign(*known, own_classes=False, folder=folder, seeds=seeds)
+    return Campaign(*known, own_classes=False, folder=folder, seeds=SEEDS)
 
 
 def _follows(scenario: Scenario) -> dict[Pair, list[Pair]]:

@@ -64,7 +64,7 @@ def default_modes(scenario: Scenario) -> tuple[str, ...]:
     return (*deadlines, *(f"perfect-{name}" for name in deadlines))
 
 
-def draw_world(scenario: Scenario, index: int, seed: int, mode: str | Mode) -> World:
+def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
     """World number `index` of `seed`. Modes share its parameters, luck and errors; only what a mode names differs.
 
     A tight deadline that is no tighter than the energy optimum's own duration makes the world be drawn anew, so tight
@@ -73,7 +73,7 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str | Mode) -> W
     Raises:
         InfeasibleError: No way to the target under the true law, or no tight deadline in `MOST_DRAWS` draws.
     """
-    kind = mode if isinstance(mode, Mode) else Mode.named(mode)
+    kind = Mode.named(mode)
     for attempt in range(MOST_DRAWS):
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed, spawn_key=(index, attempt)).spawn(3)]
         drawn = _parameters(scenario, index, streams[0], kind)

@@ -25,7 +25,7 @@ BUNDLED = Path(__file__).parent / "data"
 __all__ = ["BUNDLED", "FORMAT", "TRACES_VARIABLE", "bundled_traces", "merged", "read_traces", "write_traces"]
 
 
-def write_traces(traces: TraceSet, folder: str | Path, *, compress: bool = False) -> Path:
+def write_traces(traces: TraceSet, folder: str | Path, *, compress: bool = False) -> None:
     """Write a trace folder; equal traces give equal bytes. `meta.json` comes last, so a folder that has it is whole.
 
     Args:
@@ -41,7 +41,6 @@ def write_traces(traces: TraceSet, folder: str | Path, *, compress: bool = False
         data = gzip.compress(text.encode(), mtime=0) if compress else text.encode()
         write_atomic(folder / (f"{name}.gz" if compress else name), data)
     write_atomic(folder / "meta.json", meta)
-    return folder
 
 
 def bundled_traces() -> dict[str, TraceSet]:
