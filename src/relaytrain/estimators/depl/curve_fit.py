@@ -2,7 +2,7 @@
 
 Equation (8) calls A / sqrt(k + B) x a change of the loss, while section VI-A fits "the loss evolution". So a fit has a
 *reading*: `level` (fitted to the curve l(k) itself) or `change` (fitted to l(k-1) - l(k), what the recursion of (3)
-adds up). `CurveFit.model` refuses to hand a `level` fit to a planner.
+adds up). `CurveFit.version` refuses to hand a `level` fit to a planner.
 
     A, B   least squares with x = 1                                   (i) of section VI-A
     x      inverse-gamma by likelihood, or another family             (ii); those with negative values where losses rise
@@ -31,7 +31,7 @@ from ..learned.curves import LegCurve, LegSwitch
 from .distributions import EPOCH_FAMILIES, REPLICATES, Family, Fit, best_family, fit_family, naive_p, refitted_p
 
 if TYPE_CHECKING:
-    from ...core.depl import Model
+    from ...core.depl import DeplVersion
 
 Reading = Literal["level", "change"]
 OMEGA = 0.99
@@ -70,7 +70,7 @@ class CurveFit:
         """A / sqrt(k + B)."""
         return np.asarray(self.gain / np.sqrt(k + self.offset))
 
-    def model(self, name: str, *, size: float, work: float) -> Model:
+    def version(self, name: str, *, size: float, work: float) -> DeplVersion:
         """The version for DepL's planners.
 
         Raises:
@@ -81,9 +81,9 @@ class CurveFit:
                 f"{name}: got a fit with reading 'level', expected 'change': a plan adds up what every epoch lowers the loss "
                 "by, and a level is no such amount; fit again with reading='change'"
             )
-        from ...core.depl import Model
+        from ...core.depl import DeplVersion
 
-        return Model(name, size, work, self.gain, self.offset, self.noise.distribution)
+        return DeplVersion(name, size, work, self.gain, self.offset, self.noise.distribution)
 
 
 def fit_curves(

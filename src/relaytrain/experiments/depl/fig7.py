@@ -37,10 +37,10 @@ def _checks(found: Study, share: float) -> dict[str, Seen]:
         t: sum(
             abs(a - b) for a, b in zip(found[t][OPTIMUM].epochs.values(), found[t][DEPL].epochs.values(), strict=True)
         )
-        / len(found[t][OPTIMUM].plan.models)
+        / len(found[t][OPTIMUM].plan.versions)
         for t in TARGETS
     }
-    total = {name: {t: len(found[t][name].plan.models) for t in TARGETS} for name in (OPTIMUM, GREEDY)}
+    total = {name: {t: len(found[t][name].plan.versions) for t in TARGETS} for name in (OPTIMUM, GREEDY)}
     loose, tight = found[LOOSE], found[TIGHT]
     counts = "; ".join(f"{t:g}: {total[GREEDY][t]} (optimum {total[OPTIMUM][t]})" for t in TARGETS)
     return {

@@ -34,10 +34,10 @@ def _checks(found: Study) -> dict[str, Seen]:
     costs = {t: {name: found[t][name].plan.cost for name in (OPTIMUM, DEPL, GREEDY)} for t in TARGETS}
     share = {t: found[t][GREEDY].costs["fast-unsteady"] / found[t][GREEDY].plan.cost for t in TARGETS}
     each = {
-        name: {t: found[t][name].plan.cost / len(found[t][name].plan.models) for t in TARGETS}
+        name: {t: found[t][name].plan.cost / len(found[t][name].plan.versions) for t in TARGETS}
         for name in (OPTIMUM, GREEDY)
     }
-    more = all(len(found[t][GREEDY].plan.models) > len(found[t][OPTIMUM].plan.models) for t in TARGETS)
+    more = all(len(found[t][GREEDY].plan.versions) > len(found[t][OPTIMUM].plan.versions) for t in TARGETS)
     dearer = all(each[GREEDY][t] > each[OPTIMUM][t] for t in TARGETS)
     said = "; ".join(f"{t:g}: {each[GREEDY][t]:.1f} (optimum {each[OPTIMUM][t]:.1f})" for t in TARGETS)
     return {

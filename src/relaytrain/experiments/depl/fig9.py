@@ -65,7 +65,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curv
 
 
 def _checks(found: Study, bands: Bands, near: float) -> dict[str, Seen]:
-    lengths = {t: {name: len(found[t][name].plan.models) for name in LINES} for t in SHOWN}
+    lengths = {t: {name: len(found[t][name].plan.versions) for name in LINES} for t in SHOWN}
     wide = {t: {name: float((high - low)[-1]) for name, (_, low, high) in bands[t].items()} for t in SHOWN}
     rises = []
     for t in SHOWN:

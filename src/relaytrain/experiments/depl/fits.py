@@ -87,7 +87,7 @@ def campaign() -> CampaignLosses:
     name, traces = depl_campaign()
     found = campaign_of(bundle_of(traces, "test"), name)
     if not found.legs:
-        raise ScenarioError(f"traces {name}: got no switch from one cluster to another, expected DepL's campaign")
+        raise ScenarioError(f"traces {name}: got no switch from one node set to another, expected DepL's campaign")
     return found
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...core.depl import DeplProblem, Model
+from ...core.depl import DeplProblem, DeplVersion
 from ...core.distribution import InverseGamma, StudentT
 from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
 from ...estimators.learned.curves import LegCurve, bundle_of
@@ -92,14 +92,14 @@ def _counts(curve: LegCurve, share: float) -> bool:
 def with_measured(instance: DeplProblem, preset: str, stand_in_loss: float) -> DeplProblem:
     """The preset's problem with measured versions; its target keeps its share of the initial loss."""
     seen = measured(CAMPAIGN[preset])
-    models = tuple(
-        Model(m.name, m.size, m.work, a, b, InverseGamma(mean, variance))
-        for m, (a, b, _, mean, variance, _) in zip(instance.models, seen.fits, strict=True)
+    versions = tuple(
+        DeplVersion(m.name, m.size, m.work, a, b, InverseGamma(mean, variance))
+        for m, (a, b, _, mean, variance, _) in zip(instance.versions, seen.fits, strict=True)
     )
     near, far = seen.switch, replace(seen.switch, location=FARTHER * seen.switch.location)
     target = replace(instance.target, loss=stand_in_loss / instance.initial_loss * seen.initial_loss)
     switches = ((None, near, far), (None, None, near), (None, None, None))
-    return replace(instance, models=models, switches=switches, initial_loss=seen.initial_loss, target=target)
+    return replace(instance, versions=versions, switches=switches, initial_loss=seen.initial_loss, target=target)
 
 
 def verdicts(expected: Mapping[str, Expected], known: Mapping[str, bool]) -> dict[str, Expected]:

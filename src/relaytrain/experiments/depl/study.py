@@ -2,7 +2,7 @@
 
 "Optimum" is the exact search, "DepL" the paper's procedure with eta = 200 in its `merged` reading, "best-exp" takes in
 every epoch the version with the most expected progress; a second best-exp minimises cost under an expected-loss target.
-All four meet the quantile and share clusters and resources at best.
+All four meet the quantile and share node sets and resources at best.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.depl import DeplProblem
-from ...planners.depl.exact.joint import DeplPlan, plan
-from ...planners.depl.exact.losses import losses_by_epoch
+from ...planners.depl.exact.joint import plan
 from ...planners.depl.paper.best_exp import best_expected, greedy_expected
-from ...planners.depl.paper.procedure import paper_plan
+from ...planners.depl.paper.outer_loop import paper_plan
+from ...planners.depl.schedule_losses import losses_by_epoch
+from ...planners.depl.solution import DeplPlan
 from ...scenario import load_scenario
 from ..expected import Expected, expected_of
 
@@ -55,30 +56,32 @@ class Run:
     @property
     def epochs(self) -> dict[str, int]:
         """Epochs by version."""
-        names = [m.name for m in self.instance.models]
-        return {name: self.plan.models.count(names.index(name)) for name in VERSIONS}
+        names = [m.name for m in self.instance.versions]
+        return {name: self.plan.versions.count(names.index(name)) for name in VERSIONS}
 
     @property
     def costs(self) -> dict[str, float]:
         """kappa * x by version."""
         found = dict.fromkeys(VERSIONS, 0.0)
-        for m, n, x in zip(self.plan.models, self.plan.clusters, self.plan.resources, strict=True):
-            found[self.instance.models[m].name] += self.instance.clusters[n].price * x
+        for m, n, x in zip(self.plan.versions, self.plan.node_sets, self.plan.resources, strict=True):
+            found[self.instance.versions[m].name] += self.instance.node_sets[n].price * x
         return found
 
     @property
     def switches(self) -> list[int]:
         """Epochs before which the version changes."""
-        return [k for k, (a, b) in enumerate(pairwise(self.plan.models), start=2) if a != b]
+        return [k for k, (a, b) in enumerate(pairwise(self.plan.versions), start=2) if a != b]
 
     def legs(self) -> str:
         """`fast-unsteady 4, intermediate 17`."""
-        return ", ".join(f"{self.instance.models[m].name} {len(list(rows))}" for m, rows in groupby(self.plan.models))
+        return ", ".join(
+            f"{self.instance.versions[m].name} {len(list(rows))}" for m, rows in groupby(self.plan.versions)
+        )
 
     def band(self, low: float, high: float) -> tuple[Real, Real, Real]:
         """Expected loss and its quantiles at `low` and `high`, from the start to the last epoch."""
         start = self.instance.initial_loss
-        after = losses_by_epoch(self.instance, self.plan.datasets, self.plan.models)
+        after = losses_by_epoch(self.instance, self.plan.datasets, self.plan.versions)
         rows = [(start, start, start), *((loss.mean, loss.quantile(low), loss.quantile(high)) for loss in after)]
         mean, below, above = np.array(rows).T
         return mean, below, above

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from ...core.depl import DeplProblem
 from ...core.plan import Nearest
-from .exact.joint import DeplPlan, plan
+from .exact.joint import plan
+from .solution import DeplPlan
 
 _ROUNDS = 12
 _LONGEST = 1e6
@@ -20,10 +21,10 @@ Solve = Callable[[DeplProblem], DeplPlan]
 
 def nearest(instance: DeplProblem, solve: Solve) -> tuple[Nearest, ...]:
     """Nearest feasible targets at the probability asked; `solve` has the last word on each."""
-    target, found = instance.target, []
+    target, ways = instance.target, []
     loss = _bisected(instance, target.loss, instance.initial_loss, _with_loss)
     if loss is not None:
-        found.append(Nearest(_sure(instance, loss, _with_loss, solve, instance.initial_loss), target.deadline_s))
+        ways.append(Nearest(_sure(instance, loss, _with_loss, solve, instance.initial_loss), target.deadline_s))
     if math.isfinite(target.deadline_s):
         start = max(target.deadline_s, 1e-9)
         late = start
@@ -31,8 +32,8 @@ def nearest(instance: DeplProblem, solve: Solve) -> tuple[Nearest, ...]:
             late *= 4.0
         deadline = _bisected(instance, start, late, _with_deadline)
         if deadline is not None:
-            found.append(Nearest(target.loss, _sure(instance, deadline, _with_deadline, solve, late)))
-    return tuple(found)
+            ways.append(Nearest(target.loss, _sure(instance, deadline, _with_deadline, solve, late)))
+    return tuple(ways)
 
 
 def _bisected(

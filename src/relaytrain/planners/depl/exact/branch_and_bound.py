@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....core.fourier import SLACK
 from ...search.kernels import jit, within
-from .dual import bounds_near
-from .reach import SLACK, Counts, hopeless, meets, way_of
-from .waterfill import filled
+from ..allocation_dual import bounds_near
+from ..waterfill import filled
+from .meets_target import Counts, hopeless, meets, way_of
 
 Real = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ FAR = 0.97
 
 
 class SchedulePrices(NamedTuple):
-    """The dual bound on cost, slopes (sets, multipliers, models), offsets (sets, multipliers), and times."""
+    """The dual bound on cost, slopes (sets, multipliers, versions), offsets (sets, multipliers), and times."""
 
     slopes: Real
     offsets: Real
@@ -81,7 +82,7 @@ def furthest(versions: Counts, near: Counts, far: Counts, prices: Any, below: fl
 
 @jit
 def cost_bound(structure: Counts, lengths: Counts, prices: Any) -> float:
-    """The least over sets of clusters of the greatest over multipliers."""
+    """The least over groups of node sets of the greatest over multipliers."""
     least = np.inf
     for u in range(prices.offsets.shape[0]):
         greatest = -np.inf
@@ -115,7 +116,7 @@ def tightened(versions: Counts, low: Counts, high: Counts, prices: Any, below: f
 def least_mean(moments: Real, way: Any, low: Counts, high: Counts, prices: Any, below: float) -> float:
     """No schedule of the box that costs less than `below` has a lower expected loss.
 
-    For each set of clusters the multiplier is the one that leaves the least; the price on cost is what the last segment's
+    For each group of node sets the multiplier is the one that leaves the least; the price on cost is what the last segment's
     last epoch achieves for its own.
     """
     versions = way.versions
@@ -188,7 +189,7 @@ def search(
 ) -> tuple[int, Any]:
     """Looks for schedules that meet the goal and cost less than `below`; rows of `structures` may end with -1 for no version.
 
-    With one cluster to use, the cheapest is written to found.best: 1 + the structure's number, lengths; found.costs then
+    With one node set to use, the cheapest is written to found.best: 1 + the structure's number, lengths; found.costs then
     has its cost and the cost that the bounds were last made for. Where costs are not known here, or a schedule all but
     misses the goal, candidates are written instead: found.lengths (n, segments), found.bounds (n,). Begins with structure
     at[0] and the at[1] boxes left of it (0: all of it), ends after the first structure that had any candidates or when

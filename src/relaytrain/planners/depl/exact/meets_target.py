@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....core.fourier import SLACK
 from ...search.kernels import jit, within
 
 Real = NDArray[np.float64]
@@ -30,17 +31,15 @@ NARROW = 16.0
 """Standard deviations in the period of a first look."""
 FEW = 40
 """Frequencies of a first look at most; it tells nothing where they do not suffice."""
-SLACK = 1e-9
-"""By which a probability may fall short, as in all comparisons."""
 
 
 class Losses(NamedTuple):
     """Loss terms: prefix sums over epochs for each version, and what each switch adds."""
 
     moments: Real
-    """Mean, variance and fourth cumulant, (3, models + 1, epochs + 1); no version, the last row, adds nothing."""
+    """Mean, variance and fourth cumulant, (3, versions + 1, epochs + 1); no version, the last row, adds nothing."""
     jumps: Real
-    """Mean, variance and fourth cumulant of switches, (3, models, models)."""
+    """Mean, variance and fourth cumulant of switches, (3, versions, versions)."""
     initial: float
     before: int
     """The version that trained last, -1: none."""
@@ -53,22 +52,22 @@ class Losses(NamedTuple):
     enough: bool
     """For every schedule; else a full sum may find that there are too few of them, or none at all."""
     re: Real
-    """Log characteristic functions at the few frequencies, then at all: (models, epochs + 1, few + points)."""
+    """Log characteristic functions at the few frequencies, then at all: (versions, epochs + 1, few + points)."""
     im: Real
     jump_re: Real
-    """(models, models, few + points)."""
+    """(versions, versions, few + points)."""
     jump_im: Real
     glance: Real
-    """(models (models + 1) (epochs + 1), few + 1, 4): see `glances`."""
+    """(versions (versions + 1) (epochs + 1), few + 1, 4): see `glances`."""
     apart: Real
-    """How much more uncertain a box is for each epoch that an end may lie later, summed up: (models, models + 1, epochs + 1)."""
+    """How much more uncertain a box is for each epoch that an end may lie later, summed up: (versions, versions + 1, epochs + 1)."""
 
 
 class Way(NamedTuple):
     """A structure with what all its schedules share, initial loss and switches; and which of them are looked at."""
 
     versions: Counts
-    """One for each segment and, last, the number of models for none."""
+    """One for each segment and, last, the number of versions for none."""
     mean: float
     re: Real
     """(few + points,)."""
@@ -103,26 +102,26 @@ def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
     D(e) for low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W
     of the variance, or of the mean where there are no frequencies.
     """
-    models, rows = re.shape[:2]
+    versions, rows = re.shape[:2]
     kind = 1 if few > 0 else 0
-    apart = np.zeros((models, models + 1, rows))
-    found = np.zeros((models * (models + 1) * rows, few + 1, 4))
-    for m in range(models):
-        for n in range(models + 1):
+    apart = np.zeros((versions, versions + 1, rows))
+    found = np.zeros((versions * (versions + 1) * rows, few + 1, 4))
+    for m in range(versions):
+        for n in range(versions + 1):
             if m == n:
                 continue
             for e in range(1, rows):
                 step = moments[kind, m, e] - moments[kind, m, e - 1]
                 step -= moments[kind, n, e] - moments[kind, n, e - 1]
                 apart[m, n, e] = apart[m, n, e - 1] + abs(step) + 1e-9
-                row = (m * (models + 1) + n) * rows + e
+                row = (m * (versions + 1) + n) * rows + e
                 for i in range(few + 1):
                     for part in range(2):
                         if i == few:
                             value = moments[1 + part, m, e] - moments[1 + part, n, e]
                         else:
                             of = re if part == 0 else im
-                            value = of[m, e, i] - (of[n, e, i] if n < models else 0.0)
+                            value = of[m, e, i] - (of[n, e, i] if n < versions else 0.0)
                         before, sizes = found[row - 1, i, 2 * part], found[row - 1, i, 2 * part + 1]
                         sizes = before - sizes + abs(value - before - sizes)
                         found[row, i, 2 * part], found[row, i, 2 * part + 1] = (
@@ -191,9 +190,9 @@ def inverted(losses: Any, way: Any, ends: Counts, offset: float) -> float:
 @within
 def look_at(losses: Any, way: Any, low: Counts, high: Counts) -> None:
     """From now on at the schedules whose segments end between epochs low[s] and high[s]."""
-    models, epochs = losses.re.shape[0], losses.re.shape[1]
+    versions, epochs = losses.re.shape[0], losses.re.shape[1]
     for s in range(low.shape[0]):
-        begin = (way.versions[s] * (models + 1) + way.versions[s + 1]) * epochs
+        begin = (way.versions[s] * (versions + 1) + way.versions[s + 1]) * epochs
         way.rows[0, s], way.rows[1, s] = begin + low[s], begin + high[s]
 
 

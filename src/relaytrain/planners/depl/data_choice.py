@@ -30,6 +30,8 @@ class DataChoice:
 
 Floor = Callable[[tuple[int, ...]], float]
 """A lower bound on the cost of a choice, cheap to get."""
+Chooser = Callable[[int, Value, Floor], "DataChoice"]
+"""Among so many datasets, by the true cost of choices and their floors."""
 
 
 def choose(count: int, value: Value, floor: Floor | None = None) -> DataChoice:
