@@ -1,10 +1,10 @@
 """A certificate for a schedule: nothing cheaper reaches the target with a slightly higher probability.
 
-Of two prefixes with the same number of epochs and the same last version, one may be dropped if it is not cheaper (at any
-multiplier that matters), not quicker, and its loss distribution nowhere more than `delta` better: first-order dominance
-survives adding independent terms, so every completion of the other is as good up to delta. After K epochs, dropping has
-cost at most K delta of probability: if no label cheaper than the schedule is left, every schedule of whatever structure
-that costs less has P(loss <= target) < omega + K delta.
+Of two prefixes with the same number of epochs and the same last version, one may be dropped if it is not cheaper (at
+any multiplier that matters), not quicker, and its loss distribution nowhere more than `delta` better: first-order
+dominance survives adding independent terms, so every completion of the other is as good up to delta. After K epochs,
+dropping has cost at most K delta of probability: if no label cheaper than the schedule is left, every schedule of
+whatever structure that costs less has P(loss <= target) < omega + K delta.
 
 Dominance is tested on a grid of abscissae, so this is numerical evidence and not a proof.
 
@@ -38,8 +38,8 @@ MOST_LABELS = 30_000
 class Certificate:
     """What was found below a schedule's cost: `holds` if nothing reaches the target with `probability` or more.
 
-    `cheaper` is a schedule that costs less and does meet the target at the probability asked, if one was met on the way.
-    `complete` is False when there were too many labels to tell.
+    `cheaper` is a schedule that costs less and does meet the target at the probability asked, if one was met on the
+    way. `complete` is False when there were too many labels to tell.
     """
 
     holds: bool
@@ -108,9 +108,14 @@ def _start(instance: DeplProblem, data: SearchLosses) -> _Labels:
     points = data.table.frequencies.points
     before = -1 if instance.before is None else instance.before
     return _Labels(
-        np.array([before]), np.zeros((1, len(instance.versions))), np.array([float(instance.initial_loss)]), np.zeros(1),
-        np.zeros((1, points)), np.zeros((1, points)), np.array([-1]),
-    )  # fmt: skip
+        np.array([before]),
+        np.zeros((1, len(instance.versions))),
+        np.array([float(instance.initial_loss)]),
+        np.zeros(1),
+        np.zeros((1, points)),
+        np.zeros((1, points)),
+        np.array([-1]),
+    )
 
 
 def _grow(instance: DeplProblem, data: SearchLosses, layer: _Labels, k: int) -> _Labels:
@@ -191,7 +196,7 @@ def _undominated(search: VersionSearch, data: SearchLosses, layer: _Labels, delt
 
 @jit
 def survivors(dear: Real, values: Real, delta: float) -> NDArray[np.int64]:
-    """Rows that no earlier kept row beats: no dearer in any respect, distribution function nowhere more than delta lower."""
+    """Rows that no earlier kept row beats: no dearer in any respect, distribution nowhere more than delta lower."""
     kept = np.empty(dear.shape[0], np.int64)
     count = 0
     for i in range(dear.shape[0]):

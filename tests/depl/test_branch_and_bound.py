@@ -11,9 +11,10 @@ from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from relaytrain.core.distribution import Empirical, InverseGamma, LogNormal, Normal, StudentT, weighted_sum
 from relaytrain.core.problem import Target
 from relaytrain.planners.depl.cumulants import UNKNOWN, fourth_cumulant
-from relaytrain.planners.depl.exact.meets_target import box_bound
+from relaytrain.planners.depl.exact.meets_target import between, look_at, most_probable, way_of
 from relaytrain.planners.depl.exact.version_search import VersionSearch
 from relaytrain.planners.depl.paper.best_exp import best_expected
+from relaytrain.planners.search.kernels import jit
 
 
 def three_versions(seed, *, epochs=11, steady=False, nu=5.0, heavy=0.0):
@@ -112,6 +113,14 @@ def test_where_there_is_no_fourth_moment_it_bounds_nothing():
     smoothed = Empirical(tuple(values.tolist()))
     drawn = smoothed.sample(np.random.default_rng(2), 400_000)
     assert fourth_cumulant(smoothed) >= np.mean((drawn - drawn.mean()) ** 4) - 3 * drawn.var() ** 2
+
+
+@jit
+def box_bound(losses, structure, low, high, offset):
+    """`most_probable` of the schedules whose segments end between epochs low[s] and high[s]."""
+    way = way_of(losses, structure)
+    look_at(losses, way, low, high)
+    return most_probable(losses, way, offset, between(losses, way, losses.few, 0, way.spread[0])[1])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -28,7 +28,7 @@ def case(name):
 
 
 def test_resources_within_a_share_of_their_bound():
-    """The paper's 1 + epsilon, from the scenario: never dearer than that over the bound, never cheaper than the best."""
+    """The paper's 1 + epsilon, from the scenario: never dearer than that over the bound, nor cheaper than the best."""
     best = rt.plan("depl_alexnet", overrides=["target.loss=13"])
     loose = rt.plan("depl_alexnet", overrides=["target.loss=13", "depl.within=0.05"])
     assert best.energy_j * (1 - 1e-9) <= loose.energy_j <= 1.05 * loose.bound_j

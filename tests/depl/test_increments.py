@@ -1,4 +1,4 @@
-"""The closed loop's parts: what a run's losses say of x, what staged data and shares of resources cost, conformal sets."""
+"""The closed loop's parts: what losses say of x, what staged data and shares of resources cost, conformal sets."""
 
 import math
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_data_is_paid_for_once_and_a_share_of_resources_takes_longer():
 
 
 def test_conformal_bands_cover_whatever_the_noise_is_like():
-    """Misses exceed one in ten by no more than log(widest) / (rate n), for any sequence; well stated noise stays as it is."""
+    """Misses exceed one in ten by at most log(widest) / (rate n), for any sequence; well stated noise stays."""
     random = np.random.default_rng(0)
     for z in (
         3.0 * random.standard_normal(400),

@@ -1,4 +1,4 @@
-"""Every way of planning by its name: the paper's grid and outer loop, sweeps, certificates, data of each node set's own."""
+"""Every way of planning by name: the paper's grid and outer loop, sweeps, certificates, data of each node set's own."""
 
 import math
 from dataclasses import replace
@@ -62,10 +62,15 @@ def test_unknown_names_and_large_problems_are_refused():
         plan_by("brute_force", paper_like("alexnet", 13.0))
 
 
-@pytest.mark.parametrize(("network", "loss", "eta", "reading", "ratio"), [
-    ("alexnet", 13.0, 25, "merged", 2.034), ("alexnet", 13.0, 100, "merged", 1.0), ("alexnet", 13.0, 100, "literal", 1.668),
-    ("mobilenet", 13.0, 200, "literal", 1.325),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "loss", "eta", "reading", "ratio"),
+    [
+        ("alexnet", 13.0, 25, "merged", 2.034),
+        ("alexnet", 13.0, 100, "merged", 1.0),
+        ("alexnet", 13.0, 100, "literal", 1.668),
+        ("mobilenet", 13.0, 200, "literal", 1.325),
+    ],
+)
 def test_the_grid_costs_what_an_independent_one_did(network, loss, eta, reading, ratio):
     """Ratios to the optimum from another implementation of both readings."""
     instance = paper_like(network, loss)
@@ -112,7 +117,7 @@ def test_a_choice_that_fails_is_blacklisted_and_the_next_one_taken():
 
 @pytest.mark.parametrize(("seed", "eta"), [(2, 40), (10, 40), (3, 20)])
 def test_blacklisting_loses_a_choice_that_works_and_the_joint_search_keeps_it(seed, eta):
-    """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule with it."""
+    """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule."""
     instance = random_instance(seed, epochs=4, most=3)
     favourite = select(instance, set())
     assert not list(GridSearch(instance, favourite, eta=eta, reading="literal").schedules())

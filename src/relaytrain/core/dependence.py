@@ -48,7 +48,8 @@ class Dependence:
     def __post_init__(self) -> None:
         if not (0.0 <= self.correlation < 1.0 and 0.0 <= self.common <= 1.0):
             raise UsageError(
-                f"dependence: got correlation {self.correlation}, common {self.common}; expected 0 to 1 (correlation below 1)"
+                f"dependence: got correlation {self.correlation}, common {self.common}; expected 0 to 1 (correlation "
+                "below 1)"
             )
 
     def matrix(self, epochs: Whole, versions: Whole) -> Real:

@@ -51,7 +51,8 @@ class DeplNodeSet:
     def __post_init__(self) -> None:
         if not (0 < self.capability < math.inf and self.bandwidth > 0 and 0 <= self.price < math.inf):
             raise UsageError(
-                f"node set {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price {self.price}; "
+                f"node set {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price "
+                f"{self.price}; "
                 f"expected capability > 0, bandwidth > 0 and price >= 0"
             )
 

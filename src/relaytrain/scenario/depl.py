@@ -89,11 +89,11 @@ class DeplTable(Table):
     """DepL's system model. `objective`: "rate", kappa * x as in (2), or "usage", kappa * x * time in joules.
 
     An epoch achieves data_gain + data_gain_log * ln(1 + volume) times as much. `max_switches`: S, up to which all
-    schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or is
-    where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their proven bound, for
-    quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever holds the network.
-    `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own epochs widen it
-    ("conformal").
+    schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or
+    is where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their
+    proven bound, for quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever
+    holds the network. `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own
+    epochs widen it ("conformal").
     """
 
     objective: Literal["rate", "usage"] = "rate"

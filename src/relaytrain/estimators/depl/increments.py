@@ -28,7 +28,7 @@ from .widening import widening
 
 SAMPLES = 4000
 WIDEST = 3.5
-"""An epoch further out than this is taken for one at this distance: one odd epoch must not settle what the run is like."""
+"""An epoch further out is taken for one at this distance: a single odd one must not settle what the run is like."""
 
 
 @dataclass(frozen=True)

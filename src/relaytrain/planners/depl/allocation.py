@@ -69,15 +69,15 @@ class Allocator:
         total = math.prod(math.comb(n + self.slots.shape[1] - 1, n) for n in counts)
         if within <= 0.0 and total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))
-        found = min((self._near(counts, used) for used in self.subsets), key=lambda answer: answer[0])
-        if within > 0.0 and found[0] <= (1.0 + within) * self.bound(counts):
-            return found
+        best = min((self._near(counts, used) for used in self.subsets), key=lambda answer: answer[0])
+        if within > 0.0 and best[0] <= (1.0 + within) * self.bound(counts):
+            return best
         if total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))
-        return self._improved(self._other_sets(counts, found))
+        return self._improved(self._other_sets(counts, best))
 
     def least(self, root_mu: Real) -> tuple[Real, Real]:
-        """The dual as a linear function of the counts: slopes (subsets, multipliers, kinds), offsets (subsets, multipliers).
+        """The dual, linear in the counts: slopes (subsets, multipliers, kinds) and offsets (subsets, multipliers).
 
         For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that group of node sets.
         `root_mu` is (multipliers,), or (subsets, multipliers) with a row for each of `bounding`.
@@ -102,7 +102,7 @@ class Allocator:
 
     @cached_property
     def bounding(self) -> list[tuple[int, ...]]:
-        """The groups of node sets that bounds tell apart: all that matter, or everything at once when there are many."""
+        """Groups of node sets that bounds tell apart: all that matter, or everything at once when there are many."""
         everything = tuple(range(len(self.charge)))
         return self.subsets if len(everything) <= MANY_NODE_SETS else [everything]
 
@@ -159,44 +159,44 @@ class Allocator:
                 path.append(table.copy())
         return self._best(np.array(path))
 
-    def _other_sets(self, counts: Sequence[int], found: tuple[float, Real, float]) -> tuple[float, Real, float]:
-        """Sets of node sets one larger or smaller than the best one's, as long as that helps; for many node sets only."""
+    def _other_sets(self, counts: Sequence[int], best: tuple[float, Real, float]) -> tuple[float, Real, float]:
+        """Groups one node set larger or smaller than the best one's, as long as that helps; for many node sets only."""
         everything = range(self.slots.shape[1])
-        while len(self.bounding) < len(self.subsets) and math.isfinite(found[0]):
-            used = {int(n) for n in np.flatnonzero(found[1].any(axis=0))}
+        while len(self.bounding) < len(self.subsets) and math.isfinite(best[0]):
+            used = {int(n) for n in np.flatnonzero(best[1].any(axis=0))}
             sets = [tuple(sorted(used ^ {n})) for n in everything]
             better = min((self._near(counts, near) for near in sets if near), key=lambda answer: answer[0])
-            if better[0] >= found[0] * (1 - 1e-12):
+            if better[0] >= best[0] * (1 - 1e-12):
                 break
-            found = better
-        return found
+            best = better
+        return best
 
-    def _improved(self, found: tuple[float, Real, float]) -> tuple[float, Real, float]:
+    def _improved(self, best: tuple[float, Real, float]) -> tuple[float, Real, float]:
         """Single moves while one helps, then pairs of them: a slower epoch here may pay for a quicker one there."""
-        while math.isfinite(found[0]):
-            moves = _moves(found[1])
-            better = self._best(found[1] + moves) if len(moves) else found
-            if better[0] >= found[0] * (1 - 1e-12) and 0 < len(moves) ** 2 <= PAIRS:
-                both = (moves[:, None] + moves[None]).reshape(-1, *found[1].shape) + found[1]
+        while math.isfinite(best[0]):
+            moves = _moves(best[1])
+            better = self._best(best[1] + moves) if len(moves) else best
+            if better[0] >= best[0] * (1 - 1e-12) and 0 < len(moves) ** 2 <= PAIRS:
+                both = (moves[:, None] + moves[None]).reshape(-1, *best[1].shape) + best[1]
                 both = both[(both >= 0).all(axis=(1, 2))]
                 better = self._best(both)
-            if better[0] >= found[0] * (1 - 1e-12):
+            if better[0] >= best[0] * (1 - 1e-12):
                 break
-            found = better
-        return found
+            best = better
+        return best
 
 
 def _moves(table: Real) -> Real:
     """Changes of the table by one or all epochs of a kind going from a node set to another, (n, kinds, node sets)."""
     kinds, node_sets = table.shape
-    found: list[Real] = []
+    moves: list[Real] = []
     for kind, source, sink in itertools.product(range(kinds), range(node_sets), range(node_sets)):
         if source != sink and table[kind, source] > 0:
             for many in {1.0, table[kind, source]}:
                 moved = np.zeros_like(table)
                 moved[kind, source], moved[kind, sink] = -many, many
-                found.append(moved)
-    return np.array(found)
+                moves.append(moved)
+    return np.array(moves)
 
 
 @lru_cache(maxsize=64)

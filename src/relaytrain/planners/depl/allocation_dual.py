@@ -1,7 +1,7 @@
 """The allocation's dual function as a bound on the cost of any numbers of epochs, compiled.
 
-For a multiplier sqrt(mu) and a group of node sets, the Lagrangian's minimum is linear in the number of epochs of each kind:
-slopes times numbers plus an offset bound from below what they cost on these node sets.
+For a multiplier sqrt(mu) and a group of node sets, the Lagrangian's minimum is linear in the number of epochs of each
+kind: slopes times numbers plus an offset bound from below what they cost on these node sets.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def multipliers(slots: Any, deadline_s: float) -> Real:
                     step_s = min(step_s, apart_s)
     high = max(2.0 * limit, math.sqrt(max(dearest - cheapest, 0.0) / step_s), 1e-6)
     low = max(min(0.5 * root / deadline_s, high / 4.0), high * 1e-6)
-    found = np.zeros(MULTIPLIERS + 1)
+    grid = np.zeros(MULTIPLIERS + 1)
     for i in range(MULTIPLIERS):
-        found[i + 1] = low * (high / low) ** (i / (MULTIPLIERS - 1))
-    return found
+        grid[i + 1] = low * (high / low) ** (i / (MULTIPLIERS - 1))
+    return grid

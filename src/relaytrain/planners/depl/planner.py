@@ -142,7 +142,7 @@ def _alone(instance: DeplProblem, m: int) -> DeplProblem:
 def current(
     settings: DeplSettings, problem: Problem, costs: CostTable, state: State, known: IncrementLaw | None = None
 ) -> DeplProblem:
-    """The settings' instance as it stands in `state`: what is left of time and epochs, what is forbidden, what is paid."""
+    """The settings' instance as of `state`: what is left of time and epochs, what is forbidden, what is paid."""
     instance, target = settings.instance, problem.target
     runs_on = np.zeros_like(instance.admissible)
     for i, pair in enumerate(problem.pairs):

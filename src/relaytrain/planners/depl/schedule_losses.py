@@ -27,7 +27,7 @@ _SEARCH_TAIL = 1e-8
 
 
 class LossTable:
-    """Prefix sums of one instance's loss terms, in units of the data gain; for schedules of at most `switches` switches."""
+    """Prefix sums of an instance's loss terms, in units of the data gain; for at most `switches` switches."""
 
     def __init__(self, instance: DeplProblem, gains: Sequence[float], switches: int) -> None:
         self.instance = instance
@@ -46,12 +46,12 @@ class LossTable:
     def jumps(self) -> Real:
         """Mean, variance and fourth cumulant of switches, (3, versions, versions); 0 where there is none."""
         count = len(self.noises)
-        found = np.zeros((3, count, count))
+        moments = np.zeros((3, count, count))
         for a, row in enumerate(self.instance.switches):
             for b, jump in enumerate(row):
                 if jump is not None:
-                    found[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
-        return found
+                    moments[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
+        return moments
 
     @cached_property
     def reach(self) -> float:
@@ -64,7 +64,7 @@ class LossTable:
         return max(*first, *(jump.reach(_SEARCH_TAIL / count) / min(self._gains) for jump in jumps), 0.0)
 
     def fewest(self, gain: float) -> int | None:
-        """So many epochs at least: the largest expected progress with the largest variance must pass Cantelli's inequality."""
+        """So many epochs at least: the most progress expected with the most variance must pass Cantelli's test."""
         target, switches = self.instance.target, self.switches
         progress, variance = self.steps[0].min(axis=0).cumsum(), self.steps[1].max(axis=0).cumsum()
         lowest = self.instance.initial_loss + switches * self.jumps[0].min() + gain * progress
@@ -87,7 +87,7 @@ class LossTable:
         return frequencies_of(terms, tail=_SEARCH_TAIL, least=self._least(jumps), reaches=1.0)
 
     def _least(self, jumps: Sequence[StudentT]) -> list[tuple[Distribution, Real]]:
-        """The narrowest sum whose distribution may matter: the fewest epochs there can be, of the steadiest versions."""
+        """The narrowest sum whose distribution may matter: the fewest epochs possible, of the steadiest versions."""
         variance = self.steps[1]
         random = [m for m, noise in enumerate(self.noises) if noise.variance > 0]
         if not random:
@@ -101,7 +101,7 @@ class LossTable:
         return [(self.noises[m], self._factors[m, epochs][steadiest == m]) for m in random if (steadiest == m).any()]
 
     def log_cf(self, epochs: int) -> tuple[Real, Real]:
-        """Prefix sums of log characteristic functions, real and imaginary parts, each (versions, epochs + 1 or more, points).
+        """Prefix sums of log characteristic functions, real and imaginary, each (versions, epochs + 1 or more, points).
 
         Made as far as asked for and kept: most searches never look at the last epochs allowed.
         """

@@ -1,10 +1,10 @@
 """Resources for fixed node sets: x_k = min(r, sqrt(mu c / a)), with mu such that the deadline is met exactly.
 
-A slot is an epoch of some kind on some node set. Both objectives are `a x + fixed` in it: for `rate` a is the price; for
-`usage` computing takes price * work joules whatever x, and a = price * waiting * s / b is what holding x costs while
-the version is sent. Epochs that share a slot share x, so an assignment is a table of counts over (kind of epoch, node set).
-The order in which slots reach their node set's capability as mu grows does not depend on the counts: it is sorted once,
-and any number of assignments is solved together.
+A slot is an epoch of some kind on some node set. Both objectives are `a x + fixed` in it: for `rate` a is the price;
+for `usage` computing takes price * work joules whatever x, and a = price * waiting * s / b is what holding x costs
+while the version is sent. Epochs that share a slot share x, so an assignment is a table of counts over (kind of epoch,
+node set). The order in which slots reach their node set's capability as mu grows does not depend on the counts: it is
+sorted once, and any number of assignments is solved together.
 
 Paper: DepL section IV-C; objective (2) as printed, kappa * x, is `rate`.
 """
@@ -102,7 +102,7 @@ class Flat(NamedTuple):
 
 @within
 def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) -> float:
-    """The time of so many epochs of each kind on the node sets of `used` that the Lagrangian picks at the multiplier."""
+    """The time of so many epochs of each kind on the node sets of `used` the Lagrangian picks at the multiplier."""
     total = 0.0
     for kind in range(counts.shape[0]):
         best, seconds = np.inf, np.inf

@@ -5,7 +5,8 @@ group's work and progress and only its node sets to run on. Changing the group a
 switch of the search. So a choice of data for each node set is judged by the same exact search as a shared one.
 
 Paper: DepL section III, z(d, n), constraint (6).
-Deviations: (6) as printed makes a node set that holds data train in every epoch; here data that is not used is not brought.
+Deviations: (6) as printed makes a node set that holds data train in every epoch; here data that is not used is not
+brought.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def plan_per_node_set(instance: DeplProblem, *, switches: int = SWITCHES) -> Dep
         return replace(shared, exact=exact)
     data_of, schedule = placed.best
     whole, origin = grouped(instance, data_of)
-    found = complete(whole, (0,), schedule.versions)
-    held = tuple(data if n in found.node_sets else () for n, data in enumerate(data_of))
+    solution = complete(whole, (0,), schedule.versions)
+    held = tuple(data if n in solution.node_sets else () for n, data in enumerate(data_of))
     return replace(
-        found,
-        versions=tuple(origin[m] for m in found.versions),
+        solution,
+        versions=tuple(origin[m] for m in solution.versions),
         datasets=tuple(sorted({d for data in held for d in data})),
         data_of=held,
         exact=exact,
@@ -119,10 +120,10 @@ class _Placements:
                     break
 
     def _try(self, data_of: DataOf) -> bool:
-        found = self._search(data_of).best(below=self.below)
-        if found is None:
+        schedule = self._search(data_of).best(below=self.below)
+        if schedule is None:
             return False
-        self.best, self.below = (data_of, found), found.cost
+        self.best, self.below = (data_of, schedule), schedule.cost
         return True
 
     def _search(self, data_of: DataOf) -> VersionSearch:

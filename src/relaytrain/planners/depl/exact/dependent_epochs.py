@@ -65,10 +65,10 @@ class Paths:
         """The loss change of the schedule's switch number `number`, shape (samples,)."""
         from scipy.special import stdtrit
 
-        found = self.instance.jump(before, now)
-        if found.scale == 0:
-            return np.full(self.samples, found.location)
-        return np.asarray(found.location + found.scale * stdtrit(found.nu, self._uniform[number % 16]), np.float64)
+        change = self.instance.jump(before, now)
+        if change.scale == 0:
+            return np.full(self.samples, change.location)
+        return np.asarray(change.location + change.scale * stdtrit(change.nu, self._uniform[number % 16]), np.float64)
 
     def losses(self, chosen: Sequence[int], versions: Sequence[int]) -> Real:
         """The loss after every epoch of a schedule, shape (epochs, samples)."""
@@ -107,15 +107,15 @@ def plan_dependent(
     asked = level = instance.target.probability
     paths, fresh = (Paths(instance, belief, past, SAMPLES, seed + i) for i in (0, 1))
     for _ in range(_ROUNDS):
-        found = _search(paths, level, switches)
-        if found is None:
+        choice = _search(paths, level, switches)
+        if choice is None:
             break
-        reached = fresh.probability(*found)
+        reached = fresh.probability(*choice)
         if reached >= asked - SLACK:
-            made = complete(instance, *found, within=within)
-            quantile = float(np.quantile(fresh.losses(*found)[-1], asked))
-            return replace(made, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
-        passed = paths.probability(*found) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again
+            solution = complete(instance, *choice, within=within)
+            quantile = float(np.quantile(fresh.losses(*choice)[-1], asked))
+            return replace(solution, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
+        passed = paths.probability(*choice) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again
         level = min(max(passed, level + asked - reached), 0.5 * (1.0 + level))
     words = (
         f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
@@ -133,13 +133,13 @@ def _search(paths: Paths, level: float, switches: int) -> Choice | None:
     for _ in range(_MOVES):
         stand_in = _independent(paths, length)
         moved = replace(target, loss=target.loss - shift, probability=level)
-        found = plan(replace(stand_in, target=moved), switches=switches)
-        if found.feasible:
-            at: Choice = found.datasets, found.versions
+        solution = plan(replace(stand_in, target=moved), switches=switches)
+        if solution.feasible:
+            at: Choice = solution.datasets, solution.versions
             gap = float(np.quantile(paths.losses(*at)[-1], level)) - target.loss
-            length = len(found.versions)
+            length = len(solution.versions)
             if gap <= SLACK:
-                best = (found.cost, at) if best is None or found.cost < best[0] else best
+                best = (solution.cost, at) if best is None or solution.cost < best[0] else best
         else:
             gap = -least  # asked too much of the stand-in
         short, enough = (max(short, shift), enough) if gap > SLACK else (short, min(enough, shift))
@@ -164,7 +164,7 @@ def _independent(paths: Paths, length: int) -> DeplProblem:
 
 
 def _improved(paths: Paths, level: float, switches: int, best: tuple[float, Choice]) -> Choice:
-    """`best` with its segments made shorter or longer, cheapest first, as long as that saves and still meets the target."""
+    """`best` with segments made shorter or longer, cheapest first, as long as that saves and still meets the target."""
     cost, (chosen, versions) = best
     search = VersionSearch(paths.instance, chosen, switches=switches)
     improving = True

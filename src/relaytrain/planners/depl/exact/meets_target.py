@@ -2,9 +2,9 @@
 
 A structure is a sequence of versions; a schedule tells the epochs of each. Log characteristic functions are prefix sums
 P_m over epochs, so that of a schedule is a sum over its segments' ends e of P_m(e) - P_n(e), with m the version that
-ends and n the one that follows (none after the last: 0). Where an end is only known to lie between two epochs, its part lies
-within half the sum of |steps| between them around the middle of both: an interval for each frequency, and from these an
-upper bound on the distribution function of all such schedules, whatever their versions' noises.
+ends and n the one that follows (none after the last: 0). Where an end is only known to lie between two epochs, its part
+lies within half the sum of |steps| between them around the middle of both: an interval for each frequency, and from
+these an upper bound on the distribution function of all such schedules, whatever their versions' noises.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Losses(NamedTuple):
     glance: Real
     """(versions (versions + 1) (epochs + 1), few + 1, 4): see `glances`."""
     apart: Real
-    """How much more uncertain a box is for each epoch that an end may lie later, summed up: (versions, versions + 1, epochs + 1)."""
+    """How much more uncertain a box is for each later epoch of an end, summed: (versions, versions + 1, epochs + 1)."""
 
 
 class Way(NamedTuple):
@@ -96,16 +96,17 @@ class Goal(NamedTuple):
 
 @jit
 def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
-    """`Losses.glance` and `Losses.apart`. The first: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch.
+    """`Losses.glance` and `Losses.apart`.
 
-    Of the few frequencies' real parts and imaginary parts; in the place after these, of variance and fourth cumulant.
-    D(e) for low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W
-    of the variance, or of the mean where there are no frequencies.
+    The first: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch; of the few
+    frequencies' real parts and imaginary parts, and in the place after these of variance and fourth cumulant. D(e) for
+    low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W of
+    the variance, or of the mean where there are no frequencies.
     """
     versions, rows = re.shape[:2]
     kind = 1 if few > 0 else 0
     apart = np.zeros((versions, versions + 1, rows))
-    found = np.zeros((versions * (versions + 1) * rows, few + 1, 4))
+    halves = np.zeros((versions * (versions + 1) * rows, few + 1, 4))
     for m in range(versions):
         for n in range(versions + 1):
             if m == n:
@@ -122,13 +123,13 @@ def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
                         else:
                             of = re if part == 0 else im
                             value = of[m, e, i] - (of[n, e, i] if n < versions else 0.0)
-                        before, sizes = found[row - 1, i, 2 * part], found[row - 1, i, 2 * part + 1]
+                        before, sizes = halves[row - 1, i, 2 * part], halves[row - 1, i, 2 * part + 1]
                         sizes = before - sizes + abs(value - before - sizes)
-                        found[row, i, 2 * part], found[row, i, 2 * part + 1] = (
+                        halves[row, i, 2 * part], halves[row, i, 2 * part + 1] = (
                             0.5 * (value + sizes),
                             0.5 * (value - sizes),
                         )
-    return found, apart
+    return halves, apart
 
 
 @jit
@@ -236,7 +237,7 @@ def glimpse(losses: Any, way: Any, offset: float, gone: float) -> tuple[float, f
 
 @within
 def far_enough(losses: Any, way: Any, goal: Any, variance: float) -> float:
-    """From about this offset on a schedule of the least `variance` reaches the goal, so that a glimpse is not worth while.
+    """From about this offset on a schedule of the least `variance` reaches the goal: a glimpse is not worth while.
 
     The normal quantile, corrected by the skewness that the first frequency tells.
     """
@@ -272,25 +273,25 @@ def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
     if 1.0 - beyond(offset, variance, fourth) >= asked:
         return 1
-    found, rest = glimpse(losses, way, offset, COARSE)
+    share, rest = glimpse(losses, way, offset, COARSE)
     period = 2.0 * math.pi / losses.few_step
-    if found + rest + beyond(period - offset, variance, fourth) < asked:
+    if share + rest + beyond(period - offset, variance, fourth) < asked:
         return 0
-    if found - rest - beyond(period + offset, variance, fourth) >= asked:
+    if share - rest - beyond(period + offset, variance, fourth) >= asked:
         return 1
     if way.re.shape[0] == losses.few and not losses.enough:
         return -1
     if abs(offset) >= math.pi / losses.step:
         return 1 if offset > 0.0 else 0
-    found = inverted(losses, way, ends, offset)
-    if found < -0.5:
+    share = inverted(losses, way, ends, offset)
+    if share < -0.5:
         return -1
-    return 1 if found >= asked else 0
+    return 1 if share >= asked else 0
 
 
 @within
 def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_mean: float) -> bool:
-    """Whether no schedule of a box, none of expected loss under `least_mean`, reaches the goal: surely, at a glimpse."""
+    """Whether surely no schedule of a box, all of expected loss `least_mean` or more, reaches the goal."""
     offset = goal.target - least_mean
     if goal.by_mean:
         return offset < -SLACK
@@ -309,16 +310,8 @@ def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_
 def most_probable(losses: Any, way: Any, offset: float, variance: float) -> float:
     """An upper bound on P(loss - mean <= offset) of what is looked at, of that variance at most."""
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
-    found, rest = glimpse(losses, way, offset, ROUGH)
-    return found + rest + beyond(2.0 * math.pi / losses.few_step - offset, variance, fourth)
-
-
-@jit
-def box_bound(losses: Any, structure: Counts, low: Counts, high: Counts, offset: float) -> float:
-    """`most_probable` of the schedules whose segments end between epochs low[s] and high[s]."""
-    way = way_of(losses, structure)
-    look_at(losses, way, low, high)
-    return most_probable(losses, way, offset, between(losses, way, losses.few, 0, way.spread[0])[1])
+    share, rest = glimpse(losses, way, offset, ROUGH)
+    return share + rest + beyond(2.0 * math.pi / losses.few_step - offset, variance, fourth)
 
 
 @jit

@@ -37,8 +37,8 @@ class SearchLosses(DataLosses):
     def losses(self, epochs: int, *, by_mean: bool = False, level: int = 0) -> Losses:
         """The arrays for schedules of up to so many epochs.
 
-        Level 0 has frequencies for a first look alone, which mostly suffices; 1 those of the full sum for schedules that
-        may well meet the target; 2 those for any.
+        Level 0 has frequencies for a first look alone, which mostly suffices; 1 those of the full sum for schedules
+        that may well meet the target; 2 those for any.
         """
         key = (epochs, by_mean, level)
         if key not in self._arrays:
@@ -65,10 +65,20 @@ class SearchLosses(DataLosses):
         jumps = self._jumps_at(t)
         few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
         return Losses(
-            self.moments, self.table.jumps, float(self.instance.initial_loss), before, len(few), few_step, step, level == 2,
-            re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag),
+            self.moments,
+            self.table.jumps,
+            float(self.instance.initial_loss),
+            before,
+            len(few),
+            few_step,
+            step,
+            level == 2,
+            re,
+            im,
+            np.ascontiguousarray(jumps.real),
+            np.ascontiguousarray(jumps.imag),
             *glances(re, im, self.moments, len(few)),
-        )  # fmt: skip
+        )
 
     def _narrow(self, epochs: int) -> float:
         """The least variance, in units of the gain, of a version alone when it reaches the target on average.

@@ -1,13 +1,15 @@
 """Schedules with any number of switches: a quantile made additive, swept over its one parameter.
 
-For a given deviation tau the quantile's normal approximation, corrected for skewness, is a sum over epochs and switches:
+For a given deviation tau the quantile's normal approximation, corrected for skewness, is a sum over epochs and
+switches:
 
-    mu + z sigma + (z^2 - 1)/6 k3/sigma^2  =  min over tau of  z tau/2 + sum of (mu_i + z v_i/(2 tau) + (z^2 - 1)/6 k3_i/tau^2)
+    mu + z sigma + (z^2 - 1)/6 k3/sigma^2
+        = min over tau of  z tau/2 + sum of (mu_i + z v_i/(2 tau) + (z^2 - 1)/6 k3_i/tau^2)
 
 (exactly so in the first two terms, whose minimum lies at tau = sigma). So for each of a few tau the least such sum for
-each cost is found by labels over epochs, the cost being the allocation's Lagrangian at the multiplier of the best schedule
-known. The cheapest labels are then checked against the exact distribution. Where the deadline may bind, a label also
-holds its elapsed time at full resources, and only a label worse in all three respects is dropped.
+each cost is found by labels over epochs, the cost being the allocation's Lagrangian at the multiplier of the best
+schedule known. The cheapest labels are then checked against the exact distribution. Where the deadline may bind, a
+label also holds its elapsed time at full resources, and only a label worse in all three respects is dropped.
 
 Paper: DepL section IV-B, the additive constraint that quantiles lack.
 """
@@ -42,7 +44,7 @@ _NEAR = 0.15
 
 
 class SweepSteps(NamedTuple):
-    """What an epoch adds: loss (versions, epochs), jumps (versions, versions; infinite: impossible), weights and seconds (versions,)."""
+    """What an epoch adds: loss (versions, epochs), jumps (versions, versions), weight and seconds (versions,)."""
 
     loss: Real
     jump: Real
@@ -53,13 +55,13 @@ class SweepSteps(NamedTuple):
 def more_switches(search: VersionSearch, best: VersionSchedule) -> VersionSchedule:
     """The cheapest schedule found with any number of switches, `best` (from the same search) or cheaper.
 
-    Not proven optimal: `dominance.certify` tells whether anything cheaper exists at a slightly higher probability.
+    Not proven optimal; the tests certify by dominance that nothing cheaper exists at a slightly higher probability.
     """
     for _ in range(ROUNDS):
-        found = _round(search, best)
-        if found is None:
+        cheaper = _round(search, best)
+        if cheaper is None:
             break
-        best = found
+        best = cheaper
     return best
 
 
@@ -70,12 +72,12 @@ def _round(search: VersionSearch, best: VersionSchedule) -> VersionSchedule | No
     epochs = min(instance.max_epochs, int((best.cost - offset) / max(weight.min(), 1e-200)))
     seconds = search.quickest_s
     timed = epochs * float(seconds.max()) > target.deadline_s
-    found: VersionSchedule | None = None
+    cheaper: VersionSchedule | None = None
     for tau in _taus(search, epochs):
         steps, constant = _steps(instance, search.chosen, tau, epochs, weight, seconds)
-        for versions in _labels(search, steps, constant, tau, found or best, offset, timed):
-            found = VersionSchedule(versions, search.cost(versions))
-    return found
+        for versions in _labels(search, steps, constant, tau, cheaper or best, offset, timed):
+            cheaper = VersionSchedule(versions, search.cost(versions))
+    return cheaper
 
 
 def _labels(
@@ -95,16 +97,16 @@ def _labels(
     weight, loss, parent, version, count = fronts(steps, start, before, limit[0], limit[1], MOST_LABELS)
     near = np.flatnonzero(loss[:count] <= instance.target.loss + _NEAR * tau)
     order = near[np.argsort(weight[near], kind="stable")]
-    found: list[tuple[int, ...]] = []
+    cheaper: list[tuple[int, ...]] = []
     cost = best.cost
     for i in order[:CHECKS]:
         if weight[i] + offset >= cost:
             break
         versions = path(parent, version, int(i))
         if search.cost(versions) < cost and search.holds(versions):
-            found.append(versions)
+            cheaper.append(versions)
             cost = search.cost(versions)
-    return found
+    return cheaper
 
 
 def path(parent: Counts, version: Counts, label: int) -> tuple[int, ...]:

@@ -77,19 +77,19 @@ class VersionSearch:
             return None
         self._bounds = None if math.isinf(below) else bounds_below(self.allocator.dual, below)
         self._focused = math.inf
-        most, found = self.instance.max_epochs, None
+        most, cheapest = self.instance.max_epochs, None
         epochs = most if most <= _AT_ONCE else min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for structures in self._structures:
             while len(structures):
                 better = self._search(structures, epochs, below, expected)
                 if better is not None:
-                    found, below = better, better.cost
+                    cheapest, below = better, better.cost
                 needed = most if epochs == most or math.isinf(below) else min(most, self.affordable(below))
                 if needed <= epochs:
                     most = epochs  # what is found from now on is cheaper still
                     break
                 epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
-        return found
+        return cheapest
 
     def affordable(self, below: float) -> int:
         """So many epochs of any versions at most may cost less than `below`."""
@@ -124,7 +124,7 @@ class VersionSearch:
 
     @cached_property
     def _structures(self) -> tuple[Counts, Counts]:
-        """The sequences of versions, each possible after the one before it: single ones, and the others, the shorter first.
+        """The sequences of versions, each possible after the one before: single ones; the others, the shorter first.
 
         Rows are as long as the longest; -1 stands where there is no version.
         """
@@ -154,7 +154,7 @@ class VersionSearch:
         return np.bincount(versions, minlength=len(self.instance.versions)).astype(np.float64)
 
     def priced(self, versions: Sequence[int]) -> tuple[Real, float]:
-        """Slopes (versions,) and offset of the dual bound at the multiplier, and group of node sets, that suit `versions` best."""
+        """Slopes (versions,) and offset of the dual bound at the multiplier and node sets that suit `versions` best."""
         self.focus(versions)
         slopes, offsets = self.dual
         bounds = slopes @ self._counts(versions) + offsets
@@ -166,7 +166,7 @@ class VersionSearch:
         """The best schedule of these structures that costs less than `below`."""
         by_mean, goal = expected is not None, self.losses.goal(expected=expected)
         losses = self.losses.losses(epochs, by_mean=by_mean, level=self._level)
-        found: VersionSchedule | None = None
+        cheapest: VersionSchedule | None = None
         deadline_s, state = float(self.instance.target.deadline_s), room(structures.shape[1], epochs, _BATCH)
         while state.at[0] < len(structures):
             dual = self.allocator.nothing if self._bounds is None and math.isinf(below) else self.dual
@@ -175,7 +175,7 @@ class VersionSearch:
             if state.best[0] > 0:
                 below, self._focused = (float(cost) for cost in state.costs)
                 self._bounds = prices.slopes, prices.offsets
-                found = VersionSchedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
+                cheapest = VersionSchedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
             if count < 0:  # a close call: from now on with more frequencies
                 self._level += 1
                 losses = self.losses.losses(epochs, level=self._level)
@@ -186,26 +186,26 @@ class VersionSearch:
                     if better.cost < FAR * self._focused:
                         self.focus(better.versions)
                         self._focused = better.cost
-                    found, below = better, better.cost
-        return found
+                    cheapest, below = better, better.cost
+        return cheapest
 
     def _cheapest(
         self, structure: Counts, lengths: Counts, bounds: Real, below: float, by_mean: bool
     ) -> VersionSchedule | None:
         """The best of these schedules that costs less than `below`; where it is a close call, checked exactly."""
-        found: VersionSchedule | None = None
+        cheapest: VersionSchedule | None = None
         for i in np.argsort(bounds, kind="stable"):
             if bounds[i] >= below:
                 break
             versions = _repeated(structure, lengths[i])
             while (cost := self.cost(versions)) < below:
                 if by_mean or self.holds(versions):
-                    found, below = VersionSchedule(versions, cost), cost
+                    cheapest, below = VersionSchedule(versions, cost), cost
                 elif len(versions) < self.instance.max_epochs:  # a hair short of the target: one epoch more
                     versions = (*versions, versions[-1])
                 else:
                     break
-        return found
+        return cheapest
 
     def holds(self, versions: Sequence[int]) -> bool:
         """The target is met with the probability asked: by the search's table, exactly where it is a close call."""

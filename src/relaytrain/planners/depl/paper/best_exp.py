@@ -27,28 +27,29 @@ _LOWER = 1e-6
 def best_expected(instance: DeplProblem, *, switches: int = 2, known: DeplPlan | None = None) -> DeplPlan:
     """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds.
 
-    `known` is the cheapest plan of so many switches and all datasets that meets the quantile, where it is known already.
+    `known` is the cheapest plan of so many switches and all datasets that meets the quantile, where it is known
+    already.
     """
     chosen = instance.all_data
     search = VersionSearch(instance, chosen, switches=switches)
-    found = search.best() if known is None else VersionSchedule(known.versions, known.cost)
+    schedule = search.best() if known is None else VersionSchedule(known.versions, known.cost)
     rise = 0.005
-    if found is not None:
+    if schedule is not None:
         # down to the expected loss of the cheapest schedule that holds, those found are cheaper, so they do not hold
-        limit, cost = min(instance.target.loss, _expected(search, found) + SLACK), found.cost
-    while found is not None:
+        limit, cost = min(instance.target.loss, _expected(search, schedule) + SLACK), schedule.cost
+    while schedule is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
-        found = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
-        if found is not None and search.holds(found.versions):
-            return complete(instance, chosen, found.versions)
-        if found is not None:
-            rise = max(2.0 * (found.cost / cost - 1.0), 0.002)
-            limit, cost = _expected(search, found) - _LOWER, found.cost
+        schedule = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
+        if schedule is not None and search.holds(schedule.versions):
+            return complete(instance, chosen, schedule.versions)
+        if schedule is not None:
+            rise = max(2.0 * (schedule.cost / cost - 1.0), 0.002)
+            limit, cost = _expected(search, schedule) - _LOWER, schedule.cost
     return DeplPlan(False, reason="no expected-loss target leads to a schedule that meets the quantile")
 
 
-def _expected(search: VersionSearch, found: VersionSchedule) -> float:
-    terms = search.instance.terms(search.chosen, found.versions)
+def _expected(search: VersionSearch, schedule: VersionSchedule) -> float:
+    terms = search.instance.terms(search.chosen, schedule.versions)
     return search.instance.initial_loss + sum(f * d.mean for f, d in terms)
 
 

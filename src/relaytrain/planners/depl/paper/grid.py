@@ -2,8 +2,8 @@
 
 Three things of the paper leave room, and the first has two readings here:
 
-* `literal`: a vertex's time and quantile are grid multiples. An edge's time and its change of the quantile are rounded up
-  to whole steps, so errors add up from epoch to epoch;
+* `literal`: a vertex's time and quantile are grid multiples. An edge's time and its change of the quantile are rounded
+  up to whole steps, so errors add up from epoch to epoch;
 * `merged`: time, distribution and quantile of a path are carried exactly, the grid only decides which paths share a
   vertex. Of these the cheapest is kept, as in the other reading.
 
@@ -12,8 +12,9 @@ of the sum over the deadline), the epoch's joules for `usage`. "The most capable
 quickest, or by name the one with the most resources, which fails where that one has a poor link.
 
 Paper: DepL section IV-B and Fig. 5 (right).
-Deviations: Laplace transforms do not exist after a switch, so paths carry characteristic functions. A layer keeps at most
-MOST_LABELS paths, the cheapest. Neither reading has the competitive ratio of Property 3: a quantile is not a state.
+Deviations: Laplace transforms do not exist after a switch, so paths carry characteristic functions. A layer keeps at
+most MOST_LABELS paths, the cheapest. Neither reading has the competitive ratio of Property 3: a quantile is not a
+state.
 """
 
 from __future__ import annotations
@@ -117,10 +118,9 @@ class GridSearch:
         points = table.frequencies.points
         start = self.instance.initial_loss
         nothing = np.zeros((1, points))
-        layer = _Layer(
-            np.array([-1]), np.array([-1]), np.zeros(1), np.zeros(1), np.array([start]), np.array([start]),
-            nothing, nothing, np.array([[0, self._up(start)]]),
-        )  # fmt: skip
+        first, zero, losses = np.array([-1]), np.zeros(1), np.array([start])
+        place = np.array([[0, self._up(start)]])
+        layer = _Layer(first, first, zero, zero, losses, losses, nothing, nothing, place)
         kept: list[tuple[Counts, Counts]] = []
         ends: list[tuple[float, int, int]] = []
         best = math.inf
@@ -214,7 +214,7 @@ class GridSearch:
 
 
 @jit
-def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, found: Real) -> None:
+def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, changes: Real) -> None:
     """Writes the omega-quantile of each centred sum, by Newton's method from a guess, kept inside a bracket."""
     points = re.shape[1]
     c, s = np.empty(points), np.empty(points)
@@ -249,4 +249,4 @@ def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, found:
             x = ahead
             if done:
                 break
-        found[row] = x
+        changes[row] = x

@@ -1,4 +1,4 @@
-"""DepL as the paper describes it: datasets by a proxy, versions on a grid, then resources, going back when a stage fails.
+"""DepL as the paper has it: datasets by a proxy, versions on a grid, then resources, going back when a stage fails.
 
 Paper: DepL Fig. 3 and section IV. Datasets minimise K T with the most complex version on the most capable node set; a
 choice under which no versions reach the target is blacklisted, and so are versions for which no resources suffice.

@@ -47,7 +47,7 @@ def minimum_norm_choice(count: int, proxy: Callable[[tuple[int, ...]], float]) -
 
 
 def by_proxy(instance: DeplProblem) -> Chooser:
-    """Data as the paper chooses it, by K T alone, for the exact search of the rest; warns where K T is not submodular."""
+    """Data as the paper chooses it, by K T alone, for an exact search of the rest; warns where it is not submodular."""
 
     def chosen(count: int, value: Value, floor: Floor) -> DataChoice:
         picked = minimum_norm_choice(count, lambda data: epochs_times_duration(instance, data)).chosen
