@@ -20,13 +20,14 @@ import numpy as np
 from machine import calibrated, median_s
 
 from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
-from relaytrain.core.distribution import InverseGamma, StudentT, sampled_quantile, weighted_sum
+from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
 from relaytrain.core.problem import Target
 from relaytrain.planners.depl.allocation import allocate
 from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.exact.version_search import VersionSearch
 from relaytrain.planners.depl.procedures import Options, plan_by
 from relaytrain.scenario import load_scenario
+from relaytrain.testing.depl_cases import sampled_quantile
 
 QUICK = "--quick" in sys.argv
 CASES = (

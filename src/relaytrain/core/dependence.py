@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from .distribution import InverseGamma, LogNormal, Normal
 from .errors import UsageError
+from .fourier import Real
 
-Real = NDArray[np.float64]
 Whole = Sequence[int] | NDArray[np.int64]
 
 _REACH = 7.0

@@ -2,7 +2,7 @@
 
 `weighted_sum` chooses the frequencies for the sum at hand: the period so long that next to nothing lies further than
 half of it from the mean (heavier tails get a longer one), and as many points as the characteristic function needs to
-die out. `normal_quantile` and `sampled_quantile` are the approximations to compare with.
+die out.
 
 Paper: DepL section VI-A, equation (8): x is inverse-gamma, the loss change at a switch Student's t.
 """
@@ -324,11 +324,6 @@ Term = tuple[float, Distribution]
 """A factor and the variable it multiplies."""
 
 
-def label(factor: float, of: Distribution, frequencies: Frequencies) -> Label:
-    """The label of factor * variable."""
-    return Label(factor * of.mean, of.log_cf(factor * frequencies.at), frequencies)
-
-
 def frequencies_for(
     terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None, reaches: float = 2.0
 ) -> Frequencies:
@@ -403,20 +398,3 @@ def partial_sums(terms: Sequence[Term], constant: float = 0.0) -> list[Label]:
         rows[at] = of.log_cf(np.multiply.outer(factors[at], frequencies.at))
     means = constant + np.cumsum([factor * of.mean for factor, of in terms])
     return [Label(float(mean), row, frequencies) for mean, row in zip(means, np.cumsum(rows, axis=0), strict=True)]
-
-
-def normal_quantile(terms: Sequence[Term], omega: float, constant: float = 0.0) -> float:
-    """The quantile if the sum were normal. Too low, so unsafe, when a heavy-tailed switch dominates."""
-    mean = constant + sum(f * d.mean for f, d in terms)
-    return mean + NormalDist().inv_cdf(omega) * math.sqrt(sum(f * f * d.variance for f, d in terms))
-
-
-def sampled_quantile(
-    terms: Sequence[Term], omega: float, constant: float = 0.0, *, samples: int = 100_000, seed: int = 0
-) -> float:
-    """The quantile of independent draws of the sum."""
-    random = np.random.default_rng(seed)
-    total = np.full(samples, constant)
-    for factor, of in terms:
-        total += factor * of.sample(random, samples)
-    return float(np.quantile(total, omega))

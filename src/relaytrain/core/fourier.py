@@ -26,6 +26,7 @@ from .errors import UsageError
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+Counts = NDArray[np.int64]
 
 SLACK = 1e-9
 """By which a loss or a probability may fall short, in all comparisons."""
@@ -67,10 +68,6 @@ class Label:
         if self.frequencies != other.frequencies:
             raise UsageError(f"labels at different frequencies do not add: {self.frequencies}, {other.frequencies}")
         return Label(self.mean + other.mean, self.log_cf + other.log_cf, self.frequencies)
-
-    def shifted(self, by: float) -> Label:
-        """The variable plus a constant."""
-        return Label(self.mean + by, self.log_cf, self.frequencies)
 
     @property
     def random(self) -> bool:

@@ -50,10 +50,6 @@ class Diagnostics:
     crps: dict[str, float] = field(default_factory=dict)
     count: int = 0
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class CurveFit:
@@ -200,15 +196,11 @@ class SwitchFit:
     count: int
 
 
-def fit_switches(
-    switches: Sequence[LegSwitch], *, replicates: int = REPLICATES, first_epoch: bool = False
-) -> SwitchFit:
+def fit_switches(switches: Sequence[LegSwitch], *, replicates: int = REPLICATES) -> SwitchFit:
     """l_sw: the forward loss after the switch (or the first epoch's, as in some traces) less the loss before it."""
     if len(switches) < 3:
         raise UsageError(f"depl: {len(switches)} switches of this kind, expected at least 3 to fit Student's t")
-    values = np.array(
-        [(s.landed if first_epoch or s.probe_after is None else s.probe_after) - s.history[-1] for s in switches]
-    )
+    values = np.array([(s.landed if s.probe_after is None else s.probe_after) - s.history[-1] for s in switches])
     noise = fit_family(values, "student-t")
     tested = naive_p(values, noise), refitted_p(values, noise, replicates=replicates) if replicates else float("nan")
     return SwitchFit(noise, *tested, float((values > 0.0).mean()), len(values))

@@ -103,12 +103,3 @@ class Increments:
             change = -gain * step * from_normal(version.noise, z[:, m, 0])
             run[epoch - 1, at], robust[epoch - 1, at] = change.mean(), np.quantile(change, ROBUST_LEVEL)
         return run, robust
-
-
-def with_belief(scenario: Scenario, runs: Sequence[NoisePast]) -> Scenario:
-    """The scenario with its dependence estimated from runs of the same process (`Increments.past` of each)."""
-    from ...core.dependence import estimate
-
-    if scenario.depl is None:
-        raise UsageError("dependence: the scenario has no table [depl]")
-    return replace(scenario, depl=replace(scenario.depl, belief=estimate(runs)))

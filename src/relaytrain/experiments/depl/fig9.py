@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.fourier import Real
 from ..expected import Expected, Seen
 from ..result import Row
 from ..style import legend_below, new_figure
-from .study import DEPL, GREEDY, OPTIMUM, SCALE, STYLES, Real, Study, StudyFigure
+from .study import DEPL, GREEDY, OPTIMUM, SCALE, STYLES, Study, StudyFigure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.depl import DeplProblem
+from ...core.fourier import Real
 from ...planners.depl.exact.joint import plan
 from ...planners.depl.paper.best_exp import best_expected, greedy_expected
 from ...planners.depl.paper.grid import Reading
@@ -33,7 +33,6 @@ from ..style import DEFAULT_FORMATS, house_style, save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Real = NDArray[np.float64]
 
 TARGETS = (13.0, 11.0, 9.0, 7.0, 5.0)
 LOOSE, TIGHT = TARGETS[0], TARGETS[-1]

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.depl import DeplNodeSet, Objective
+from ...core.fourier import Real
 from .allocation_dual import HUGE, Dual, bounds_at
 from .waterfill import Slots, filled, sides, slots_for, waterfill
-
-Real = NDArray[np.float64]
 
 EXHAUSTIVE = 20_000
 """Assignments solved one and all; beyond, the Lagrangian's neighbourhood."""

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.fourier import Real
 from ..search.kernels import jit, within
 from .waterfill import Flat
-
-Real = NDArray[np.float64]
 
 HUGE = 1e30
 """Stands for infinity where a count of zero may multiply it."""

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
-from ...core.fourier import SLACK
+from ...core.fourier import SLACK, Real
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
@@ -19,8 +18,6 @@ from ..pact.value import standing
 from .exact.dependent_epochs import NOTHING, Paths
 from .schedule_losses import exact_probability, losses_by_epoch
 from .solution import DeplPlan
-
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import State
 from ..pact.rules import LADDER
+from ..registry import DEPL_PLANNERS
 from .composed import DeplAnswer, composed
 from .exact.dependent_epochs import NOTHING, plan_dependent
 from .nearest import nearest
@@ -33,15 +34,7 @@ from .procedures import Options, plan_by
 from .quickest import quickest
 from .solution import DeplPlan
 
-METHODS = {
-    "depl": "joint",
-    "depl-sweep": "sweep",
-    "depl-proxy": "proxy",
-    "depl-merged": "merged",
-    "depl-literal": "literal",
-    "best-exp": "best-exp",
-    "best-exp-greedy": "best-exp-greedy",
-}
+METHODS = {name: "joint" if name == "depl" else name.removeprefix("depl-") for name in DEPL_PLANNERS}
 """Planners and the procedures behind them; all of them allocate node sets and resources alike."""
 
 

@@ -14,15 +14,13 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.depl import DeplProblem
 from ...core.distribution import DEAD, Distribution, StudentT, Tabulated, frequencies_of, partial_sums, weighted_sum
-from ...core.fourier import SLACK, Complex, Frequencies, Label
+from ...core.fourier import SLACK, Complex, Frequencies, Label, Real
 from ..search.kernels import jit
 from .cumulants import fourth_cumulant
 
-Real = NDArray[np.float64]
 _SEARCH_TAIL = 1e-8
 
 

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.depl import DeplNodeSet, DeplProblem, Objective
+from ...core.fourier import Real
 from ...core.state import TOLERANCE
 from ..search.kernels import jit, within
-
-Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,11 @@ class Slots:
         parts = (self.root, self.limit, self.full_s, self.link_s, self.price * self.capability, self.fixed)
         return Flat(*(np.ascontiguousarray(part, np.float64) for part in parts))
 
-    def computing_s(self, root_mu: float) -> Real:
-        """c / x at the multiplier."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            free = self.root / np.float64(root_mu)
-        return np.where(self.limit <= root_mu, self.full_s, free)
-
     def resources(self, root_mu: float) -> Real:
         """X at the multiplier."""
-        return np.asarray(self.work / self.computing_s(root_mu), np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free_s = self.root / np.float64(root_mu)
+        return np.asarray(self.work / np.where(self.limit <= root_mu, self.full_s, free_s), np.float64)
 
     def lagrangian(self, root_mu: Real) -> Real:
         """min over x <= r of a x + fixed + mu (c/x + s/b), shape (multipliers, kinds, node sets)."""

@@ -13,15 +13,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit, within
 from ..allocation_dual import bounds_near
 from ..waterfill import filled
-from .meets_target import Counts, hopeless, meets, way_of
-
-Real = NDArray[np.float64]
+from .meets_target import hopeless, meets, way_of
 
 FAR = 0.97
 """Multipliers are looked for again when the cost is less than this share of the one they were found for."""

@@ -17,17 +17,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.dependence import NoiseBelief, NoisePast, draw_latent, from_normal
 from ....core.depl import DeplProblem
 from ....core.distribution import InverseGamma
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Real
 from ..solution import DeplPlan, complete, settled
 from .joint import plan
 from .version_search import SWITCHES, VersionSearch
-
-Real = NDArray[np.float64]
 
 SAMPLES = 20_000
 """Paths that a search looks at, and as many fresh ones that its answer is checked on."""

@@ -13,13 +13,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit, within
-
-Real = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 GONE = -20.0
 """log of a characteristic function that no longer counts."""

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
+from ....core.fourier import Real
 from ..schedule_losses import DataLosses, LossTable, helps_surely
 from .meets_target import COARSE, FEW, GONE, NARROW, Goal, Losses, glances
 
-Real = NDArray[np.float64]
 MOST = 400
 """Frequencies of a search at most, as long as no close call asks for all."""
 MARGIN = 2e-7

@@ -22,17 +22,13 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
 from ....core.distribution import Distribution
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit
 from ..cumulants import third_cumulant
-from .meets_target import Counts
 from .version_search import VersionSchedule, VersionSearch
-
-Real = NDArray[np.float64]
 
 TAUS = 9
 ROUNDS = 3

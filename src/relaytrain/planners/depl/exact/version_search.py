@@ -18,19 +18,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Counts, Real
 from ..allocation import Allocator, worth_using
 from ..allocation_dual import HUGE, bounds_below, bounds_near, multipliers
 from ..schedule_losses import LossTable, exact_probability
 from ..waterfill import epoch_slots
 from .branch_and_bound import FAR, SchedulePrices, room, search
-from .meets_target import Counts, probable
+from .meets_target import probable
 from .search_losses import MARGIN, SearchLosses
-
-Real = NDArray[np.float64]
 
 SWITCHES = 3
 ALL_SEQUENCES = 5_000

@@ -28,13 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit
 from ..schedule_losses import DataLosses
 from ..waterfill import epoch_slots
 
-Real = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Reading = Literal["literal", "merged"]
 Capable = Literal["quickest", "largest"]
 

@@ -16,15 +16,13 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
-from ....core.fourier import SLACK
+from ....core.fourier import SLACK, Real
 from ..data_choice import Chooser, DataChoice, Floor, Value
 from ..schedule_losses import exact_probability
 from .grid import Capable, edges_for
 
-Real = NDArray[np.float64]
 _ROUNDS = 1000
 OUT_OF_REACH = 1e6
 """Epochs put for a choice under which the most complex version never arrives (others might)."""
