@@ -1,4 +1,4 @@
-"""The two rooms of DepL's planners: the exact search knows nothing of the paper's procedure, what both need of neither."""
+"""The rooms of DepL's planners: the exact search knows nothing of the paper's procedure, what both need of neither."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,6 @@ def test_the_exact_search_imports_nothing_of_the_papers():
 
 def test_what_both_rooms_need_stands_before_both():
     rooms = {f: [n for n in imports(ROOT / f"{f}.py") if n.startswith((".exact", ".paper"))] for f in SHARED}
-    assert rooms == dict.fromkeys(SHARED, [])
+    assert rooms == {name: [] for name in SHARED}
     within = {n.removeprefix("..") for f in (ROOT / "exact").glob("*.py") for n in imports(f) if re.match(r"\.\.\w", n)}
     assert within <= set(SHARED)

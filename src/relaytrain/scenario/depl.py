@@ -44,9 +44,9 @@ class DeplSwitchTable(Table):
 
 
 class DeplClusterTable(Table):
-    """A node set as a cluster: r(n), b(n), kappa(n).
+    """A node set, the paper's cluster: r(n), b(n), kappa(n).
 
-    `link_power` and `waiting` count for the objective "usage": watts while a model is sent, and the share of the held
+    `link_power` and `waiting` count for the objective "usage": watts while a version is sent, and the share of the held
     resources' draw that goes on meanwhile.
     """
 
@@ -66,7 +66,7 @@ class DeplDataTable(Table):
 
 
 class DeplChargeTable(Table):
-    """What bringing data to a cluster costs, once: beta(d, n). Infinite: it cannot be brought. Later entries win."""
+    """What bringing data to a node set costs, once: beta(d, n). Infinite: it cannot be brought. Later entries win."""
 
     dataset: Annotated[str, ANY_NAME] = "*"
     nodes: Annotated[str, ANY_NAME] = "*"
