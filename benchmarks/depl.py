@@ -1,11 +1,12 @@
 """DepL, one run: version selection, quantiles, allocation and whole plans against what they replace.
 
 Every section prints what it asks for and whether it holds. Times are CPU seconds; ratios count, not milliseconds. The
-problems are the paper's Table I with the stand-in curves of the committed cases, and seeded random ones.
-Version selection and the paper's grid both begin with the instance alone: tables of losses, frequencies, bounds and edges are
-made within the time measured, on either side. Splines of single variables' characteristic functions are kept by the process
-(`core.distribution`) and are there for both. The grid's time is a median, too, where one run takes less than a second.
-`python benchmarks/depl.py [versions] [quantiles] [allocation] [plans]` runs some of it, `--quick` at smaller counts.
+problems are the paper's Table I with the stand-in curves of the committed cases, and seeded random ones. Version
+selection and the paper's grid both begin with the instance alone: tables of losses, frequencies, bounds and edges are
+made within the time measured, on either side. Splines of single variables' characteristic functions are kept by the
+process (`core.distribution`) and are there for both. The grid's time is a median, too, where one run takes less than a
+second. `python benchmarks/depl.py [versions] [quantiles] [allocation] [plans]` runs some of it, `--quick` at smaller
+counts.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import time
 import numpy as np
 from machine import calibrated, median_s
 
-from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
-from relaytrain.core.distribution import InverseGamma, StudentT, sampled_quantile, weighted_sum
-from relaytrain.planners.depl.exact.allocation import allocate
+from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
+from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
+from relaytrain.core.problem import Target
+from relaytrain.planners.depl.allocation import allocate
 from relaytrain.planners.depl.exact.joint import plan
-from relaytrain.planners.depl.exact.versions import VersionSearch
+from relaytrain.planners.depl.exact.version_search import VersionSearch
 from relaytrain.planners.depl.procedures import Options, plan_by
 from relaytrain.scenario import load_scenario
+from relaytrain.testing.depl_cases import sampled_quantile
 
 QUICK = "--quick" in sys.argv
 CASES = (
@@ -64,7 +67,7 @@ def versions() -> None:
         merged_s = taken.get("merged", merged_s)
         best = VersionSearch(instance, (0,)).best()
         assert best is not None
-        counts = "/".join(str(n) for n in np.bincount(best.models, minlength=3))
+        counts = "/".join(str(n) for n in np.bincount(best.versions, minlength=3))
         fast.append(merged_s / taken["2"])
         slow.append(merged_s / taken["3"])
         cheaper.append(best.cost <= grid.cost * (1 + 1e-9))
@@ -74,7 +77,8 @@ def versions() -> None:
         )
         total_s += np.array([merged_s, taken["2"], taken["3"]])
     print(
-        f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, {total_s[0] / total_s[2]:.0f} with up to 3"
+        f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, "
+        f"{total_s[0] / total_s[2]:.0f} with up to 3"
     )
     verdict("equal or lower cost on every case", all(cheaper))
     verdict(f"at least 50 times faster with up to 2 switches (least {min(fast):.0f})", min(fast) >= 50)
@@ -92,29 +96,30 @@ def quantiles() -> None:
     taken = median_s({"quantile": lambda: label.quantile(0.99), "sum": lambda: weighted_sum(terms, 20.0)}, 5)
     ratio, whole = sampling_s / taken["quantile"], sampling_s / (taken["quantile"] + taken["sum"])
     print(
-        f"  exact {label.quantile(0.99):.6f} in {taken['quantile'] * 1e6:.0f} us ({taken['sum'] * 1e6:.0f} us to add up the terms), "
+        f"  exact {label.quantile(0.99):.6f} in {taken['quantile'] * 1e6:.0f} us ({taken['sum'] * 1e6:.0f} us to add "
+        "up the terms), "
         f"sampled {sampled:.6f} in {sampling_s:.2f} s: {ratio:.0f}x, {whole:.0f}x with the adding up"
     )
     verdict("at least 10,000 times cheaper than 10^6 samples, given the label", ratio >= 10_000)
 
 
-def tables(counts: tuple[int, ...], clusters: int) -> np.ndarray:
-    """All ways to give so many epochs of each kind to clusters, (n, kinds, clusters)."""
+def tables(counts: tuple[int, ...], node_sets: int) -> np.ndarray:
+    """All ways to give so many epochs of each kind to node sets, (n, kinds, node sets)."""
 
     def rows(total: int, parts: int) -> list[tuple[int, ...]]:
         if parts == 1:
             return [(total,)]
         return [(first, *rest) for first in range(total + 1) for rest in rows(total - first, parts - 1)]
 
-    return np.array(list(itertools.product(*(rows(n, clusters) for n in counts))), float)
+    return np.array(list(itertools.product(*(rows(n, node_sets) for n in counts))), float)
 
 
-def by_bisection(kinds, counts, clusters, deadline_s, charge) -> float:
+def by_bisection(kinds, counts, node_sets, deadline_s, charge) -> float:
     """The least cost over all assignments, the multiplier of each by bisection: no formula of the planner's."""
-    table = tables(counts, len(clusters))
+    table = tables(counts, len(node_sets))
     work, size = (np.array(column, float)[:, None] for column in zip(*kinds, strict=True))
     capability, bandwidth, price = (
-        np.array([getattr(c, n) for c in clusters]) for n in ("capability", "bandwidth", "price")
+        np.array([getattr(c, n) for c in node_sets]) for n in ("capability", "bandwidth", "price")
     )
     low, high = np.full(len(table), 1e-6), np.full(len(table), 1e6)
     for _ in range(70):
@@ -128,13 +133,13 @@ def by_bisection(kinds, counts, clusters, deadline_s, charge) -> float:
     return float(np.where(slowest <= deadline_s * (1 + 1e-12), cost, math.inf).min())
 
 
-def by_highs(epochs, clusters, deadline_s, levels: int = 16) -> float:
-    """A mixed-integer program: cluster and one of 16 resource levels for each epoch."""
+def by_highs(epochs, node_sets, deadline_s, levels: int = 16) -> float:
+    """A mixed-integer program: node set and one of 16 resource levels for each epoch."""
     from scipy.optimize import LinearConstraint, milp
 
     cost, seconds, rows = [], [], []
     for k, (work, size) in enumerate(epochs):
-        for c in clusters:
+        for c in node_sets:
             for share in np.geomspace(0.05, 1.0, levels):
                 cost.append(c.price * share * c.capability)
                 seconds.append(work / (share * c.capability) + size / c.bandwidth)
@@ -149,39 +154,48 @@ def by_highs(epochs, clusters, deadline_s, levels: int = 16) -> float:
 
 
 def allocation() -> None:
-    print("\nAllocation of clusters and resources")
+    print("\nAllocation of node sets and resources")
     rng = np.random.default_rng(17)
     ratios = []
     for i in range(30 if QUICK else 120):
         kinds = [(rng.uniform(0.6, 2.6), rng.uniform(0.02, 0.5)) for _ in range(3)]
-        clusters = [Cluster(str(n), rng.uniform(30, 120), rng.uniform(1, 40), rng.uniform(0.6, 1.6)) for n in range(3)]
+        node_sets = [
+            DeplNodeSet(str(n), rng.uniform(30, 120), rng.uniform(1, 40), rng.uniform(0.6, 1.6)) for n in range(3)
+        ]
         charge = rng.uniform(0, 20, 3) * (i % 2)
         epochs = [kinds[k] for k in (0, 0, 1, 1, 2, 2)]
         deadline_s = rng.uniform(1.01, 2.5) * sum(
-            min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs
+            min(c / n.capability + s / n.bandwidth for n in node_sets) for c, s in epochs
         )
-        best = by_bisection(kinds, (2, 2, 2), clusters, deadline_s, charge)
-        ratios.append(allocate(epochs, clusters, deadline_s, charge).cost / best)
+        best = by_bisection(kinds, (2, 2, 2), node_sets, deadline_s, charge)
+        ratios.append(allocate(epochs, node_sets, deadline_s, charge).cost / best)
     print(
-        f"  {len(ratios)} random ones (3 clusters, 6 epochs, half with data charges): cost / brute force at most {max(ratios):.9f}"
+        f"  {len(ratios)} random ones (3 node sets, 6 epochs, half with data charges): cost / brute force at most "
+        f"{max(ratios):.9f}"
     )
     verdict("at most 1.001 times brute force", max(ratios) <= 1.001)
     epochs = [(2.6, 0.5)] * 20 + [(1.4, 0.25)] * 20 + [(1.0, 0.1)] * 20
-    table_one = [Cluster("A", 100, 20, 1.0), Cluster("B", 50, 20, 1.2)]
-    mixed = [Cluster("a", 100, 40, 1.3), Cluster("b", 50, 60, 0.8), Cluster("c", 70, 9, 0.7), Cluster("d", 30, 80, 0.5)]
+    table_one = [DeplNodeSet("A", 100, 20, 1.0), DeplNodeSet("B", 50, 20, 1.2)]
+    mixed = [
+        DeplNodeSet("a", 100, 40, 1.3),
+        DeplNodeSet("b", 50, 60, 0.8),
+        DeplNodeSet("c", 70, 9, 0.7),
+        DeplNodeSet("d", 30, 80, 0.5),
+    ]
     gaps, speeds = [], []
-    for name, clusters in (("paper", table_one), ("mixed", mixed)):
-        least = sum(min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs)
+    for name, node_sets in (("paper", table_one), ("mixed", mixed)):
+        least = sum(min(c / n.capability + s / n.bandwidth for n in node_sets) for c, s in epochs)
         for stretch in (1.3,) if QUICK else (1.1, 1.5, 2.5):
-            found = allocate(epochs, clusters, stretch * least, [0.0] * len(clusters))
+            found = allocate(epochs, node_sets, stretch * least, [0.0] * len(node_sets))
             gaps.append(found.cost / found.dual_bound)
-            taken = median_s({"ours": lambda c=clusters, t=stretch * least: allocate(epochs, c, t, [0.0] * len(c))}, 3)
+            taken = median_s({"ours": lambda c=node_sets, t=stretch * least: allocate(epochs, c, t, [0.0] * len(c))}, 3)
             begin = time.process_time()
-            grid = by_highs(epochs, clusters, stretch * least)
+            grid = by_highs(epochs, node_sets, stretch * least)
             highs_s = time.process_time() - begin
             speeds.append(highs_s / taken["ours"])
             print(
-                f"  60 epochs, {name}, deadline {stretch} x the quickest: cost / dual bound {gaps[-1]:.6f}, {taken['ours'] * 1e3:.1f} ms; "
+                f"  60 epochs, {name}, deadline {stretch} x the quickest: cost / dual bound {gaps[-1]:.6f}, "
+                f"{taken['ours'] * 1e3:.1f} ms; "
                 f"HiGHS with 16 levels {grid / found.cost:.4f} x the cost, {speeds[-1]:.0f} x the time"
             )
     verdict(f"at most 1.0005 times the dual bound at 60 epochs (most {max(gaps):.6f})", max(gaps) <= 1.0005)
@@ -189,24 +203,34 @@ def allocation() -> None:
 
 
 def tiny(seed: int) -> DeplProblem:
-    """One to three datasets, two or three versions and clusters, up to four epochs; targets from easy to impossible."""
+    """One to three datasets, two or three versions and node sets, four epochs; targets from easy to impossible."""
     rng = np.random.default_rng([5, seed])
     count, places, sources = int(rng.integers(2, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
-    models = tuple(
-        Model(f"m{i}", rng.uniform(0.05, 0.3), rng.uniform(0.6, 2.0), rng.uniform(0.9, 1.4), float(rng.integers(0, 3)),
-              InverseGamma(rng.uniform(0.9, 1.1), rng.uniform(0.005, 0.05)))
+    versions = tuple(
+        DeplVersion(
+            f"m{i}",
+            rng.uniform(0.05, 0.3),
+            rng.uniform(0.6, 2.0),
+            rng.uniform(0.9, 1.4),
+            float(rng.integers(0, 3)),
+            InverseGamma(rng.uniform(0.9, 1.1), rng.uniform(0.005, 0.05)),
+        )
         for i in range(count)
-    )  # fmt: skip
+    )
     switches = tuple(
         tuple(None if a == b else StudentT(rng.uniform(0.0, 0.15), rng.uniform(0.01, 0.05), 5.0) for b in range(count))
         for a in range(count)
     )
-    clusters = tuple(
-        Cluster(f"n{i}", rng.uniform(25, 120), rng.uniform(2, 60), rng.uniform(0.7, 1.5)) for i in range(places)
+    node_sets = tuple(
+        DeplNodeSet(f"n{i}", rng.uniform(25, 120), rng.uniform(2, 60), rng.uniform(0.7, 1.5)) for i in range(places)
     )
     data = tuple(DeplData(f"d{i}", rng.uniform(0.4, 1.2)) for i in range(sources))
-    target = DeplTarget(rng.uniform(2.2, 3.8), float(rng.choice([0.5, 0.9, 0.99])), rng.uniform(0.12, 0.6), 4)
-    return DeplProblem(models, switches, clusters, data, rng.uniform(0, 12, (sources, places)), 5.0, target, 0.7, 0.35)
+    target = Target(
+        loss=rng.uniform(2.2, 3.8), probability=float(rng.choice([0.5, 0.9, 0.99])), deadline_s=rng.uniform(0.12, 0.6)
+    )
+    return DeplProblem(
+        versions, switches, node_sets, data, rng.uniform(0, 12, (sources, places)), 5.0, target, 4, 0.7, 0.35
+    )
 
 
 def exhaustive(instance: DeplProblem) -> float:
@@ -215,18 +239,18 @@ def exhaustive(instance: DeplProblem) -> float:
     indices = range(len(instance.datasets))
     for chosen in (c for size in range(1, len(instance.datasets) + 1) for c in itertools.combinations(indices, size)):
         volume = instance.volume(chosen)
-        kinds = [(m.work * volume, m.size) for m in instance.models]
+        kinds = [(m.work * volume, m.size) for m in instance.versions]
         costs: dict[tuple[int, ...], float] = {}
-        for epochs in range(1, target.max_epochs + 1):
-            for models in itertools.product(range(len(kinds)), repeat=epochs):
-                counts = tuple(models.count(m) for m in range(len(kinds)))
+        for epochs in range(1, instance.max_epochs + 1):
+            for versions in itertools.product(range(len(kinds)), repeat=epochs):
+                counts = tuple(versions.count(m) for m in range(len(kinds)))
                 if counts not in costs:
                     charge = instance.data_charge(chosen)
-                    costs[counts] = by_bisection(kinds, counts, instance.clusters, target.deadline_s, charge)
+                    costs[counts] = by_bisection(kinds, counts, instance.node_sets, target.deadline_s, charge)
                 if math.isfinite(costs[counts]):
-                    rows.append((costs[counts], chosen, models))
-    for cost, chosen, models in sorted(rows):
-        terms = instance.terms(chosen, models)
+                    rows.append((costs[counts], chosen, versions))
+    for cost, chosen, versions in sorted(rows):
+        terms = instance.terms(chosen, versions)
         mean, variance = 5.0 + sum(f * d.mean for f, d in terms), sum(f * f * d.variance for f, d in terms)
         if mean - target.loss > math.sqrt(variance * (1 / target.probability - 1)):
             continue  # Cantelli
@@ -253,7 +277,8 @@ def plans() -> None:
     for name, values in ratios.items():
         finite = [v for v in values if math.isfinite(v)]
         print(
-            f"  {name:<7} {len(values)} feasible: cost / exhaustive mean {np.mean(finite):.6f}, most {max(finite):.6f}, "
+            f"  {name:<7} {len(values)} feasible: cost / exhaustive mean {np.mean(finite):.6f}, most "
+            f"{max(finite):.6f}, "
             f"{len(values) - len(finite)} not found"
         )
     print(f"  {impossible} have no plan; declared wrongly, either way: {wrong}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, estimate, sure, to_normal
 from relaytrain.core.depl import DeplProblem
-from relaytrain.planners.depl.exact.dependent import Paths, plan_dependent
+from relaytrain.planners.depl.exact.dependent_epochs import Paths, plan_dependent
 from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.scenario import load_scenario
 
@@ -38,10 +38,12 @@ def main() -> None:
     settings = load_scenario("depl_alexnet", overrides=[f"target.loss={given.target}"]).depl
     assert settings is not None
     print(
-        f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} fresh runs a setting"
+        f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} "
+        "fresh runs a setting"
     )
     print(
-        f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | {'ignored: success':>17} {'cost/true':>9} | mean estimate"
+        f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | "
+        f"{'ignored: success':>17} {'cost/true':>9} | mean estimate"
     )
     for omega in given.omega:
         instance = replace(settings.instance, target=replace(settings.instance.target, probability=omega))
@@ -61,17 +63,18 @@ def row(name: str, truth: Dependence, instance: DeplProblem, replicates: int, ru
         belief = believed(instance, truth, seed=1000 + replicate)
         made = plan_dependent(instance, belief, seed=2 * replicate)
         fresh = Paths(instance, sure(truth), samples=each, seed=5000 + replicate)
-        hits += int((fresh.losses(made.datasets, made.models)[-1] <= target).sum())
+        hits += int((fresh.losses(made.datasets, made.versions)[-1] <= target).sum())
         costs.append(made.cost)
-        sure_of.append(judge.probability(made.datasets, made.models))
+        sure_of.append(judge.probability(made.datasets, made.versions))
         found.append(belief.mean)
     share = hits / (each * replicates)
     low, high = wilson(share, each * replicates)
-    without = judge.probability(ignored.datasets, ignored.models)
+    without = judge.probability(ignored.datasets, ignored.versions)
     rho, common = (np.mean([getattr(d, key) for d in found]) for key in ("correlation", "common"))
     ok = "ok  " if share >= omega - 0.01 and np.mean(costs) <= 1.05 * known.cost else "MISS"
     return (
-        f"{name:<12} {omega:>6.2f} | {share:>8.2%} [{low:.2%}, {high:.2%}] {min(sure_of):>6.1%} {np.mean(costs) / known.cost:>9.3f} "
+        f"{name:<12} {omega:>6.2f} | {share:>8.2%} [{low:.2%}, {high:.2%}] {min(sure_of):>6.1%} "
+        f"{np.mean(costs) / known.cost:>9.3f} "
         f"| {without:>17.2%} {ignored.cost / known.cost:>9.3f} | correlation {rho:.2f}, common {common:.2f}  {ok} "
         f"({time.process_time() - began:.0f} CPU s)"
     )
@@ -79,27 +82,26 @@ def row(name: str, truth: Dependence, instance: DeplProblem, replicates: int, ru
 
 def believed(instance: DeplProblem, truth: Dependence, seed: int) -> NoiseBelief:
     """What twenty runs along the pilot schedule say of the dependence, from their losses alone."""
-    models = PILOT[: instance.target.max_epochs]
+    versions = PILOT[: instance.max_epochs]
     paths = Paths(instance, sure(truth), samples=RUNS, seed=seed)
     return estimate(
-        [latent(instance, models, losses, paths, i) for i, losses in enumerate(paths.losses((0,), models).T)]
+        [latent(instance, versions, losses, paths, i) for i, losses in enumerate(paths.losses((0,), versions).T)]
     )
 
 
-def latent(instance: DeplProblem, models: tuple[int, ...], losses: np.ndarray, paths: Paths, run: int) -> NoisePast:
+def latent(instance: DeplProblem, versions: tuple[int, ...], losses: np.ndarray, paths: Paths, run: int) -> NoisePast:
     """z of every epoch of one run. A run probes its loss after a handover, so the jump of a switch is known."""
-    before, switches, epochs, versions, z = instance.initial_loss, 0, [], [], []
-    for i, m in enumerate(models):
-        if i and models[i - 1] != m:
-            before += float(paths.jump(models[i - 1], m, switches)[run])
+    before, switches, epochs, z = instance.initial_loss, 0, [], []
+    for i, m in enumerate(versions):
+        if i and versions[i - 1] != m:
+            before += float(paths.jump(versions[i - 1], m, switches)[run])
             switches += 1
-        model = instance.models[m]
-        x = (before - losses[i]) / (instance.data_gain((0,)) * float(model.progress(i + 1)))
+        version = instance.versions[m]
+        x = (before - losses[i]) / (instance.data_gain((0,)) * float(version.progress(i + 1)))
         epochs.append(i + 1)
-        versions.append(m)
-        z.append(float(to_normal(model.noise, np.array(x))))
+        z.append(float(to_normal(version.noise, np.array(x))))
         before = losses[i]
-    return NoisePast(tuple(epochs), tuple(versions), tuple(z))
+    return NoisePast(tuple(epochs), versions, tuple(z))
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:

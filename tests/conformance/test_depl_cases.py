@@ -9,12 +9,12 @@ import pytest
 
 from relaytrain.core.distribution import weighted_sum
 from relaytrain.core.errors import ScenarioError
-from relaytrain.planners.depl.exact.allocation import allocate
-from relaytrain.planners.depl.exact.datasets import choose, local_search
+from relaytrain.planners.depl.allocation import allocate
+from relaytrain.planners.depl.data_choice import choose, local_search
 from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.paper.best_exp import best_expected, greedy_expected
 from relaytrain.testing.cases import KNOWN, PACT, case_files
-from relaytrain.testing.depl_cases import charges_from, clusters_from, instance_from, parts, read_depl, terms_from
+from relaytrain.testing.depl_cases import charges_from, instance_from, node_sets_from, parts, read_depl, terms_from
 
 OWN = Path(__file__).parent / "cases"
 FOLDER = Path(os.environ.get("RELAYTRAIN_CASES") or OWN)
@@ -40,19 +40,19 @@ def test_quantiles(path):
 def test_allocations(path):
     for case in parts(read_depl(path)):
         epochs = list(zip(case["c"], case["s"], strict=True))
-        found = allocate(epochs, clusters_from(case["clusters"]), case["Tmax"], charges_from(case["data_charge"]))
+        found = allocate(epochs, node_sets_from(case["clusters"]), case["Tmax"], charges_from(case["data_charge"]))
         assert found.feasible == case["feasible"]
         if not found.feasible:
             continue
         assert found.cost == pytest.approx(case["cost"], rel=SAME_COST)
         assert found.dual_bound <= found.cost
-        charge = sum(case["data_charge"][n] for n in set(found.clusters))
+        charge = sum(case["data_charge"][n] for n in set(found.node_sets))
         check_allocation(found, case["c"], case["s"], case["clusters"], case["Tmax"], charge)
 
 
-def check_allocation(found, work, size, clusters, deadline, charge):
+def check_allocation(found, work, size, node_sets, deadline, charge):
     """Cost, deadline and capability with the file's own numbers."""
-    used = [clusters[n] for n in found.clusters]
+    used = [node_sets[n] for n in found.node_sets]
     spent = sum(at["kappa"] * x for at, x in zip(used, found.resources, strict=True))
     links = [0.0 if at["b"] is None else s / at["b"] for s, at in zip(size, used, strict=True)]
     elapsed = sum(c / x + link for c, x, link in zip(work, found.resources, links, strict=True))
@@ -99,11 +99,11 @@ def test_plans(path):
         return
     assert found.cost <= expected["cost"] * (1 + SAME_COST)
     volume = sum(at["datasets"][d]["q"] for d in found.datasets)
-    charge = sum(at["beta"][d][n] for d in found.datasets for n in set(found.clusters))
-    work = [at["models"][m]["c"] * volume for m in found.models]
-    size = [at["models"][m]["s"] for m in found.models]
+    charge = sum(at["beta"][d][n] for d in found.datasets for n in set(found.node_sets))
+    work = [at["models"][m]["c"] * volume for m in found.versions]
+    size = [at["models"][m]["s"] for m in found.versions]
     check_allocation(found, work, size, at["clusters"], at["Tmax"], charge)
-    assert len(found.models) <= at["Kmax"]
+    assert len(found.versions) <= at["Kmax"]
     assert found.quantile <= at["lmax"] + 1e-9
     samples = sampled_losses(at, found, volume)
     spread = 5 * math.sqrt(at["omega"] * (1 - at["omega"]) / len(samples))
@@ -115,14 +115,14 @@ def sampled_losses(at, found, volume, samples=40_000):
     random = np.random.default_rng(11)
     gain = at["data_gain"]["g0"] + at["data_gain"]["g1"] * math.log(1 + volume)
     loss = np.full(samples, at["l0"])
-    for k, m in enumerate(found.models, start=1):
-        model = at["models"][m]
-        if k > 1 and found.models[k - 2] != m:
-            jump = at["switch"][found.models[k - 2]][m]
+    for k, m in enumerate(found.versions, start=1):
+        version = at["models"][m]
+        if k > 1 and found.versions[k - 2] != m:
+            jump = at["switch"][found.versions[k - 2]][m]
             loss += jump["loc"] + jump["scale"] * random.standard_t(jump["nu"], samples)
-        shape = 2 + model["x_mean"] ** 2 / model["x_var"]
-        x = model["x_mean"] * (shape - 1) / random.gamma(shape, 1.0, samples)
-        loss -= gain * model["A"] / math.sqrt(k + model["B"]) * x
+        shape = 2 + version["x_mean"] ** 2 / version["x_var"]
+        x = version["x_mean"] * (shape - 1) / random.gamma(shape, 1.0, samples)
+        loss -= gain * version["A"] / math.sqrt(k + version["B"]) * x
     return loss
 
 
@@ -135,7 +135,7 @@ def test_expected_value_baselines(path):
         if raw.get(name) is None:
             continue
         found = planner(instance)
-        counts = [found.models.count(m) for m in range(len(instance.models))]
+        counts = [found.versions.count(m) for m in range(len(instance.versions))]
         assert found.feasible
         assert found.cost == pytest.approx(raw[name]["cost"], rel=SAME_COST), name
         assert counts == raw[name]["counts"]

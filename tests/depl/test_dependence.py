@@ -29,10 +29,10 @@ def test_draws_have_the_correlations_they_should(dependence):
     versions, epochs = (0, 0, 1, 1, 0), range(1, 6)
     z = draw_latent(sure(dependence), NoisePast(), epochs, 2, samples=SAMPLES, seed=1)
     path = np.array([z[:, m, i] for i, m in enumerate(versions)])
-    wanted = np.array([
-        [1.0 if j == k else dependence.common * (versions[j] == versions[k]) + (1 - dependence.common) * dependence.correlation ** abs(j - k)
-         for k in range(5)] for j in range(5)
-    ])  # fmt: skip
+    common, rho, at = dependence.common, dependence.correlation, range(5)
+    wanted = np.array(
+        [[common * (versions[j] == versions[k]) + (1 - common) * rho ** abs(j - k) for k in at] for j in at]
+    )
     assert np.abs(np.cov(path) - wanted).max() < 2 * CLOSE
     assert np.abs(dependence.matrix(epochs, versions) - wanted).max() < 1e-12
 

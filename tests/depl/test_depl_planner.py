@@ -12,7 +12,7 @@ import relaytrain as rt
 from relaytrain.cli.app import main
 from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, sure
 from relaytrain.core.distribution import Normal
-from relaytrain.planners.depl.exact.dependent import Paths, plan_dependent
+from relaytrain.planners.depl.exact.dependent_epochs import Paths, plan_dependent
 from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.planner import Depl
 from relaytrain.scenario import load_scenario
@@ -28,7 +28,7 @@ def case(name):
 
 
 def test_resources_within_a_share_of_their_bound():
-    """The paper's 1 + epsilon, from the scenario: never dearer than that over the bound, never cheaper than the best."""
+    """The paper's 1 + epsilon, from the scenario: never dearer than that over the bound, nor cheaper than the best."""
     best = rt.plan("depl_alexnet", overrides=["target.loss=13"])
     loose = rt.plan("depl_alexnet", overrides=["target.loss=13", "depl.within=0.05"])
     assert best.energy_j * (1 - 1e-9) <= loose.energy_j <= 1.05 * loose.bound_j
@@ -44,8 +44,8 @@ def test_the_preset_is_the_stored_case_and_its_plan_the_stored_optimum():
     loaded, stored = load_scenario("depl_alexnet", overrides=LOOSE), case("alexnet_q13")
     want = instance_from(stored)
     have = loaded.depl.instance
-    assert have.models == want.models and have.switches == want.switches
-    assert [(c.capability, c.price) for c in have.clusters] == [(c.capability, c.price) for c in want.clusters]
+    assert have.versions == want.versions and have.switches == want.switches
+    assert [(c.capability, c.price) for c in have.node_sets] == [(c.capability, c.price) for c in want.node_sets]
     assert (have.initial_loss, have.target) == (want.initial_loss, want.target)
     made = rt.plan("depl_alexnet", overrides=LOOSE)
     assert made.met and made.energy_j == pytest.approx(stored["expected"]["cost"], rel=1e-6)
@@ -111,13 +111,13 @@ def test_lost_nodes_are_not_planned_on():
 def test_normal_noise_under_dependence_has_a_closed_form(dependence):
     loaded = load_scenario("depl_alexnet", overrides=SMALL)
     start = loaded.depl.instance
-    instance = replace(start, models=tuple(replace(m, noise=Normal(m.noise.mean, 0.2)) for m in start.models))
-    models = (0, 0, 0, 0, 0)
-    steps = np.array([float(instance.models[0].progress(k)) for k in range(1, 6)])
-    spread = 0.2 * math.sqrt(steps @ dependence.matrix(range(5), models) @ steps)
+    instance = replace(start, versions=tuple(replace(m, noise=Normal(m.noise.mean, 0.2)) for m in start.versions))
+    versions = (0, 0, 0, 0, 0)
+    steps = np.array([float(instance.versions[0].progress(k)) for k in range(1, 6)])
+    spread = 0.2 * math.sqrt(steps @ dependence.matrix(range(5), versions) @ steps)
     mean = 20.0 - 1.02 * steps.sum()
     wanted = 0.5 * math.erfc(-(instance.target.loss - mean) / spread / math.sqrt(2))
-    assert Paths(instance, sure(dependence)).probability((0,), models) == pytest.approx(wanted, abs=0.01)
+    assert Paths(instance, sure(dependence)).probability((0,), versions) == pytest.approx(wanted, abs=0.01)
 
 
 def test_counting_dependence_in_costs_more_and_holds_on_fresh_paths():
@@ -127,9 +127,9 @@ def test_counting_dependence_in_costs_more_and_holds_on_fresh_paths():
     made = rt.plan(loaded, planner=Depl(settings, explained=False))
     assert made.met and made.energy_j > ignored.cost
     fresh = Paths(settings.instance, settings.belief, samples=40_000, seed=77)
-    models = [settings.version(d.version) for d in made.decisions]
-    assert fresh.probability((0,), models) >= 0.9 - 0.006
-    assert fresh.probability(ignored.datasets, ignored.models) < 0.9 - 0.006
+    versions = [settings.version(d.version) for d in made.decisions]
+    assert fresh.probability((0,), versions) >= 0.9 - 0.006
+    assert fresh.probability(ignored.datasets, ignored.versions) < 0.9 - 0.006
     told = dict(made.probabilities)
     assert told["independent epochs"] > told["correlation 0, common 0.8"] >= 0.9
 
@@ -142,7 +142,7 @@ def test_what_the_run_has_shown_narrows_what_is_to_be_feared():
         initial_loss=18.5,
         epochs_done=2,
         before=1,
-        target=replace(settings.instance.target, max_epochs=10),
+        max_epochs=10,
     )
     slow, fast = (plan_dependent(rest, belief, NoisePast((1, 2), (1, 1), (z, z))) for z in (-2.0, 2.0))
     unknown = plan_dependent(rest, belief)

@@ -111,10 +111,10 @@ def test_all_distributions_infinities_and_figures_can_be_written(tmp_path):
     path.write_text(text + "\n[depl.dependence]\ncorrelation = 0.4\ncommon = 0.2\n")
     loaded = load_scenario(path)
     instance: DeplProblem = loaded.depl.instance
-    assert [type(m.noise) for m in instance.models] == [Empirical, LogNormal, Normal]
-    assert (instance.models[1].size, instance.models[1].power) == (2.5, 0.9)
+    assert [type(m.noise) for m in instance.versions] == [Empirical, LogNormal, Normal]
+    assert (instance.versions[1].size, instance.versions[1].power) == (2.5, 0.9)
     assert instance.charges.tolist() == [[0.0, math.inf]]
-    assert instance.switches[2][0] is None and instance.clusters[0].bandwidth == math.inf
+    assert instance.switches[2][0] is None and instance.node_sets[0].bandwidth == math.inf
     assert (loaded.depl.belief.mean.correlation, loaded.depl.belief.mean.common) == (0.4, 0.2)
     again = load_scenario(json.loads(json.dumps(loaded.resolved, allow_nan=False)))
     assert again == loaded and repr(again.depl) == repr(loaded.depl)
@@ -122,4 +122,4 @@ def test_all_distributions_infinities_and_figures_can_be_written(tmp_path):
 
 def test_without_leaves_clusters_out():
     loaded = load_scenario("depl_alexnet", without=["A"])
-    assert [c.name for c in loaded.depl.instance.clusters] == ["B"]
+    assert [c.name for c in loaded.depl.instance.node_sets] == ["B"]

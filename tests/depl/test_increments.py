@@ -1,4 +1,4 @@
-"""The closed loop's parts: what a run's losses say of x, what staged data and shares of resources cost, conformal sets."""
+"""The closed loop's parts: what losses say of x, what staged data and shares of resources cost, conformal sets."""
 
 import math
 from dataclasses import replace
@@ -33,7 +33,7 @@ def done(k, version, loss, handover=None, **more):
 def test_x_is_read_off_losses_with_the_probed_loss_of_a_handover(alexnet):
     estimator = Increments.of(alexnet, 20.0)
     past = estimator.past([done(1, "intermediate", 18.9), done(2, "slow-steady", 18.5, handover=19.0)])
-    middle, slow = alexnet.depl.instance.models[1:]
+    middle, slow = alexnet.depl.instance.versions[1:]
     x = ((20.0 - 18.9) / 1.13, (19.0 - 18.5) / (1.085 / math.sqrt(6)))
     wanted = (float(to_normal(middle.noise, np.array(x[0]))), float(to_normal(slow.noise, np.array(x[1]))))
     assert past.epochs == (1, 2) and past.versions == (1, 2)
@@ -64,10 +64,10 @@ def test_session_follows_the_quantile_that_is_left(alexnet):
     """A run in which every epoch does what is expected needs no more epochs than were planned, mostly fewer."""
     planned = len(rt.plan(alexnet, planner=Depl(alexnet.depl, explained=False)).decisions)
     session = rt.Session(alexnet, planner=Depl(alexnet.depl, explained=False))
-    models = {m.name: m for m in alexnet.depl.instance.models}
+    versions = {m.name: m for m in alexnet.depl.instance.versions}
     while (decision := session.ask()) is not None:
-        model = models[decision.version]
-        step = float(model.progress(decision.epoch)) * model.noise.mean
+        version = versions[decision.version]
+        step = float(version.progress(decision.epoch)) * version.noise.mean
         session.tell(session.state.loss - step, elapsed_s=0.05, energy_j=1.0)
     assert session.verdict == "met"
     assert len(session.outcomes) <= planned
@@ -81,16 +81,16 @@ def test_level_reading_places_versions_where_the_loss_stands():
     assert settings.position(1, float(curve[6])) == 7
     state = rt.State(3, float(curve[6]), 0.1, loaded.problem.index(Pair("intermediate", "A")))
     placed = current(settings, loaded.problem, loaded.costs, state)
-    assert float(placed.models[1].progress(4)) == pytest.approx(1.13 / math.sqrt(8))
+    assert float(placed.versions[1].progress(4)) == pytest.approx(1.13 / math.sqrt(8))
     other = 20 - np.cumsum(1.085 * 0.98 / np.sqrt(k + 4))
     near = int(np.abs(np.concatenate([[20.0], other]) - (curve[6] + 0.055)).argmin())
-    assert float(placed.models[2].progress(4)) == pytest.approx(1.085 / math.sqrt(near + 1 + 4))
+    assert float(placed.versions[2].progress(4)) == pytest.approx(1.085 / math.sqrt(near + 1 + 4))
 
 
 def test_gains_may_be_written_by_epoch():
     loaded = load_scenario("depl_alexnet", overrides=(*CHEAP, "depl.versions.intermediate.gain=[2.0, 1.0, 0.5]"))
-    model = loaded.depl.instance.models[1]
-    assert [float(model.progress(k)) for k in (1, 2, 3, 9)] == [2.0, 1.0, 0.5, 0.5]
+    version = loaded.depl.instance.versions[1]
+    assert [float(version.progress(k)) for k in (1, 2, 3, 9)] == [2.0, 1.0, 0.5, 0.5]
     assert rt.plan(loaded, planner="depl").met
 
 
@@ -108,7 +108,7 @@ def test_data_is_paid_for_once_and_a_share_of_resources_takes_longer():
 
 
 def test_conformal_bands_cover_whatever_the_noise_is_like():
-    """Misses exceed one in ten by no more than log(widest) / (rate n), for any sequence; well stated noise stays as it is."""
+    """Misses exceed one in ten by at most log(widest) / (rate n), for any sequence; well stated noise stays."""
     random = np.random.default_rng(0)
     for z in (
         3.0 * random.standard_normal(400),
@@ -140,7 +140,7 @@ def test_short_epochs_widen_what_is_promised_next():
 
 
 def test_normal_noise_is_the_same_given_or_conformal_until_an_epoch_falls_short():
-    noise = [f"depl.versions.{m.name}.noise=normal" for m in load_scenario("depl_alexnet").depl.instance.models]
+    noise = [f"depl.versions.{m.name}.noise=normal" for m in load_scenario("depl_alexnet").depl.instance.versions]
     plans = [
         rt.plan(load_scenario("depl_alexnet", overrides=(*CHEAP, *noise, f"depl.bands={kind}")))
         for kind in ("given", "conformal")

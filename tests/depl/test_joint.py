@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import bisected, cheapest, random_instance
 
-from relaytrain.core.depl import Cluster
+from relaytrain.core.depl import DeplNodeSet
 from relaytrain.core.distribution import InverseGamma, Normal, StudentT
-from relaytrain.planners.depl.exact import allocation
-from relaytrain.planners.depl.exact.allocation import Allocator, allocate
+from relaytrain.planners.depl import allocation
+from relaytrain.planners.depl.allocation import Allocator, allocate
 from relaytrain.planners.depl.exact.joint import plan
-from relaytrain.planners.depl.exact.versions import VersionSearch
-from relaytrain.planners.depl.exact.waterfill import slots_for
+from relaytrain.planners.depl.exact.version_search import VersionSearch
 from relaytrain.planners.depl.paper.best_exp import best_expected, greedy_expected
+from relaytrain.planners.depl.waterfill import slots_for
 
 SEEDS = range(200 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 12)
 SLACK = 1e-7
@@ -48,12 +48,12 @@ def test_a_looser_target_never_costs_more(seed, by, what):
     instance = random_instance(seed, epochs=5)
     target = instance.target
     looser = {
-        "loss": replace(target, loss=target.loss + by),
-        "probability": replace(target, probability=target.probability * (1 - by)),
-        "deadline_s": replace(target, deadline_s=target.deadline_s * (1 + by)),
-        "max_epochs": replace(target, max_epochs=target.max_epochs + 1 + int(4 * by)),
+        "loss": replace(instance, target=replace(target, loss=target.loss + by)),
+        "probability": replace(instance, target=replace(target, probability=target.probability * (1 - by))),
+        "deadline_s": replace(instance, target=replace(target, deadline_s=target.deadline_s * (1 + by))),
+        "max_epochs": replace(instance, max_epochs=instance.max_epochs + 1 + int(4 * by)),
     }[what]
-    assert plan(replace(instance, target=looser)).cost <= plan(instance).cost * (1 + SLACK)
+    assert plan(looser).cost <= plan(instance).cost * (1 + SLACK)
 
 
 @some
@@ -61,13 +61,14 @@ def test_a_looser_target_never_costs_more(seed, by, what):
 def test_order_and_names_change_nothing(seed, random):
     instance = random_instance(seed, epochs=5)
     m, n, d = (
-        random.sample(range(len(part)), len(part)) for part in (instance.models, instance.clusters, instance.datasets)
+        random.sample(range(len(part)), len(part))
+        for part in (instance.versions, instance.node_sets, instance.datasets)
     )
     other = replace(
         instance,
-        models=tuple(replace(instance.models[i], name=f"x{i}") for i in m),
+        versions=tuple(replace(instance.versions[i], name=f"x{i}") for i in m),
         switches=tuple(tuple(instance.switches[i][j] for j in m) for i in m),
-        clusters=tuple(replace(instance.clusters[i], name=f"y{i}") for i in n),
+        node_sets=tuple(replace(instance.node_sets[i], name=f"y{i}") for i in n),
         datasets=tuple(instance.datasets[i] for i in d),
         charges=instance.charges[np.ix_(d, n)],
     )
@@ -96,26 +97,26 @@ def test_the_floor_lies_below_every_schedule(seed):
 def test_a_target_already_met_needs_nothing():
     instance = random_instance(1)
     found = plan(replace(instance, target=replace(instance.target, loss=5.0)))
-    assert found.feasible and found.cost == 0.0 and found.models == ()
+    assert found.feasible and found.cost == 0.0 and found.versions == ()
 
 
 def test_noise_that_may_be_negative_is_searched_without_bisection():
     instance = random_instance(3, epochs=3, most=1)
-    models = tuple(replace(m, noise=Normal(m.noise.mean, 0.1)) for m in instance.models)
-    instance = replace(instance, models=models, target=replace(instance.target, loss=3.3, deadline_s=0.6))
+    versions = tuple(replace(m, noise=Normal(m.noise.mean, 0.1)) for m in instance.versions)
+    instance = replace(instance, versions=versions, target=replace(instance.target, loss=3.3, deadline_s=0.6))
     assert plan(instance).cost == pytest.approx(cheapest(instance), rel=1e-6)
 
 
 def test_progress_without_noise_is_counted_exactly():
     instance = random_instance(3, epochs=3, most=1)
-    still = tuple(replace(m, noise=InverseGamma(1.0, 0.0)) for m in instance.models)
+    still = tuple(replace(m, noise=InverseGamma(1.0, 0.0)) for m in instance.versions)
     switches = tuple(tuple(j and StudentT(j.location, 0.0, 5.0) for j in row) for row in instance.switches)
     best = max(still, key=lambda m: m.gain / math.sqrt(1 + m.offset))
     gain = instance.data_gain([0]) * best.gain / math.sqrt(1 + best.offset)
     for short, epochs in ((0.0, 1), (1e-6, 2)):
         target = replace(instance.target, loss=5.0 - gain - short, deadline_s=5.0)
-        found = plan(replace(instance, models=still, switches=switches, target=target))
-        assert len(found.models) >= epochs
+        found = plan(replace(instance, versions=still, switches=switches, target=target))
+        assert len(found.versions) >= epochs
         assert found.feasible
 
 
@@ -126,37 +127,37 @@ def test_impossible_switches_are_not_taken():
     assert [len(rows) for rows in search._structures] == [2, 0]
 
 
-CLUSTERS = (Cluster("a", 100, 40, 1.3), Cluster("b", 50, 60, 0.8), Cluster("c", 70, 9, 0.7))
+NODE_SETS = (DeplNodeSet("a", 100, 40, 1.3), DeplNodeSet("b", 50, 60, 0.8), DeplNodeSet("c", 70, 9, 0.7))
 
 
 @pytest.mark.parametrize("charge", [(0.0, 0.0, 0.0), (20.0, 5.0, 1.0)])
 @pytest.mark.parametrize("stretch", [1.05, 1.3, 2.5])
 def test_the_multiplier_finds_what_trying_all_finds(monkeypatch, charge, stretch):
     epochs = [(2.6, 0.5)] * 3 + [(1.4, 0.25)] * 3 + [(1.0, 0.1)] * 4
-    deadline = stretch * sum(min(c / n.capability + s / n.bandwidth for n in CLUSTERS) for c, s in epochs)
-    everything = allocate(epochs, CLUSTERS, deadline, charge)
+    deadline = stretch * sum(min(c / n.capability + s / n.bandwidth for n in NODE_SETS) for c, s in epochs)
+    everything = allocate(epochs, NODE_SETS, deadline, charge)
     monkeypatch.setattr(allocation, "EXHAUSTIVE", 0)
-    near = allocate(epochs, CLUSTERS, deadline, charge)
+    near = allocate(epochs, NODE_SETS, deadline, charge)
     assert near.cost == pytest.approx(everything.cost, rel=1e-3)
     assert near.cost >= everything.cost * (1 - 1e-12)
     assert near.dual_bound <= everything.cost * (1 + 1e-12)
-    rows = [(c, s, CLUSTERS[n]) for (c, s), n in zip(epochs, everything.clusters, strict=True)]
-    paid = sum(charge[n] for n in set(everything.clusters))
+    rows = [(c, s, NODE_SETS[n]) for (c, s), n in zip(epochs, everything.node_sets, strict=True)]
+    paid = sum(charge[n] for n in set(everything.node_sets))
     assert everything.cost == pytest.approx(paid + bisected(rows, deadline), rel=1e-9)
 
 
 def test_sixty_epochs_stay_within_the_dual_bound():
     epochs = [(2.6, 0.5)] * 20 + [(1.4, 0.25)] * 20 + [(1.0, 0.1)] * 20
-    clusters = (*CLUSTERS, Cluster("d", 30, 80, 0.5))
-    least = sum(min(c / n.capability + s / n.bandwidth for n in clusters) for c, s in epochs)
+    node_sets = (*NODE_SETS, DeplNodeSet("d", 30, 80, 0.5))
+    least = sum(min(c / n.capability + s / n.bandwidth for n in node_sets) for c, s in epochs)
     for stretch in (1.1, 1.5, 2.5):
-        found = allocate(epochs, clusters, stretch * least, [0.0] * 4)
+        found = allocate(epochs, node_sets, stretch * least, [0.0] * 4)
         assert found.cost <= found.dual_bound * 1.0005
         assert found.elapsed_s <= stretch * least + 1e-9
 
 
 def test_bounds_of_counts_lie_below_their_costs():
-    allocator = Allocator(slots_for([(2.6, 0.5), (1.0, 0.1)], CLUSTERS), np.array([3.0, 0.0, 9.0]), 0.4)
+    allocator = Allocator(slots_for([(2.6, 0.5), (1.0, 0.1)], NODE_SETS), np.array([3.0, 0.0, 9.0]), 0.4)
     slopes, offsets = allocator.least(np.geomspace(0.1, 400, 60))
     for counts in ((1, 0), (2, 3), (0, 6), (4, 4)):
         lowest = (np.array(counts) @ slopes.transpose(0, 2, 1) + offsets).max(axis=1).min()
@@ -165,6 +166,6 @@ def test_bounds_of_counts_lie_below_their_costs():
 
 def test_progress_of_another_power_is_searched_too():
     instance = random_instance(3, epochs=3, most=1)
-    models = tuple(replace(m, power=1.3) for m in instance.models)
-    instance = replace(instance, models=models, target=replace(instance.target, loss=3.6, deadline_s=0.6))
+    versions = tuple(replace(m, power=1.3) for m in instance.versions)
+    instance = replace(instance, versions=versions, target=replace(instance.target, loss=3.6, deadline_s=0.6))
     assert plan(instance).cost == pytest.approx(cheapest(instance), rel=1e-6)

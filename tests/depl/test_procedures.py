@@ -1,4 +1,4 @@
-"""Every way of planning by its name: the paper's grid and outer loop, sweeps, certificates, data of each cluster's own."""
+"""Every way of planning by name: the paper's grid and outer loop, sweeps, certificates, data of each node set's own."""
 
 import math
 from dataclasses import replace
@@ -6,20 +6,23 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from dominance import certify
 from instances import cheapest, cheapest_placed, paper_like, random_instance
 
-from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
+from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from relaytrain.core.distribution import InverseGamma, StudentT, weighted_sum
 from relaytrain.core.errors import UsageError
-from relaytrain.planners.depl.exact.dominance import certify
-from relaytrain.planners.depl.exact.joint import complete, plan
-from relaytrain.planners.depl.exact.placement import plan_per_cluster
-from relaytrain.planners.depl.exact.sweep import more_switches, third_cumulant
-from relaytrain.planners.depl.exact.versions import VersionSchedule, VersionSearch
+from relaytrain.core.problem import Target
+from relaytrain.planners.depl.cumulants import third_cumulant
+from relaytrain.planners.depl.exact.data_placement import plan_per_node_set
+from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.planners.depl.exact.sweep import more_switches
+from relaytrain.planners.depl.exact.version_search import VersionSchedule, VersionSearch
 from relaytrain.planners.depl.paper.grid import GridSearch
-from relaytrain.planners.depl.paper.procedure import select
+from relaytrain.planners.depl.paper.outer_loop import select
 from relaytrain.planners.depl.paper.proxy import NotSubmodular
 from relaytrain.planners.depl.procedures import PROCEDURES, Options, plan_by
+from relaytrain.planners.depl.solution import complete
 
 SAME = 1e-6
 
@@ -46,7 +49,7 @@ def test_every_procedure_keeps_its_promise_and_none_beats_brute_force(name, seed
         return
     assert found.probability >= instance.target.probability - 1e-9
     assert found.elapsed_s <= instance.target.deadline_s + 1e-9
-    if name != "per-cluster":  # which may hold other data on each cluster
+    if name != "per-cluster":  # which may hold other data on each node set
         assert found.cost >= least.cost * (1 - SAME)
     if name in ("joint", "sweep"):
         assert found.cost == pytest.approx(least.cost, rel=SAME)
@@ -59,16 +62,21 @@ def test_unknown_names_and_large_problems_are_refused():
         plan_by("brute_force", paper_like("alexnet", 13.0))
 
 
-@pytest.mark.parametrize(("network", "loss", "eta", "reading", "ratio"), [
-    ("alexnet", 13.0, 25, "merged", 2.034), ("alexnet", 13.0, 100, "merged", 1.0), ("alexnet", 13.0, 100, "literal", 1.668),
-    ("mobilenet", 13.0, 200, "literal", 1.325),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "loss", "eta", "reading", "ratio"),
+    [
+        ("alexnet", 13.0, 25, "merged", 2.034),
+        ("alexnet", 13.0, 100, "merged", 1.0),
+        ("alexnet", 13.0, 100, "literal", 1.668),
+        ("mobilenet", 13.0, 200, "literal", 1.325),
+    ],
+)
 def test_the_grid_costs_what_an_independent_one_did(network, loss, eta, reading, ratio):
     """Ratios to the optimum from another implementation of both readings."""
     instance = paper_like(network, loss)
-    models = next(GridSearch(instance, (0,), eta=eta, reading=reading).schedules())
+    versions = next(GridSearch(instance, (0,), eta=eta, reading=reading).schedules())
     best = VersionSearch(instance, (0,), switches=2).best()
-    assert complete(instance, (0,), models).cost / best.cost == pytest.approx(ratio, abs=1e-3)
+    assert complete(instance, (0,), versions).cost / best.cost == pytest.approx(ratio, abs=1e-3)
 
 
 def test_a_coarse_literal_grid_finds_nothing():
@@ -76,17 +84,17 @@ def test_a_coarse_literal_grid_finds_nothing():
 
 
 def poor_link():
-    """The cluster with the most resources has a link too slow for any epoch."""
-    models = (
-        Model("full", 0.3, 1.4, 1.4, 0.0, InverseGamma(1.02, 0.03)),
-        Model("half", 0.2, 1.0, 1.2, 1.0, InverseGamma(1.0, 0.01)),
+    """The node set with the most resources has a link too slow for any epoch."""
+    versions = (
+        DeplVersion("full", 0.3, 1.4, 1.4, 0.0, InverseGamma(1.02, 0.03)),
+        DeplVersion("half", 0.2, 1.0, 1.2, 1.0, InverseGamma(1.0, 0.01)),
     )
     jump = StudentT(0.05, 0.02, 5.0)
-    clusters = (Cluster("big", 120.0, 0.2, 1.0), Cluster("edge", 60.0, 80.0, 1.1))
+    node_sets = (DeplNodeSet("big", 120.0, 0.2, 1.0), DeplNodeSet("edge", 60.0, 80.0, 1.1))
     datasets = (DeplData("d0", 0.5), DeplData("d1", 0.8))
-    target = DeplTarget(2.6, 0.9, 0.6, 5)
+    target = Target(2.6, 0.6, 0.9)
     return DeplProblem(
-        models, ((None, jump), (jump, None)), clusters, datasets, np.zeros((2, 2)), 5.0, target, 0.7, 0.35
+        versions, ((None, jump), (jump, None)), node_sets, datasets, np.zeros((2, 2)), 5.0, target, 5, 0.7, 0.35
     )
 
 
@@ -109,7 +117,7 @@ def test_a_choice_that_fails_is_blacklisted_and_the_next_one_taken():
 
 @pytest.mark.parametrize(("seed", "eta"), [(2, 40), (10, 40), (3, 20)])
 def test_blacklisting_loses_a_choice_that_works_and_the_joint_search_keeps_it(seed, eta):
-    """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule with it."""
+    """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule."""
     instance = random_instance(seed, epochs=4, most=3)
     favourite = select(instance, set())
     assert not list(GridSearch(instance, favourite, eta=eta, reading="literal").schedules())
@@ -131,8 +139,8 @@ def test_choosing_data_by_the_proxy_warns_and_costs_no_less():
     instance = replace(
         instance,
         datasets=tuple(DeplData(f"d{i}", v) for i, v in enumerate((0.4, 0.6, 0.9))),
-        charges=np.full((3, len(instance.clusters)), 3.0),
-        models=tuple(replace(m, size=m.size * 20) for m in instance.models),
+        charges=np.full((3, len(instance.node_sets)), 3.0),
+        versions=tuple(replace(m, size=m.size * 20) for m in instance.versions),
         target=replace(instance.target, loss=3.0, deadline_s=6.0),
     )
     with pytest.warns(NotSubmodular):
@@ -147,7 +155,7 @@ def test_the_sweep_finds_switches_that_the_search_may_not_use(network, loss):
     swept = more_switches(few, few.best())
     assert swept.cost < few.best().cost
     assert swept.cost <= enough.best().cost * (1 + SAME)
-    assert few.holds(swept.models)
+    assert few.holds(swept.versions)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -168,8 +176,8 @@ def test_the_sweep_keeps_the_deadline_when_it_binds(seed):
 
 def quick_time(instance, found):
     volume = instance.volume(found.datasets)
-    rows = [instance.models[m] for m in found.models]
-    return sum(min(m.work * volume / c.capability + m.size / c.bandwidth for c in instance.clusters) for m in rows)
+    rows = [instance.versions[m] for m in found.versions]
+    return sum(min(m.work * volume / c.capability + m.size / c.bandwidth for c in instance.node_sets) for m in rows)
 
 
 def test_the_certificate_holds_for_the_best_and_names_what_is_cheaper():
@@ -182,7 +190,7 @@ def test_the_certificate_holds_for_the_best_and_names_what_is_cheaper():
     refuted = certify(instance, (0,), dear)
     assert not refuted.holds
     assert refuted.cheaper.cost < dear.cost
-    assert complete(instance, (0,), refuted.cheaper.models).feasible
+    assert complete(instance, (0,), refuted.cheaper.versions).feasible
 
 
 def test_third_cumulants_are_those_of_the_distribution():
@@ -196,30 +204,32 @@ def test_third_cumulants_are_those_of_the_distribution():
 def test_data_of_each_clusters_own_is_never_dearer_and_the_best_there_is(seed):
     instance = random_instance(seed, epochs=2)
     easier = replace(instance.target, loss=3.3)
-    instance = replace(instance, target=easier, clusters=instance.clusters[:2], charges=instance.charges[:, :2])
-    found, least = plan_per_cluster(instance), cheapest_placed(instance)
+    instance = replace(instance, target=easier, node_sets=instance.node_sets[:2], charges=instance.charges[:, :2])
+    found, least = plan_per_node_set(instance), cheapest_placed(instance)
     assert found.feasible == math.isfinite(least)
     if found.feasible:
         assert found.cost == pytest.approx(least, rel=SAME)
         assert found.cost <= plan(instance).cost * (1 + SAME)
-        assert all(found.data_of[n] for n in found.clusters)
+        assert all(found.data_of[n] for n in found.node_sets)
 
 
 def test_own_data_pays_when_charges_differ():
-    """Each dataset is dear to bring to one of the two clusters, and both clusters are needed in time."""
+    """Each dataset is dear to bring to one of the two node sets, and both node sets are needed in time."""
     instance = poor_link()
-    clusters = (Cluster("a", 60.0, 80.0, 1.0), Cluster("b", 60.0, 80.0, 1.0))
+    node_sets = (DeplNodeSet("a", 60.0, 80.0, 1.0), DeplNodeSet("b", 60.0, 80.0, 1.0))
     charges = np.array([[1.0, 90.0], [90.0, 1.0]])
-    instance = replace(instance, clusters=clusters, charges=charges, target=replace(instance.target, deadline_s=1.0))
-    own = plan_per_cluster(instance)
+    instance = replace(instance, node_sets=node_sets, charges=charges, target=replace(instance.target, deadline_s=1.0))
+    own = plan_per_node_set(instance)
     assert own.cost <= plan(instance).cost
-    volume = [sum(instance.datasets[d].volume for d in own.data_of[n]) for n in own.clusters]
+    volume = [sum(instance.datasets[d].volume for d in own.data_of[n]) for n in own.node_sets]
     terms = [
         (
-            -(0.7 + 0.35 * math.log1p(q)) * instance.models[m].gain / math.sqrt(k + instance.models[m].offset),
-            instance.models[m].noise,
+            -(0.7 + 0.35 * math.log1p(q)) * instance.versions[m].gain / math.sqrt(k + instance.versions[m].offset),
+            instance.versions[m].noise,
         )
-        for k, (m, q) in enumerate(zip(own.models, volume, strict=True), start=1)
+        for k, (m, q) in enumerate(zip(own.versions, volume, strict=True), start=1)
     ]
-    terms += [(1.0, StudentT(0.05, 0.02, 5.0))] * sum(a != b for a, b in zip(own.models, own.models[1:], strict=False))
+    terms += [(1.0, StudentT(0.05, 0.02, 5.0))] * sum(
+        a != b for a, b in zip(own.versions, own.versions[1:], strict=False)
+    )
     assert weighted_sum(terms, 5.0).quantile(0.9) == pytest.approx(own.quantile, abs=1e-7)

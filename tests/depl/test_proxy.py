@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from relaytrain.planners.depl.exact.datasets import exhaustive
+from relaytrain.planners.depl.data_choice import exhaustive
 from relaytrain.planners.depl.paper.proxy import NotSubmodular, minimum_norm_choice
 
 

@@ -97,15 +97,15 @@ def test_a_level_fit_recovers_the_papers_form_and_is_refused_by_planners():
     assert seen.r2 > 0.8 and seen.refitted_p > 0.05 and abs(seen.autocorrelation) < 0.2
     assert seen.coverage == pytest.approx(0.99, abs=0.03) and seen.held_out_p > 0.01 and seen.count == 180
     with pytest.raises(UsageError, match="reading='change'"):
-        fit.model("L", size=1.0, work=1.0)
+        fit.version("L", size=1.0, work=1.0)
 
 
 def test_a_change_fit_is_what_planners_add_up():
     curves = change_curves(8, np.random.default_rng(4))
     fit = fit_curves(curves, "change", replicates=0)
-    model = fit.model("L", size=1.0, work=2.0)
-    assert model.noise.mean == pytest.approx(1.0, abs=0.05)
-    lowered = sum(model.progress(k) for k in range(1, 31)) * model.noise.mean
+    version = fit.version("L", size=1.0, work=2.0)
+    assert version.noise.mean == pytest.approx(1.0, abs=0.05)
+    lowered = sum(version.progress(k) for k in range(1, 31)) * version.noise.mean
     assert lowered == pytest.approx(np.mean([5.0 - c.losses[-1] for c in curves]), rel=0.02)
 
 

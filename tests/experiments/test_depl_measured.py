@@ -38,8 +38,8 @@ def test_the_fits_are_the_least_squares_of_the_changes() -> None:
 
 def test_what_the_paper_prints_stays_and_targets_keep_their_share() -> None:
     printed, seen = instance_of("depl_alexnet", 13.0), instance_of("depl_alexnet", 13.0, "measured")
-    assert [m.work for m in seen.models] == [m.work for m in printed.models]
-    assert seen.clusters == printed.clusters
+    assert [m.work for m in seen.versions] == [m.work for m in printed.versions]
+    assert seen.node_sets == printed.node_sets
     assert seen.target.loss / seen.initial_loss == pytest.approx(13.0 / 20.0)
     assert with_measured(printed, "depl_alexnet", 13.0).switches[1][0] is None
 

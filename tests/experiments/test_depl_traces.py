@@ -31,7 +31,8 @@ def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: s
             losses = (A + pruned) / np.sqrt(np.arange(1, count + 1) + B) * x
             for i, loss in enumerate(losses):
                 epochs.append(
-                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},10,100,{pruned},{loss:.6f},{loss:.6f},0.5"
+                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},10,100,{pruned},"
+                    f"{loss:.6f},{loss:.6f},0.5"
                 )
             return losses
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from .distribution import InverseGamma, LogNormal, Normal
 from .errors import UsageError
+from .fourier import Real
 
-Real = NDArray[np.float64]
 Whole = Sequence[int] | NDArray[np.int64]
 
 _REACH = 7.0
@@ -48,7 +48,8 @@ class Dependence:
     def __post_init__(self) -> None:
         if not (0.0 <= self.correlation < 1.0 and 0.0 <= self.common <= 1.0):
             raise UsageError(
-                f"dependence: got correlation {self.correlation}, common {self.common}; expected 0 to 1 (correlation below 1)"
+                f"dependence: got correlation {self.correlation}, common {self.common}; expected 0 to 1 (correlation "
+                "below 1)"
             )
 
     def matrix(self, epochs: Whole, versions: Whole) -> Real:

@@ -1,6 +1,6 @@
 """A DepL planning problem: what may be chosen, what it costs, and what the loss must be with which probability.
 
-    rate  = sum_k price(n_k) x_k + sum over used clusters n and their datasets d of charge(d, n)              (2)
+    rate  = sum_k price(n_k) x_k + sum over used node sets n and their datasets d of charge(d, n)             (2)
     usage = sum_k price(n_k) x_k T'(k) + link_power(n_k) size / bandwidth + the same charges,     in joules
     time  = sum_k work(m_k) q / x_k + size(m_k) / bandwidth(n_k) <= deadline,  q the volume chosen       (1), (4)
     loss  = initial - sum_k h gain_m / sqrt(k + offset_m) X_k + sum over switches of their t          (8), Fig. 4
@@ -8,13 +8,14 @@
 
 Paper: DepL equations (1)-(6), (8).
 Deviations: (8) is the amount by which an epoch lowers the loss (the paper calls it a change and says it is negative);
-k counts all epochs; a data charge is paid once for each used cluster, not every epoch; one cluster an epoch. `usage` is
-not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts. In T'(k) the
-time of sending the model counts by the cluster's `waiting` share.
+k counts all epochs; a data charge is paid once for each used node set, not every epoch; one node set an epoch. `usage`
+is not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts. In T'(k) the
+time of sending the version counts by the node set's `waiting` share.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +26,17 @@ from numpy.typing import NDArray
 
 from .distribution import Distribution, StudentT, Term
 from .errors import UsageError
+from .problem import Target
 
 Objective = Literal["rate", "usage"]
 OBJECTIVES: tuple[Objective, ...] = ("rate", "usage")
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Nodes that train together: r(n), b(n), kappa(n).
+class DeplNodeSet:
+    """What DepL knows of a `NodeSet` (the paper's cluster): r(n), b(n), kappa(n).
 
-    For `usage`: price is joules for a unit of resources held for a second, `link_power` watts while a model is sent,
+    For `usage`: price is joules for a unit of resources held for a second, `link_power` watts while a version is sent,
     `waiting` the share of the held resources' draw that goes on meanwhile (1: reserved for the whole epoch, so that x
     has an optimum; 0: computing alone, price * work whatever x, so that full resources are best).
     """
@@ -49,14 +51,15 @@ class Cluster:
     def __post_init__(self) -> None:
         if not (0 < self.capability < math.inf and self.bandwidth > 0 and 0 <= self.price < math.inf):
             raise UsageError(
-                f"cluster {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price {self.price}; "
+                f"node set {self.name}: got capability {self.capability}, bandwidth {self.bandwidth}, price "
+                f"{self.price}; "
                 f"expected capability > 0, bandwidth > 0 and price >= 0"
             )
 
 
 @dataclass(frozen=True)
-class Model:
-    """A version: s(m), c(m) for a unit of data, A_m, B_m and the distribution of x in (8)."""
+class DeplVersion:
+    """What DepL knows of a `Version` (the paper's model): s(m), c(m) for a unit of data, A_m, B_m and x of (8)."""
 
     name: str
     size: float
@@ -86,20 +89,10 @@ class Model:
 
 @dataclass(frozen=True)
 class DeplData:
-    """A dataset and its volume."""
+    """What DepL knows of a `DataSource`: q(d), in the scenario's own unit of data."""
 
     name: str
     volume: float
-
-
-@dataclass(frozen=True)
-class DeplTarget:
-    """The loss to be reached with a probability (omega) by a deadline, in at most so many epochs."""
-
-    loss: float
-    probability: float
-    deadline_s: float
-    max_epochs: int
 
 
 @dataclass(frozen=True)
@@ -107,32 +100,33 @@ class DeplProblem:
     """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal).
 
     A training under way is planned on with `epochs_done` (k goes on counting), `before` (the version that trained
-    last: another one is a switch), the loss seen as `initial_loss`, what is left of deadline and epochs in `target`, and
-    charges of 0 for data that is already where it is needed.
+    last: another one is a switch), the loss seen as `initial_loss`, what is left of deadline and epochs in `target`
+    and `max_epochs`, and charges of 0 for data that is already where it is needed.
     """
 
-    models: tuple[Model, ...]
+    versions: tuple[DeplVersion, ...]
     switches: tuple[tuple[StudentT | None, ...], ...]
-    clusters: tuple[Cluster, ...]
+    node_sets: tuple[DeplNodeSet, ...]
     datasets: tuple[DeplData, ...]
     charges: NDArray[np.float64]
-    """beta(d, n), shape (datasets, clusters), in the objective's unit; infinite where the data cannot be brought."""
+    """beta(d, n), shape (datasets, node sets), in the objective's unit; infinite where the data cannot be brought."""
     initial_loss: float
-    target: DeplTarget
+    target: Target
+    max_epochs: int
     gain_base: float = 1.0
     gain_slope: float = 0.0
     objective: Objective = "rate"
     before: int | None = None
     epochs_done: int = 0
     runs_on: NDArray[np.bool_] | None = None
-    """Which versions may train on which clusters, shape (models, clusters); all of them by default."""
+    """Which versions may train on which node sets, shape (versions, node sets); all of them by default."""
 
     def __post_init__(self) -> None:
-        if not (self.models and self.clusters and self.datasets):
-            raise UsageError("a DepL instance needs at least one model, one cluster and one dataset")
-        shape = (len(self.datasets), len(self.clusters))
+        if not (self.versions and self.node_sets and self.datasets):
+            raise UsageError("a DepL instance needs at least one version, one node set and one dataset")
+        shape = (len(self.datasets), len(self.node_sets))
         if self.charges.shape != shape:
-            raise UsageError(f"charges: got shape {self.charges.shape}, expected (datasets, clusters) = {shape}")
+            raise UsageError(f"charges: got shape {self.charges.shape}, expected (datasets, node sets) = {shape}")
         if not 0 < self.target.probability < 1:
             raise UsageError(f"probability: got {self.target.probability}, expected strictly between 0 and 1")
         if math.isinf(self.target.deadline_s):
@@ -144,6 +138,17 @@ class DeplProblem:
         if np.isnan(self.charges).any() or (self.charges < 0).any():
             raise UsageError("charges: got a negative or undefined one, expected 0 or more (infinite: impossible)")
 
+    @property
+    def admissible(self) -> NDArray[np.bool_]:
+        """`runs_on` written out."""
+        shape = len(self.versions), len(self.node_sets)
+        return np.ones(shape, np.bool_) if self.runs_on is None else self.runs_on
+
+    @property
+    def all_data(self) -> tuple[int, ...]:
+        """The choice of every dataset."""
+        return tuple(range(len(self.datasets)))
+
     def volume(self, chosen: Sequence[int]) -> float:
         """q(D)."""
         return sum(self.datasets[d].volume for d in chosen)
@@ -153,21 +158,26 @@ class DeplProblem:
         return self.gain_base + self.gain_slope * math.log1p(self.volume(chosen))
 
     def data_charge(self, chosen: Sequence[int]) -> NDArray[np.float64]:
-        """What it costs to bring the chosen data to each cluster, shape (clusters,)."""
+        """What it costs to bring the chosen data to each node set, shape (node sets,)."""
         return np.asarray(self.charges[list(chosen)].sum(axis=0), np.float64)
 
-    def terms(self, chosen: Sequence[int], models: Sequence[int]) -> list[Term]:
-        """The independent variables that the loss after `models`, one an epoch, is made of."""
+    def epoch_kinds(self, chosen: Sequence[int]) -> list[tuple[float, float]]:
+        """Work and size of an epoch of each version on the chosen data."""
+        volume = self.volume(chosen)
+        return [(version.work * volume, version.size) for version in self.versions]
+
+    def terms(self, chosen: Sequence[int], versions: Sequence[int]) -> list[Term]:
+        """The independent variables that the loss after `versions`, one an epoch, is made of."""
         gain = self.data_gain(chosen)
-        found: list[Term] = []
+        terms: list[Term] = []
         before = self.before
-        for k, m in enumerate(models, start=self.epochs_done + 1):
-            model = self.models[m]
-            found.append((-gain * float(model.progress(k)), model.noise))
+        for k, m in enumerate(versions, start=self.epochs_done + 1):
+            version = self.versions[m]
+            terms.append((-gain * float(version.progress(k)), version.noise))
             if before not in (None, m):
-                found.append((1.0, self.jump(before, m)))
+                terms.append((1.0, self.jump(before, m)))
             before = m
-        return found
+        return terms
 
     @property
     def jumps(self) -> list[StudentT]:
@@ -176,12 +186,24 @@ class DeplProblem:
 
     def with_gain(self, gain: float) -> DeplProblem:
         """The same with a fixed data gain made part of the versions' own."""
-        models = tuple(replace(m, gain=m.gain * gain) for m in self.models)
-        return replace(self, models=models, gain_base=1.0, gain_slope=0.0)
+        versions = tuple(replace(m, gain=m.gain * gain) for m in self.versions)
+        return replace(self, versions=versions, gain_base=1.0, gain_slope=0.0)
 
     def jump(self, before: int, now: int) -> StudentT:
         """The loss change of a possible switch."""
-        found = self.switches[before][now]
-        if found is None:
-            raise UsageError(f"switch from {self.models[before].name} to {self.models[now].name} is impossible")
-        return found
+        jump = self.switches[before][now]
+        if jump is None:
+            raise UsageError(f"switch from {self.versions[before].name} to {self.versions[now].name} is impossible")
+        return jump
+
+    def mean_jump(self, before: int | None, now: int) -> float:
+        """The expected loss change of going on with version `now`: 0 where nothing switches, infinite if impossible."""
+        if before is None or before == now:
+            return 0.0
+        jump = self.switches[before][now]
+        return math.inf if jump is None else jump.mean
+
+    def possible(self, versions: Sequence[int]) -> bool:
+        """Whether a schedule makes no impossible switch."""
+        taken = versions if self.before is None else (self.before, *versions)
+        return all(math.isfinite(self.mean_jump(a, b)) for a, b in itertools.pairwise(taken))

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from .dependence import NoiseBelief
-from .depl import DeplProblem, Model
+from .depl import DeplProblem, DeplVersion
 from .distribution import Normal
 from .errors import UsageError
 from .outcome import EpochOutcome
@@ -24,7 +24,7 @@ MOST_EPOCHS = 200
 
 @dataclass(frozen=True)
 class DeplSettings:
-    """The instance before epoch 1, S, whether the first version is free, the belief about dependence, and the grid's eta.
+    """The instance before epoch 1, S, whether the first version is free, the belief about dependence, the grid's eta.
 
     `within`: resources may cost 1 + within times their bound, the paper's 1 + epsilon.
 
@@ -47,19 +47,19 @@ class DeplSettings:
         """The settings with deviations of (normal) noises so many times larger."""
         if factor == 1.0:
             return self
-        models = tuple(
-            replace(model, noise=Normal(model.noise.mean, factor * math.sqrt(model.noise.variance)))
-            for model in self.instance.models
+        versions = tuple(
+            replace(version, noise=Normal(version.noise.mean, factor * math.sqrt(version.noise.variance)))
+            for version in self.instance.versions
         )
-        return replace(self, instance=replace(self.instance, models=models))
+        return replace(self, instance=replace(self.instance, versions=versions))
 
     def version(self, name: str) -> int:
         """Index of a version."""
-        return _index([m.name for m in self.instance.models], name, "version")
+        return _index([m.name for m in self.instance.versions], name, "version")
 
-    def cluster(self, name: str) -> int:
-        """Index of a cluster."""
-        return _index([c.name for c in self.instance.clusters], name, "node set")
+    def nodes(self, name: str) -> int:
+        """Index of a node set."""
+        return _index([c.name for c in self.instance.node_sets], name, "node set")
 
     def chosen(self, names: Sequence[str]) -> tuple[int, ...]:
         """Indexes of data sets; no name at all means all of them."""
@@ -68,55 +68,55 @@ class DeplSettings:
 
     def position(self, m: int, loss: float) -> int:
         """Epochs after which version `m`, trained alone on all data, is expected to have come down to `loss`."""
-        instance, model = self.instance, self.instance.models[m]
-        k = np.arange(1, instance.target.max_epochs + 1)
-        gain = instance.data_gain(range(len(instance.datasets)))
-        curve = instance.initial_loss - np.concatenate([[0.0], np.cumsum(gain * model.progress(k) * model.noise.mean)])
-        return int(np.abs(curve - loss).argmin())
+        instance, version = self.instance, self.instance.versions[m]
+        k = np.arange(1, instance.max_epochs + 1)
+        gain = instance.data_gain(instance.all_data)
+        lowered = np.concatenate([[0.0], np.cumsum(gain * version.progress(k) * version.noise.mean)])
+        return int(np.abs(instance.initial_loss - lowered - loss).argmin())
 
     def index(self, m: int, epoch: int, loss: float) -> int:
         """k of (8) for the epoch after `epoch` done ones, at `loss`, by this reading."""
         return epoch + 1 if self.reading == "epoch" else self.position(m, loss) + 1
 
-    def placed(self, epoch: int, loss: float, before: int | None) -> tuple[Model, ...]:
+    def placed(self, epoch: int, loss: float, before: int | None) -> tuple[DeplVersion, ...]:
         """The versions with their progress placed so that index epoch + 1 is the one to come, by this reading."""
         if self.reading == "epoch":
-            return self.instance.models
-        models = []
-        for m, model in enumerate(self.instance.models):
-            jump = None if before is None or before == m else self.instance.switches[before][m]
-            done = self.position(m, loss if jump is None else loss + jump.mean)
-            if model.steps:
-                rest = model.steps[min(done, len(model.steps) - 1) :]
-                models.append(replace(model, steps=(rest[0],) * epoch + rest))
+            return self.instance.versions
+        versions = []
+        for m, version in enumerate(self.instance.versions):
+            jump = self.instance.mean_jump(before, m)
+            done = self.position(m, loss + jump if math.isfinite(jump) else loss)
+            if version.steps:
+                rest = version.steps[min(done, len(version.steps) - 1) :]
+                versions.append(replace(version, steps=(rest[0],) * epoch + rest))
             else:
-                models.append(replace(model, offset=model.offset + done - epoch))
-        return tuple(models)
+                versions.append(replace(version, offset=version.offset + done - epoch))
+        return tuple(versions)
 
     def epoch_cost(self, pair: Pair, chosen: Sequence[int], resources: float) -> tuple[float, float]:
-        """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the cluster's resources."""
+        """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the node set's resources."""
         instance = self.instance
-        model, cluster = instance.models[self.version(pair.version)], instance.clusters[self.cluster(pair.nodes)]
-        x = resources * cluster.capability
-        link_s = 0.0 if math.isinf(cluster.bandwidth) else model.size / cluster.bandwidth
-        compute_s = model.work * instance.volume(chosen) / x
+        version, nodes = instance.versions[self.version(pair.version)], instance.node_sets[self.nodes(pair.nodes)]
+        x = resources * nodes.capability
+        link_s = version.size / nodes.bandwidth
+        compute_s = version.work * instance.volume(chosen) / x
         if instance.objective == "rate":
-            return compute_s + link_s, cluster.price * x
-        held_s = compute_s + cluster.waiting * link_s
-        return compute_s + link_s, cluster.price * x * held_s + cluster.link_power * link_s
+            return compute_s + link_s, nodes.price * x
+        held_s = compute_s + nodes.waiting * link_s
+        return compute_s + link_s, nodes.price * x * held_s + nodes.link_power * link_s
 
     def run(self, decision: Decision, history: Sequence[EpochOutcome] = ()) -> tuple[float, float]:
         """Seconds and joules of an epoch, after `history`: a data set is paid for when it first comes to a node set."""
         chosen = self.chosen(decision.datasets)
         seconds, joules = self.epoch_cost(decision.pair, chosen, decision.resources)
         there = {d for o in history if o.decision.nodes == decision.nodes for d in self.chosen(o.decision.datasets)}
-        n = self.cluster(decision.nodes)
+        n = self.nodes(decision.nodes)
         return seconds, joules + sum(float(self.instance.charges[d, n]) for d in chosen if d not in there)
 
 
 def left_out(settings: DeplSettings, decisions: Sequence[Decision]) -> float:
     """What bringing the data costs, which planners without data sets do not count."""
-    places = {(settings.cluster(d.nodes), data) for d in decisions for data in settings.chosen(d.datasets)}
+    places = {(settings.nodes(d.nodes), data) for d in decisions for data in settings.chosen(d.datasets)}
     return float(sum(settings.instance.charges[data, n] for n, data in places))
 
 

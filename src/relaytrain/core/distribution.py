@@ -2,7 +2,7 @@
 
 `weighted_sum` chooses the frequencies for the sum at hand: the period so long that next to nothing lies further than
 half of it from the mean (heavier tails get a longer one), and as many points as the characteristic function needs to
-die out. `normal_quantile` and `sampled_quantile` are the approximations to compare with.
+die out.
 
 Paper: DepL section VI-A, equation (8): x is inverse-gamma, the loss change at a switch Student's t.
 """
@@ -27,7 +27,7 @@ TAIL = 1e-11
 DEAD = -36.0
 """log of a characteristic function too small to count."""
 MOST_POINTS = 1 << 14
-"""Frequencies kept at most. A tail of order 3 or less asks for more and gets a shorter period: quantiles to 1e-4 or so."""
+"""Frequencies kept at most. A tail of order 3 or less asks for more and gets a shorter period: quantiles to 1e-4."""
 _KNOTS = 900
 _GROWTH: Real = np.array([1.2**i for i in range(6)])
 
@@ -95,9 +95,9 @@ class Tabulated:
         """By the spline; frequencies at which nothing is left get DEAD."""
         if self.variance == 0:
             return np.zeros(t.shape, np.complex128)
-        found: Complex = self.spline(np.abs(t))
-        np.negative(found.imag, out=found.imag, where=t < 0)
-        return found
+        logs: Complex = self.spline(np.abs(t))
+        np.negative(logs.imag, out=logs.imag, where=t < 0)
+        return logs
 
 
 class Spline:
@@ -112,20 +112,20 @@ class Spline:
         width = np.diff(self.knots)[:, None]
         at = (self.knots[around] - self.knots[:-1, None]) / width
         powers = at[:, :, None] ** np.arange(6)
-        found = np.linalg.solve(powers.astype(np.complex128), values[around][:, :, None])[:, :, 0]
-        self.coefficients = np.ascontiguousarray((found / width ** np.arange(6)).T)
+        solved = np.linalg.solve(powers.astype(np.complex128), values[around][:, :, None])[:, :, 0]
+        self.coefficients = np.ascontiguousarray((solved / width ** np.arange(6)).T)
 
     def __call__(self, size: Real) -> Complex:
         """Values at 0 <= size; DEAD from the top on."""
         near = np.minimum(size, self.top)
         interval = np.minimum((_KNOTS * np.cbrt(near / self.top)).astype(np.int64), _KNOTS - 1)
         at = near - self.knots[interval]
-        found = self.coefficients[5][interval]
+        polynomial = self.coefficients[5][interval]
         for order in (4, 3, 2, 1, 0):
-            found *= at
-            found += self.coefficients[order][interval]
-        found[size >= self.top] = DEAD
-        return np.asarray(found, np.complex128)
+            polynomial *= at
+            polynomial += self.coefficients[order][interval]
+        polynomial[size >= self.top] = DEAD
+        return np.asarray(polynomial, np.complex128)
 
 
 @lru_cache(maxsize=256)
@@ -324,18 +324,13 @@ Term = tuple[float, Distribution]
 """A factor and the variable it multiplies."""
 
 
-def label(factor: float, of: Distribution, frequencies: Frequencies) -> Label:
-    """The label of factor * variable."""
-    return Label(factor * of.mean, of.log_cf(factor * frequencies.at), frequencies)
-
-
 def frequencies_for(
     terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None, reaches: float = 2.0
 ) -> Frequencies:
     """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last.
 
-    The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that lies
-    further than a period from x).
+    The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that
+    lies further than a period from x).
     """
     return frequencies_of(_grouped(terms), tail=tail, least=None if least is None else _grouped(least), reaches=reaches)
 
@@ -375,10 +370,10 @@ def _decay(groups: Sequence[tuple[Distribution, Real]], t: Real) -> Real:
 
 def _grouped(terms: Sequence[Term]) -> list[tuple[Distribution, Real]]:
     """The factors of each distribution that occurs: sums of many epochs repeat few."""
-    found: dict[int, tuple[Distribution, list[float]]] = {}
+    groups: dict[int, tuple[Distribution, list[float]]] = {}
     for factor, of in terms:  # by identity: to hash a distribution takes longer than to add it once more
-        found.setdefault(id(of), (of, []))[1].append(factor)
-    return [(of, np.array(factors)) for of, factors in found.values()]
+        groups.setdefault(id(of), (of, []))[1].append(factor)
+    return [(of, np.array(factors)) for of, factors in groups.values()]
 
 
 def weighted_sum(terms: Sequence[Term], constant: float = 0.0) -> Label:
@@ -403,20 +398,3 @@ def partial_sums(terms: Sequence[Term], constant: float = 0.0) -> list[Label]:
         rows[at] = of.log_cf(np.multiply.outer(factors[at], frequencies.at))
     means = constant + np.cumsum([factor * of.mean for factor, of in terms])
     return [Label(float(mean), row, frequencies) for mean, row in zip(means, np.cumsum(rows, axis=0), strict=True)]
-
-
-def normal_quantile(terms: Sequence[Term], omega: float, constant: float = 0.0) -> float:
-    """The quantile if the sum were normal. Too low, so unsafe, when a heavy-tailed switch dominates."""
-    mean = constant + sum(f * d.mean for f, d in terms)
-    return mean + NormalDist().inv_cdf(omega) * math.sqrt(sum(f * f * d.variance for f, d in terms))
-
-
-def sampled_quantile(
-    terms: Sequence[Term], omega: float, constant: float = 0.0, *, samples: int = 100_000, seed: int = 0
-) -> float:
-    """The quantile of independent draws of the sum."""
-    random = np.random.default_rng(seed)
-    total = np.full(samples, constant)
-    for factor, of in terms:
-        total += factor * of.sample(random, samples)
-    return float(np.quantile(total, omega))

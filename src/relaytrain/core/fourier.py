@@ -9,7 +9,7 @@ whose only errors are the mass further than half a period from the mean and the 
 period the rule repeats itself with the opposite sign, so there the answer is 0 or 1 and not the formula's.
 
 Paper: DepL section IV-B, "function transforms", steps 1-3.
-Deviations: characteristic functions in place of Laplace transforms, which do not exist once a model is switched.
+Deviations: characteristic functions in place of Laplace transforms, which do not exist once a version is switched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from .errors import UsageError
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+Counts = NDArray[np.int64]
 
+SLACK = 1e-9
+"""By which a loss or a probability may fall short, in all comparisons."""
 _ROUNDS = 200
 _CLOSE = 1e-13
 _NEAR = 1e-7
@@ -66,18 +69,23 @@ class Label:
             raise UsageError(f"labels at different frequencies do not add: {self.frequencies}, {other.frequencies}")
         return Label(self.mean + other.mean, self.log_cf + other.log_cf, self.frequencies)
 
-    def shifted(self, by: float) -> Label:
-        """The variable plus a constant."""
-        return Label(self.mean + by, self.log_cf, self.frequencies)
+    @property
+    def random(self) -> bool:
+        """Whether it is anything but its mean."""
+        return bool(self.log_cf.any())
 
     def cdf(self, x: float) -> float:
         """P(variable <= x)."""
+        if not self.random:
+            return float(self.mean <= x + SLACK)
         return float(cdf_many(np.array([x - self.mean]), self.log_cf[None], self.frequencies)[0])
 
     def quantile(self, omega: float) -> float:
         """The x with P(variable <= x) = omega, by Newton's method kept inside a shrinking bracket."""
         if not 0.0 < omega < 1.0:
             raise UsageError(f"omega: got {omega}, expected a probability strictly between 0 and 1")
+        if not self.random:
+            return self.mean
         alive = np.flatnonzero(self.log_cf.real > _GONE)
         few = slice(int(alive[-1]) + 1 if len(alive) else 1)
         t, weights, step = self.frequencies.at[few], self.frequencies.weights[few], 2.0 / self.frequencies.period

@@ -12,10 +12,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Complex = NDArray[np.complex128]
-Real = NDArray[np.float64]
+from .fourier import Complex
 
 _NODES = np.linspace(-4.3, 4.3, 121)
 """Trapezoid nodes v; the distance from the saddle is width * sinh(v), so that tails of any weight are reached."""

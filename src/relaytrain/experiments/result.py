@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.plan import finite
+from ..store.files import write_atomic
 
 Row = dict[str, Any]
 Source = Literal["paper", "here"]
@@ -109,6 +110,13 @@ def table_csv(rows: tuple[Row, ...]) -> str:
     for row in rows:
         writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
     return text.getvalue()
+
+
+def write_table(out_dir: Path, name: str, rows: tuple[Row, ...]) -> Path:
+    """The rows as `<name>.csv` in the folder."""
+    path = out_dir / f"{name}.csv"
+    write_atomic(path, table_csv(rows))
+    return path
 
 
 def findings_markdown(findings: tuple[Finding, ...]) -> str:

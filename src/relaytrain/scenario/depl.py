@@ -44,9 +44,9 @@ class DeplSwitchTable(Table):
 
 
 class DeplClusterTable(Table):
-    """A node set as a cluster: r(n), b(n), kappa(n).
+    """A node set, the paper's cluster: r(n), b(n), kappa(n).
 
-    `link_power` and `waiting` count for the objective "usage": watts while a model is sent, and the share of the held
+    `link_power` and `waiting` count for the objective "usage": watts while a version is sent, and the share of the held
     resources' draw that goes on meanwhile.
     """
 
@@ -66,7 +66,7 @@ class DeplDataTable(Table):
 
 
 class DeplChargeTable(Table):
-    """What bringing data to a cluster costs, once: beta(d, n). Infinite: it cannot be brought. Later entries win."""
+    """What bringing data to a node set costs, once: beta(d, n). Infinite: it cannot be brought. Later entries win."""
 
     dataset: Annotated[str, ANY_NAME] = "*"
     nodes: Annotated[str, ANY_NAME] = "*"
@@ -89,11 +89,11 @@ class DeplTable(Table):
     """DepL's system model. `objective`: "rate", kappa * x as in (2), or "usage", kappa * x * time in joules.
 
     An epoch achieves data_gain + data_gain_log * ln(1 + volume) times as much. `max_switches`: S, up to which all
-    schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or is
-    where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their proven bound, for
-    quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever holds the network.
-    `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own epochs widen it
-    ("conformal").
+    schedules are searched; `eta`: steps of the paper's grid (depl-merged, depl-literal). `reading`: k counts epochs, or
+    is where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their
+    proven bound, for quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever
+    holds the network. `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own
+    epochs widen it ("conformal").
     """
 
     objective: Literal["rate", "usage"] = "rate"

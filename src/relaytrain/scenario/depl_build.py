@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
-from ..core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
+from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from ..core.depl_settings import MOST_EPOCHS, DeplSettings
 from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
 from ..core.law import ROBUST_LEVEL, Array, EpochLaw
 from ..core.problem import Pair, Problem
-from .depl import DeplTable, DeplVersionTable
+from .depl import DeplClusterTable, DeplTable, DeplVersionTable
 from .schema import ScenarioFile
 
 ALL_DATA = "all"
@@ -34,16 +34,15 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     by_nodes = {c.nodes: c for c in depl.clusters}
     volumes = {d.dataset: d.volume for d in depl.datasets}
     data = [DeplData(d.name, volumes.get(d.name, 1.0)) for d in file.datasets] or [DeplData(ALL_DATA, 1.0)]
-    clusters = [by_nodes[n] for n in sets]
-    target = problem.target
     instance = DeplProblem(
-        models=tuple(_model(by_version[v], trusted=depl.bands == "given") for v in versions),
+        versions=tuple(_version(by_version[v], trusted=depl.bands == "given") for v in versions),
         switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
-        clusters=tuple(Cluster(c.nodes, c.capability, c.bandwidth, c.price, c.link_power, c.waiting) for c in clusters),
+        node_sets=tuple(_node_set(by_nodes[n]) for n in sets),
         datasets=tuple(data),
         charges=np.array([[_charge(depl, d.name, n) for n in sets] for d in data]),
         initial_loss=problem.initial_loss,
-        target=DeplTarget(target.loss, target.probability, target.deadline_s, problem.max_epochs or MOST_EPOCHS),
+        target=problem.target,
+        max_epochs=problem.max_epochs or MOST_EPOCHS,
         gain_base=depl.data_gain,
         gain_slope=depl.data_gain_log,
         objective=depl.objective,
@@ -56,13 +55,17 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     )
 
 
-def _model(table: DeplVersionTable, *, trusted: bool) -> Model:
+def _node_set(table: DeplClusterTable) -> DeplNodeSet:
+    return DeplNodeSet(table.nodes, table.capability, table.bandwidth, table.price, table.link_power, table.waiting)
+
+
+def _version(table: DeplVersionTable, *, trusted: bool) -> DeplVersion:
     steps = tuple(table.gain) if isinstance(table.gain, list) else ()
     gain = steps[0] if isinstance(table.gain, list) else table.gain
     noise = _noise(table)
     if not trusted:  # losses may rise, whatever family was fitted
         noise = Normal(noise.mean, math.sqrt(noise.variance))
-    return Model(table.version, table.size, table.work, gain, table.offset, noise, table.power, steps)
+    return DeplVersion(table.version, table.size, table.work, gain, table.offset, noise, table.power, steps)
 
 
 def _noise(table: DeplVersionTable) -> Distribution:
@@ -78,13 +81,11 @@ def _noise(table: DeplVersionTable) -> Distribution:
 def _switch(depl: DeplTable, before: str, now: str) -> StudentT | None:
     if before == now:
         return None
-    found = StudentT(0.0, 0.0, 5.0)
-    forbidden = False
+    jump: StudentT | None = StudentT(0.0, 0.0, 5.0)
     for row in depl.switches:
         if row.from_ in ("*", before) and row.to in ("*", now):
-            forbidden = math.isinf(row.location)
-            found = StudentT(0.0 if forbidden else row.location, row.scale, row.nu)
-    return None if forbidden else found
+            jump = None if math.isinf(row.location) else StudentT(row.location, row.scale, row.nu)
+    return jump
 
 
 def _charge(depl: DeplTable, dataset: str, nodes: str) -> float:
@@ -94,23 +95,21 @@ def _charge(depl: DeplTable, dataset: str, nodes: str) -> float:
 
 def full_costs(settings: DeplSettings, problem: Problem) -> tuple[Array, Array]:
     """Seconds and price of an epoch of every pair, on all data at full resources: shape (pairs,) each."""
-    instance = settings.instance
-    everything = range(len(instance.datasets))
-    rows = [settings.epoch_cost(pair, everything, 1.0) for pair in problem.pairs]
+    rows = [settings.epoch_cost(pair, settings.instance.all_data, 1.0) for pair in problem.pairs]
     return np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
 
 
 def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:
     """The gains of (8) by epoch for every pair, all data used, and the switches' jumps."""
     instance = settings.instance
-    gain = instance.data_gain(range(len(instance.datasets)))
+    gain = instance.data_gain(instance.all_data)
     z = normal_level(ROBUST_LEVEL)
-    k = np.arange(1, instance.target.max_epochs + 1)
+    k = np.arange(1, instance.max_epochs + 1)
     run, robust = [], []
-    for model in instance.models:
-        steps = gain * model.progress(k)
-        spread = spread_by_epoch(steps * math.sqrt(model.noise.variance), settings.belief.mean)
-        run.append(-steps * model.noise.mean)
+    for version in instance.versions:
+        steps = gain * version.progress(k)
+        spread = spread_by_epoch(steps * math.sqrt(version.noise.variance), settings.belief.mean)
+        run.append(-steps * version.noise.mean)
         robust.append(run[-1] + z * np.diff(spread, prepend=0.0))
     index = [settings.version(pair.version) for pair in pairs]
     change = np.array([[_jump(instance, a, b, 0.0) for b in index] for a in index])
@@ -121,7 +120,5 @@ def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:
 
 
 def _jump(instance: DeplProblem, before: int, now: int, z: float) -> float:
-    if before == now:
-        return 0.0
-    found = instance.switches[before][now]
-    return math.inf if found is None else found.mean + z * math.sqrt(found.variance)
+    jump = instance.switches[before][now]
+    return instance.mean_jump(before, now) + (0.0 if jump is None else z * math.sqrt(jump.variance))

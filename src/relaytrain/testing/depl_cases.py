@@ -1,17 +1,19 @@
-"""DepL problems with known answers, from JSON files of kind `full`, `quantile`, `allocation` and `datasets`."""
+"""DepL problems with known answers, from JSON files of kind `full`, `quantile`, `allocation` and `datasets`; draws."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
+from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from ..core.distribution import InverseGamma, StudentT, Term
 from ..core.errors import ScenarioError
+from ..core.problem import Target
 
 KINDS = ("full", "quantile", "allocation", "datasets")
 
@@ -26,8 +28,8 @@ def read_depl(path: Path) -> dict[str, Any]:
 
 def parts(raw: dict[str, Any]) -> list[dict[str, Any]]:
     """The single cases of a file: those under `cases`, or the file itself."""
-    found: list[dict[str, Any]] = raw.get("cases", [raw])
-    return found
+    cases: list[dict[str, Any]] = raw.get("cases", [raw])
+    return cases
 
 
 def instance_from(raw: dict[str, Any]) -> DeplProblem:
@@ -41,16 +43,17 @@ def instance_from(raw: dict[str, Any]) -> DeplProblem:
 def _instance(at: dict[str, Any]) -> DeplProblem:
     gain = at.get("data_gain", {"g0": 1.0, "g1": 0.0})
     return DeplProblem(
-        models=tuple(
-            Model(m["name"], m["s"], m["c"], m["A"], m["B"], InverseGamma(m["x_mean"], m["x_var"]))
+        versions=tuple(
+            DeplVersion(m["name"], m["s"], m["c"], m["A"], m["B"], InverseGamma(m["x_mean"], m["x_var"]))
             for m in at["models"]
         ),
         switches=tuple(tuple(_switch(cell) for cell in row) for row in at["switch"]),
-        clusters=clusters_from(at["clusters"]),
+        node_sets=node_sets_from(at["clusters"]),
         datasets=tuple(DeplData(d["name"], d["q"]) for d in at["datasets"]),
         charges=np.array([charges_from(row) for row in at["beta"]], np.float64),
         initial_loss=at["l0"],
-        target=DeplTarget(at["lmax"], at["omega"], at["Tmax"], at["Kmax"]),
+        target=Target(at["lmax"], at["Tmax"], at["omega"]),
+        max_epochs=at["Kmax"],
         gain_base=gain["g0"],
         gain_slope=gain["g1"],
     )
@@ -60,10 +63,10 @@ def _switch(cell: dict[str, float] | None) -> StudentT | None:
     return None if cell is None else StudentT(cell["loc"], cell["scale"], cell["nu"])
 
 
-def clusters_from(rows: list[dict[str, Any]]) -> tuple[Cluster, ...]:
-    """Clusters from rows of r, b (null: no link to wait for) and kappa."""
+def node_sets_from(rows: list[dict[str, Any]]) -> tuple[DeplNodeSet, ...]:
+    """Node sets from rows of r, b (null: no link to wait for) and kappa."""
     return tuple(
-        Cluster(str(row.get("name", i)), row["r"], math.inf if row["b"] is None else row["b"], row["kappa"])
+        DeplNodeSet(str(row.get("name", i)), row["r"], math.inf if row["b"] is None else row["b"], row["kappa"])
         for i, row in enumerate(rows)
     )
 
@@ -77,3 +80,14 @@ def terms_from(case: dict[str, Any]) -> list[Term]:
     """The variables of a quantile case: `run` rows are gain, mean, variance; `switch` rows location, scale, nu."""
     run: list[Term] = [(-gain, InverseGamma(mean, variance)) for gain, mean, variance in case["run"]]
     return run + [(1.0, StudentT(location, scale, nu)) for location, scale, nu in case["switch"]]
+
+
+def sampled_quantile(
+    terms: Sequence[Term], omega: float, constant: float = 0.0, *, samples: int = 100_000, seed: int = 0
+) -> float:
+    """The quantile of independent draws of the sum."""
+    random = np.random.default_rng(seed)
+    total = np.full(samples, constant)
+    for factor, of in terms:
+        total += factor * of.sample(random, samples)
+    return float(np.quantile(total, omega))

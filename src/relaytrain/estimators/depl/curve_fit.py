@@ -2,15 +2,15 @@
 
 Equation (8) calls A / sqrt(k + B) x a change of the loss, while section VI-A fits "the loss evolution". So a fit has a
 *reading*: `level` (fitted to the curve l(k) itself) or `change` (fitted to l(k-1) - l(k), what the recursion of (3)
-adds up). `CurveFit.model` refuses to hand a `level` fit to a planner.
+adds up). `CurveFit.version` refuses to hand a `level` fit to a planner.
 
     A, B   least squares with x = 1                                   (i) of section VI-A
     x      inverse-gamma by likelihood, or another family             (ii); those with negative values where losses rise
     l_sw   Student's t
 
-Diagnostics go with every fit, for a p-value alone says little here: R^2 of the curve, the naive and the refitted p-value,
-the p-value on seeds left out, the autocorrelation of x along a curve (the paper takes x as independent), and the
-coverage of the quantile that a plan rests on.
+Diagnostics go with every fit, for a p-value alone says little here: R^2 of the curve, the naive and the refitted
+p-value, the p-value on seeds left out, the autocorrelation of x along a curve (the paper takes x as independent), and
+the coverage of the quantile that a plan rests on.
 
 Paper: DepL section VI-A, equation (8), Fig. 4.
 Deviations: B may not lie below -0.9; degrees of freedom stay above 2, as planners need a variance.
@@ -31,16 +31,15 @@ from ..learned.curves import LegCurve, LegSwitch
 from .distributions import EPOCH_FAMILIES, REPLICATES, Family, Fit, best_family, fit_family, naive_p, refitted_p
 
 if TYPE_CHECKING:
-    from ...core.depl import Model
+    from ...core.depl import DeplVersion
 
 Reading = Literal["level", "change"]
 OMEGA = 0.99
-LEAST_CURVES = 2
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far a fit can be trusted. `held_out_p` and `coverage` are of seeds that the fit has not seen (None: too few)."""
+    """How far a fit can be trusted. `held_out_p` and `coverage` are of seeds the fit has not seen (None: too few)."""
 
     r2: float
     naive_p: float
@@ -50,10 +49,6 @@ class Diagnostics:
     coverage: float | None
     crps: dict[str, float] = field(default_factory=dict)
     count: int = 0
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class CurveFit:
         """A / sqrt(k + B)."""
         return np.asarray(self.gain / np.sqrt(k + self.offset))
 
-    def model(self, name: str, *, size: float, work: float) -> Model:
+    def version(self, name: str, *, size: float, work: float) -> DeplVersion:
         """The version for DepL's planners.
 
         Raises:
@@ -78,12 +73,13 @@ class CurveFit:
         """
         if self.reading != "change":
             raise UsageError(
-                f"{name}: got a fit with reading 'level', expected 'change': a plan adds up what every epoch lowers the loss "
+                f"{name}: got a fit with reading 'level', expected 'change': a plan adds up what every epoch lowers "
+                "the loss "
                 "by, and a level is no such amount; fit again with reading='change'"
             )
-        from ...core.depl import Model
+        from ...core.depl import DeplVersion
 
-        return Model(name, size, work, self.gain, self.offset, self.noise.distribution)
+        return DeplVersion(name, size, work, self.gain, self.offset, self.noise.distribution)
 
 
 def fit_curves(
@@ -122,11 +118,9 @@ def fit_curves(
         family, scored = best_family(parts[0], parts[1], EPOCH_FAMILIES)
     noise = fit_family(x, family)
     held_out_p, coverage = _held_out(rows, half, family, reading) if split else (None, None)
-    found = Diagnostics(
-        r2, naive_p(x, noise), refitted_p(x, noise, replicates=replicates) if replicates else float("nan"), held_out_p,
-        autocorrelation(ratios), coverage, scored, len(x),
-    )  # fmt: skip
-    return CurveFit(reading, gain, offset, noise, found)
+    tested = naive_p(x, noise), refitted_p(x, noise, replicates=replicates) if replicates else float("nan")
+    diagnostics = Diagnostics(r2, *tested, held_out_p, autocorrelation(ratios), coverage, scored, len(x))
+    return CurveFit(reading, gain, offset, noise, diagnostics)
 
 
 def least_squares(rows: Sequence[tuple[Array, Array]]) -> tuple[float, float, float]:
@@ -166,7 +160,7 @@ def read(curve: LegCurve, reading: Reading) -> tuple[Array, Array]:
 def _held_out(
     rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], family: Family, reading: Reading
 ) -> tuple[float | None, float | None]:
-    """p-value and coverage of the loss's OMEGA quantile on the other half of the seeds: the lower side of x where x is progress."""
+    """p-value and coverage of the loss's OMEGA quantile on the other half of the seeds: low x where x is progress."""
     mine = [r for r, h in zip(rows, half, strict=True) if h]
     others = [r for r, h in zip(rows, half, strict=True) if not h]
     if not mine or not others:
@@ -202,17 +196,11 @@ class SwitchFit:
     count: int
 
 
-def fit_switches(
-    switches: Sequence[LegSwitch], *, replicates: int = REPLICATES, first_epoch: bool = False
-) -> SwitchFit:
-    """l_sw: the forward loss after the switch minus the loss before it (or the first epoch's, as some traces have it)."""
+def fit_switches(switches: Sequence[LegSwitch], *, replicates: int = REPLICATES) -> SwitchFit:
+    """l_sw: the forward loss after the switch (or the first epoch's, as in some traces) less the loss before it."""
     if len(switches) < 3:
         raise UsageError(f"depl: {len(switches)} switches of this kind, expected at least 3 to fit Student's t")
-    values = np.array(
-        [(s.landed if first_epoch or s.probe_after is None else s.probe_after) - s.history[-1] for s in switches]
-    )
+    values = np.array([(s.landed if s.probe_after is None else s.probe_after) - s.history[-1] for s in switches])
     noise = fit_family(values, "student-t")
-    return SwitchFit(
-        noise, naive_p(values, noise), refitted_p(values, noise, replicates=replicates) if replicates else float("nan"),
-        float((values > 0.0).mean()), len(values),
-    )  # fmt: skip
+    tested = naive_p(values, noise), refitted_p(values, noise, replicates=replicates) if replicates else float("nan")
+    return SwitchFit(noise, *tested, float((values > 0.0).mean()), len(values))

@@ -1,7 +1,7 @@
 """Distributions of DepL's x and of switches, fitted by likelihood, with tests that know that they were fitted.
 
-A Kolmogorov-Smirnov p-value against a distribution fitted to the same values is far too kind. `refitted_p` draws from the
-fit, fits again and compares statistics (a parametric bootstrap); `crps` scores a fit on values it has not seen.
+A Kolmogorov-Smirnov p-value against a distribution fitted to the same values is far too kind. `refitted_p` draws from
+the fit, fits again and compares statistics (a parametric bootstrap); `crps` scores a fit on values it has not seen.
 """
 
 from __future__ import annotations
@@ -171,17 +171,17 @@ def crps(values: Array, fit: Fit) -> float:
 def best_family(
     train: Array, held_out: Array, families: tuple[Family, ...] = EPOCH_FAMILIES
 ) -> tuple[Family, dict[str, float]]:
-    """The family with the least held-out CRPS, and all their scores; families that cannot hold the values are left out."""
+    """The family with the least held-out CRPS, and all their scores; those that cannot hold the values are left out."""
     scored: dict[str, float] = {}
     best: tuple[float, Family] | None = None
     for family in families:
         try:
-            found = crps(held_out, fit_family(train, family))
+            score = crps(held_out, fit_family(train, family))
         except UsageError:
             continue
-        scored[family] = found
-        if best is None or found < best[0]:
-            best = (found, family)
+        scored[family] = score
+        if best is None or score < best[0]:
+            best = (score, family)
     if best is None:
         raise UsageError("families: none can hold these values; include normal or empirical")
     return best[1], scored

@@ -28,7 +28,7 @@ from .widening import widening
 
 SAMPLES = 4000
 WIDEST = 3.5
-"""An epoch further out than this is taken for one at this distance: one odd epoch must not settle what the run is like."""
+"""An epoch further out is taken for one at this distance: a single odd one must not settle what the run is like."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Increments:
         if self.settings.reading == "epoch":
             return depl_law(self.settings, pairs) if self.settings.conformal else self.law0
         before = self.settings.version(history[-1].decision.version)
-        models = self.settings.placed(len(history), loss, before)
-        return depl_law(replace(self.settings, instance=replace(self.settings.instance, models=models)), pairs)
+        versions = self.settings.placed(len(history), loss, before)
+        return depl_law(replace(self.settings, instance=replace(self.settings.instance, versions=versions)), pairs)
 
     def past(self, history: Sequence[EpochOutcome]) -> NoisePast:
         """z of every epoch done."""
@@ -77,8 +77,8 @@ class Increments:
             m = self.settings.version(decision.version)
             start = before if outcome.handover_loss is None else outcome.handover_loss
             gain = instance.data_gain(self.settings.chosen(decision.datasets))
-            step = float(instance.models[m].progress(self.settings.index(m, decision.epoch - 1, start)))
-            z = to_normal(instance.models[m].noise, np.array((start - outcome.loss) / (gain * step)))
+            step = float(instance.versions[m].progress(self.settings.index(m, decision.epoch - 1, start)))
+            z = to_normal(instance.versions[m].noise, np.array((start - outcome.loss) / (gain * step)))
             rows.append((decision.epoch, m, float(np.clip(z, -WIDEST, WIDEST))))
             before = outcome.loss
         epochs, versions, z_all = zip(*rows, strict=True) if rows else ((), (), ())
@@ -95,20 +95,11 @@ class Increments:
         robust = run.copy() if law0.run_robust is None else law0.run_robust.copy()
         if not past.z or epoch > len(run):
             return run, robust
-        z = draw_latent(self.settings.belief, past, (epoch,), len(instance.models), samples=SAMPLES, seed=self.seed)
+        z = draw_latent(self.settings.belief, past, (epoch,), len(instance.versions), samples=SAMPLES, seed=self.seed)
         gain = instance.data_gain(range(len(instance.datasets)))
         for at, m in enumerate(versions):
-            model = instance.models[m]
-            step = float(model.progress(self.settings.index(m, epoch - 1, loss)))
-            change = -gain * step * from_normal(model.noise, z[:, m, 0])
+            version = instance.versions[m]
+            step = float(version.progress(self.settings.index(m, epoch - 1, loss)))
+            change = -gain * step * from_normal(version.noise, z[:, m, 0])
             run[epoch - 1, at], robust[epoch - 1, at] = change.mean(), np.quantile(change, ROBUST_LEVEL)
         return run, robust
-
-
-def with_belief(scenario: Scenario, runs: Sequence[NoisePast]) -> Scenario:
-    """The scenario with its dependence estimated from runs of the same process (`Increments.past` of each)."""
-    from ...core.dependence import estimate
-
-    if scenario.depl is None:
-        raise UsageError("dependence: the scenario has no table [depl]")
-    return replace(scenario, depl=replace(scenario.depl, belief=estimate(runs)))

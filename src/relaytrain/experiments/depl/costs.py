@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen
-from ..result import Row, table_csv
-from ..style import house_style, legend_below, new_figure, save
+from ..result import Row
+from ..style import legend_below, new_figure
 from .study import (
     CHEAP,
     DEPL,
+    ETA,
     GREEDY,
     LOOSE,
     OPTIMUM,
@@ -21,10 +20,12 @@ from .study import (
     TARGETS,
     VERSIONS,
     Study,
+    StudyFigure,
     by_eta,
     listed,
     off_target,
     over,
+    study,
 )
 
 if TYPE_CHECKING:
@@ -33,32 +34,29 @@ if TYPE_CHECKING:
 ETAS = (25, 50, 100, 200)
 SHOWN = (13.0, 9.0)
 """Targets of the right panel."""
-READINGS = {"merged": {"linestyle": "-", "marker": "o"}, "literal": {"linestyle": ":", "marker": "x"}}
+READINGS: dict[str, dict[str, Any]] = {
+    "merged": {"linestyle": "-", "marker": "o"},
+    "literal": {"linestyle": ":", "marker": "x"},
+}
 TARGET = r"target of the 99th percentile $\ell_\omega^{max}$"
 Etas = dict[tuple[str, float, int], float]
 
 
 def etas_of(preset: str, curves: str = "stand-in") -> Etas:
     """DepL's cost over the optimum's by reading, target and eta, where the reading was affordable to run."""
-    from .study import study
-
     best = {target: study(preset, curves)[target][OPTIMUM].plan.cost for target in SHOWN}
-    found: Etas = {}
-    for target in SHOWN:
-        for eta in ETAS:
-            found["merged", target, eta] = by_eta(preset, target, eta, "merged", curves) / best[target]
-    for eta in ETAS:
-        found["literal", LOOSE, eta] = by_eta(preset, LOOSE, eta, "literal", curves) / best[LOOSE]
-    return found
+    merged = {("merged", t, eta): by_eta(preset, t, eta, "merged", curves) / best[t] for t in SHOWN for eta in ETAS}
+    literal = {("literal", LOOSE, eta): by_eta(preset, LOOSE, eta, "literal", curves) / best[LOOSE] for eta in ETAS}
+    return merged | literal
 
 
-def draw(study: Study, etas: Etas) -> Figure:
+def draw(runs: Study, etas: Etas) -> Figure:
     """The three panels."""
     figure = new_figure(12.5, 4.3)
     left, centre, right = figure.subplots(1, 3)
     for name, style in STYLES.items():
-        left.plot(TARGETS, [study[t][name].plan.cost for t in TARGETS], label=name, **style)
-        mean = [study[t][name].plan.mean / study[t][OPTIMUM].plan.mean for t in TARGETS]
+        left.plot(TARGETS, [runs[t][name].plan.cost for t in TARGETS], label=name, **style)
+        mean = [runs[t][name].plan.mean / runs[t][OPTIMUM].plan.mean for t in TARGETS]
         centre.plot(TARGETS, mean, label=name, **style)
     left.set(xlabel=TARGET, ylabel="cost [units of (2)]", title="Cost by target")
     left.set_ylim(bottom=0)
@@ -68,14 +66,7 @@ def draw(study: Study, etas: Etas) -> Figure:
             points = {eta: v for (r, t, eta), v in etas.items() if (r, t) == (reading, target) and math.isfinite(v)}
             if points:
                 name = f"{reading}, {target:g}"
-                right.plot(
-                    list(points),
-                    list(points.values()),
-                    label=name,
-                    color=colour,
-                    linestyle=style["linestyle"],
-                    marker=style["marker"],
-                )
+                right.plot(list(points), list(points.values()), label=name, color=colour, **style)
     right.set(
         xlabel=r"$\eta$", ylabel="DepL's cost over the optimum's", title=r"What $\eta$ does; missing: no plan found"
     )
@@ -86,44 +77,51 @@ def draw(study: Study, etas: Etas) -> Figure:
     return figure
 
 
-def rows_of(study: Study) -> tuple[Row, ...]:
+def rows_of(runs: Study) -> tuple[Row, ...]:
     """One row for every target and strategy."""
     return tuple(
         {
             "target": target,
             "strategy": name,
             "cost": run.plan.cost,
-            "over_optimum": over(runs, name),
+            "over_optimum": over(by_name, name),
             "expected_loss": run.plan.mean,
             "quantile": run.plan.quantile,
             "probability": run.plan.probability,
             **{f"epochs_{version}": run.epochs[version] for version in VERSIONS},
         }
-        for target, runs in study.items()
-        for name, run in runs.items()
+        for target, by_name in runs.items()
+        for name, run in by_name.items()
     )
 
 
-def written(
-    study: Study, etas: Etas, out_dir: Path, name: str, formats: tuple[str, ...]
-) -> tuple[tuple[Path, ...], tuple[Row, ...]]:
-    """Figure and table."""
-    with house_style():
-        files = save(draw(study, etas), out_dir, name, formats)
-    rows = rows_of(study)
-    path = out_dir / f"{name}.csv"
-    write_atomic(path, table_csv(rows))
-    return (*files, path), rows
+def cost_figure(
+    name: str, title: str, preset: str, module_file: str, also: Callable[[str], dict[str, Seen]] = lambda curves: {}
+) -> StudyFigure:
+    """Figure 5 or 6; `also` checks what only one of them has, for the curves meant."""
+    return StudyFigure(
+        name,
+        title,
+        preset,
+        module_file,
+        lambda runs, curves: (draw(runs, etas_of(preset, curves)), rows_of(runs)),
+        lambda runs, curves, expected: checks(runs, etas_of(preset, curves), expected) | also(curves),
+        notes=(
+            f"DepL: the paper's procedure, merged reading, eta = {ETA}; the optimum: the exact search, at most three "
+            "switches",
+        ),
+        stand_in=("stand-in curves (see the preset): orderings and shapes are compared, never numbers",),
+    )
 
 
-def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(runs: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     """What figures 5 and 6 have in common."""
-    ratio = {name: {t: over(study[t], name) for t in TARGETS} for name in STYLES}
+    ratio = {name: {t: over(runs[t], name) for t in TARGETS} for name in STYLES}
     gap = max(*ratio[GREEDY].values(), *ratio[CHEAP].values())
-    cost = [study[t][OPTIMUM].plan.cost for t in TARGETS]
-    short = max(off_target(run) for t in TARGETS for run in study[t].values())
+    cost = [runs[t][OPTIMUM].plan.cost for t in TARGETS]
+    short = max(off_target(run) for t in TARGETS for run in runs[t].values())
     lower = {
-        name: {t: study[t][OPTIMUM].plan.mean - study[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)
+        name: {t: runs[t][OPTIMUM].plan.mean - runs[t][name].plan.mean for t in TARGETS} for name in (DEPL, GREEDY)
     }
     merged = {eta: max(etas["merged", t, eta] for t in SHOWN) for eta in ETAS}
     literal = {eta: etas["literal", LOOSE, eta] for eta in ETAS}
@@ -153,7 +151,8 @@ def checks(study: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[s
         "lower-expected-loss": (
             all(v > 0 for v in lower[GREEDY].values())
             and max(map(abs, lower[DEPL].values())) < min(lower[GREEDY].values()),
-            f"below the optimum's expected loss, best-exp: {listed(lower[GREEDY], '.2f')}; DepL: {listed(lower[DEPL], '.2f')}",
+            f"below the optimum's expected loss, best-exp: {listed(lower[GREEDY], '.2f')}; DepL: "
+            f"{listed(lower[DEPL], '.2f')}",
         ),
         "eta-trades": (
             merged[ETAS[-1]] <= expected["eta-trades"].limits["ratio"] and merged[ETAS[0]] > 1.1,

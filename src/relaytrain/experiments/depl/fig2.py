@@ -11,9 +11,8 @@ import numpy as np
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit
 from ...estimators.depl.distributions import REPLICATES
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, write_table
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 from .fits import campaign, fitted
 
@@ -31,9 +30,9 @@ def reproduce(
     out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, replicates: int = REPLICATES
 ) -> Reproduction:
     """Fit (8) to each version's curves, draw and judge."""
-    found = campaign()
-    losses = {p: np.stack([c.losses for c in found.root(p)]) for p in PRUNED}
-    fits = {p: fitted(found.root(p), "level", replicates=replicates) for p in PRUNED}
+    traced = campaign()
+    losses = {p: np.stack([c.losses for c in traced.root(p)]) for p in PRUNED}
+    fits = {p: fitted(traced.root(p), "level", replicates=replicates) for p in PRUNED}
     with house_style():
         figure = new_figure(6.4, 4.4)
         axes = figure.subplots()
@@ -45,15 +44,20 @@ def reproduce(
         legend_below(figure, axes, columns=2)
         files = save(figure, out_dir, NAME, formats)
     rows = tuple(_row(p, k, losses[p], fits[p]) for p in PRUNED for k in range(1, losses[p].shape[1] + 1))
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("DepL Fig. 2", expected, _checks(losses, fits, expected))
     words = "; ".join(
         f"F = {p:g}: A = {f.gain:.2f}, B = {f.offset:.1f}, R2 = {f.diagnostics.r2:.2f}, {f.noise.family}"
         for p, f in fits.items()
     )
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, (found.note, f"(8) read as a level: {words}"))
+    return Reproduction(
+        NAME,
+        TITLE,
+        (*files, write_table(out_dir, NAME, rows)),
+        rows,
+        findings,
+        (traced.note, f"(8) read as a level: {words}"),
+    )
 
 
 def _band(fit: CurveFit, epochs: Array) -> tuple[Array, Array]:
@@ -89,22 +93,18 @@ def _checks(
     losses: Mapping[float, Array], fits: Mapping[float, CurveFit], expected: Mapping[str, Expected]
 ) -> dict[str, Seen]:
     spread = {p: float((x.std(axis=0, ddof=1) / x.mean(axis=0)).mean()) for p, x in losses.items()}
-    one, two = (losses[p] for p in PRUNED)
-    apart = np.abs(one.mean(axis=0) - two.mean(axis=0)) / np.sqrt(
-        (one.var(axis=0, ddof=1) + two.var(axis=0, ddof=1)) / len(one)
+    first, second = (losses[p] for p in PRUNED)
+    apart = np.abs(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(
+        (first.var(axis=0, ddof=1) + second.var(axis=0, ddof=1)) / len(first)
     )
-    third = {p: x.shape[1] // 3 for p, x in losses.items()}
-    early, late = (
-        {p: x[:, at] for p, x in losses.items()} for at in (slice(0, third[PRUNED[0]]), slice(-third[PRUNED[0]], None))
-    )
+    third = first.shape[1] // 3
+    early, late = ({p: x[:, at] for p, x in losses.items()} for at in (slice(0, third), slice(-third, None)))
     grows = {
         p: (late[p].std(axis=0, ddof=1).mean(), early[p].std(axis=0, ddof=1).mean(), late[p].mean() < early[p].mean())
         for p in losses
     }
-    inside = {
-        p: float(np.mean([(x[:, k] >= lo) & (x[:, k] <= hi) for k, (lo, hi) in enumerate(zip(*_band(fits[p], np.arange(1.0, x.shape[1] + 1)), strict=True))]))
-        for p, x in losses.items()
-    }  # fmt: skip
+    bands = {p: _band(fits[p], np.arange(1.0, x.shape[1] + 1)) for p, x in losses.items()}
+    inside = {p: float(((x >= bands[p][0]) & (x <= bands[p][1])).mean()) for p, x in losses.items()}
     return {
         "stochastic": (
             min(spread.values()) >= expected["stochastic"].limits["share"],

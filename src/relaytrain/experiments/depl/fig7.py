@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from ..expected import Seen, judged
-from ..result import Reproduction
-from ..style import DEFAULT_FORMATS
-from .bars import written
-from .study import DEPL, GREEDY, LOOSE, OPTIMUM, TARGETS, TIGHT, Study, findings_of, measured_notes, named, study
+from ..expected import Expected, Seen
+from .bars import stacked
+from .study import DEPL, GREEDY, LOOSE, OPTIMUM, TARGETS, TIGHT, Study, StudyFigure
 
-NAME = "depl-fig7"
 TITLE = "DepL Fig. 7: epochs spent with each version, AlexNet"
-PRESET = "depl_alexnet"
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in") -> Reproduction:
-    """Count, draw and judge."""
-    found = study(PRESET, curves)
-    files, rows = written(found, "epochs", out_dir, named(NAME, curves), formats)
-    expected = findings_of(__file__, curves)
-    findings = judged("DepL Fig. 7", expected, _checks(found, expected["like-optimum"].limits["share"]))
-    return Reproduction(
-        NAME,
-        TITLE,
-        files,
-        rows,
-        findings,
-        measured_notes(PRESET, curves) or ("stand-in curves: which version is used where depends on them",),
-    )
-
-
-def _checks(found: Study, share: float) -> dict[str, Seen]:
-    legs = {name: "; ".join(f"{t:g}: {found[t][name].legs()}" for t in TARGETS) for name in (OPTIMUM, DEPL, GREEDY)}
+def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    legs = {name: "; ".join(f"{t:g}: {runs[t][name].legs()}" for t in TARGETS) for name in (OPTIMUM, DEPL, GREEDY)}
     moved = {
-        t: sum(
-            abs(a - b) for a, b in zip(found[t][OPTIMUM].epochs.values(), found[t][DEPL].epochs.values(), strict=True)
-        )
-        / len(found[t][OPTIMUM].plan.models)
+        t: sum(abs(a - b) for a, b in zip(runs[t][OPTIMUM].epochs.values(), runs[t][DEPL].epochs.values(), strict=True))
+        / len(runs[t][OPTIMUM].plan.versions)
         for t in TARGETS
     }
-    total = {name: {t: len(found[t][name].plan.models) for t in TARGETS} for name in (OPTIMUM, GREEDY)}
-    loose, tight = found[LOOSE], found[TIGHT]
+    total = {name: {t: len(runs[t][name].plan.versions) for t in TARGETS} for name in (OPTIMUM, GREEDY)}
+    loose, tight = runs[LOOSE], runs[TIGHT]
     counts = "; ".join(f"{t:g}: {total[GREEDY][t]} (optimum {total[OPTIMUM][t]})" for t in TARGETS)
     return {
         "like-optimum": (
-            max(moved.values()) <= share,
+            max(moved.values()) <= expected["like-optimum"].limits["share"],
             "epochs moved between versions: " + ", ".join(f"{v:.0%} at {t:g}" for t, v in moved.items()),
         ),
         "loose-intermediate": (
@@ -57,7 +35,7 @@ def _checks(found: Study, share: float) -> dict[str, Seen]:
             f"at {TIGHT:g}: optimum {tight[OPTIMUM].legs()}; DepL {tight[DEPL].legs()}",
         ),
         "best-exp-fast": (
-            all({v for v, n in found[t][GREEDY].epochs.items() if n} == {"fast-unsteady"} for t in TARGETS),
+            all({v for v, n in runs[t][GREEDY].epochs.items() if n} == {"fast-unsteady"} for t in TARGETS),
             f"best-exp {legs[GREEDY]}",
         ),
         "best-exp-more-epochs": (
@@ -65,3 +43,14 @@ def _checks(found: Study, share: float) -> dict[str, Seen]:
             f"epochs of best-exp: {counts}",
         ),
     }
+
+
+reproduce = StudyFigure(
+    "depl-fig7",
+    TITLE,
+    "depl_alexnet",
+    __file__,
+    lambda runs, curves: stacked(runs, "epochs"),
+    _checks,
+    stand_in=("stand-in curves: which version is used where depends on them",),
+).reproduce

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from ..expected import Seen, judged
-from ..result import Reproduction
-from ..style import DEFAULT_FORMATS
-from .bars import written
-from .study import DEPL, GREEDY, OPTIMUM, TARGETS, Study, findings_of, measured_notes, named, study
+from ..expected import Expected, Seen
+from .bars import stacked
+from .study import DEPL, GREEDY, OPTIMUM, TARGETS, Study, StudyFigure
 
-NAME = "depl-fig8"
 TITLE = "DepL Fig. 8: cost incurred with each version, AlexNet"
-PRESET = "depl_alexnet"
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in") -> Reproduction:
-    """Add up, draw and judge."""
-    found = study(PRESET, curves)
-    files, rows = written(found, "costs", out_dir, named(NAME, curves), formats)
-    findings = judged("DepL Fig. 8", findings_of(__file__, curves), _checks(found))
-    return Reproduction(
-        NAME,
-        TITLE,
-        files,
-        rows,
-        findings,
-        ("cost: kappa * x summed over the version's epochs", *measured_notes(PRESET, curves)),
-    )
-
-
-def _checks(found: Study) -> dict[str, Seen]:
-    costs = {t: {name: found[t][name].plan.cost for name in (OPTIMUM, DEPL, GREEDY)} for t in TARGETS}
-    share = {t: found[t][GREEDY].costs["fast-unsteady"] / found[t][GREEDY].plan.cost for t in TARGETS}
+def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    costs = {t: {name: runs[t][name].plan.cost for name in (OPTIMUM, DEPL, GREEDY)} for t in TARGETS}
+    share = {t: runs[t][GREEDY].costs["fast-unsteady"] / runs[t][GREEDY].plan.cost for t in TARGETS}
     each = {
-        name: {t: found[t][name].plan.cost / len(found[t][name].plan.models) for t in TARGETS}
+        name: {t: runs[t][name].plan.cost / len(runs[t][name].plan.versions) for t in TARGETS}
         for name in (OPTIMUM, GREEDY)
     }
-    more = all(len(found[t][GREEDY].plan.models) > len(found[t][OPTIMUM].plan.models) for t in TARGETS)
+    more = all(len(runs[t][GREEDY].plan.versions) > len(runs[t][OPTIMUM].plan.versions) for t in TARGETS)
     dearer = all(each[GREEDY][t] > each[OPTIMUM][t] for t in TARGETS)
     said = "; ".join(f"{t:g}: {each[GREEDY][t]:.1f} (optimum {each[OPTIMUM][t]:.1f})" for t in TARGETS)
     return {
@@ -56,3 +37,14 @@ def _checks(found: Study) -> dict[str, Seen]:
             f"best-exp's cost an epoch: {said}; its epochs are fewer, see Fig. 7",
         ),
     }
+
+
+reproduce = StudyFigure(
+    "depl-fig8",
+    TITLE,
+    "depl_alexnet",
+    __file__,
+    lambda runs, curves: stacked(runs, "costs"),
+    _checks,
+    notes=("cost: kappa * x summed over the version's epochs",),
+).reproduce

@@ -1,8 +1,8 @@
-"""What figures 2 and 4 and Table I of DepL are made of: equation (8) and the switches, fitted to a campaign's test losses.
+"""Behind DepL's figures 2 and 4 and its Table I: equation (8) and the switches, fitted to a campaign's test losses.
 
-A version trained from its first epoch on the edge is a root of the campaign; (K1, F1, F2) names the legs on the far edge that
-began after K1 epochs with F1 removed and go on with F2 removed; each has one curve a seed. The paper's K2 are beginnings
-of these legs.
+A version trained from its first epoch on the edge is a root of the campaign; (K1, F1, F2) names the legs on the far
+edge that began after K1 epochs with F1 removed and go on with F2 removed; each has one curve a seed. The paper's K2 are
+beginnings of these legs.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class CampaignLosses:
 
     def root(self, pruned: float) -> tuple[LegCurve, ...]:
         """The curves of a version that was trained alone."""
-        found = next((c for p, c in self.roots.items() if abs(p - pruned) < NEAR), None)
-        if found is None:
+        curves = next((c for p, c in self.roots.items() if abs(p - pruned) < NEAR), None)
+        if curves is None:
             raise ScenarioError(
                 f"traces {self.name}: no version with {pruned:g} removed was trained alone, expected one"
             )
-        return found
+        return curves
 
     @property
     def note(self) -> str:
@@ -77,18 +77,21 @@ def campaign_of(bundle: Bundle, name: str) -> CampaignLosses:
     if not roots:
         raise ScenarioError(f"traces {name}: got no version trained alone, expected DepL's campaign")
     return CampaignLosses(
-        name, bundle.seeds, {k: tuple(v) for k, v in sorted(roots.items())},
-        {k: tuple(v) for k, v in sorted(legs.items())}, {k: tuple(v) for k, v in sorted(switches.items())},
-    )  # fmt: skip
+        name,
+        bundle.seeds,
+        {k: tuple(v) for k, v in sorted(roots.items())},
+        {k: tuple(v) for k, v in sorted(legs.items())},
+        {k: tuple(v) for k, v in sorted(switches.items())},
+    )
 
 
 def campaign() -> CampaignLosses:
     """AlexNet's that ships, or that of $RELAYTRAIN_TRACES."""
     name, traces = depl_campaign()
-    found = campaign_of(bundle_of(traces, "test"), name)
-    if not found.legs:
-        raise ScenarioError(f"traces {name}: got no switch from one cluster to another, expected DepL's campaign")
-    return found
+    losses = campaign_of(bundle_of(traces, "test"), name)
+    if not losses.legs:
+        raise ScenarioError(f"traces {name}: got no switch from one node set to another, expected DepL's campaign")
+    return losses
 
 
 def campaign_alone(network: str) -> CampaignLosses | None:
@@ -130,10 +133,10 @@ class FitTest:
     coverage: float | None
 
 
-def p_values(found: CampaignLosses, *, replicates: int) -> list[FitTest]:
+def p_values(losses: CampaignLosses, *, replicates: int) -> list[FitTest]:
     """Every configuration and K2."""
-    made = []
-    for config, curves in found.legs.items():
+    tests = []
+    for config, curves in losses.legs.items():
         for k2 in K2S:
             part = cut(curves, k2)
             if min(len(c.losses) for c in part) < k2 or len(part) * k2 < FEW:
@@ -141,8 +144,8 @@ def p_values(found: CampaignLosses, *, replicates: int) -> list[FitTest]:
             each = tuple(_own_p(curve) for curve in part) if k2 > 1 else ()
             fit = fit_curves(part, "level", replicates=replicates).diagnostics
             rest = (fit.r2, fit.autocorrelation, fit.coverage) if k2 > 1 else (float("nan"), float("nan"), None)
-            made.append(FitTest(config, k2, each, fit.naive_p, fit.refitted_p, *rest))
-    return made
+            tests.append(FitTest(config, k2, each, fit.naive_p, fit.refitted_p, *rest))
+    return tests
 
 
 def _own_p(curve: LegCurve) -> float:
@@ -151,7 +154,7 @@ def _own_p(curve: LegCurve) -> float:
 
 
 def fitted(curves: Sequence[LegCurve], reading: Reading, *, replicates: int) -> CurveFit:
-    """(8) with the inverse-gamma where it can hold the values, else with the family that scores best on seeds left out."""
+    """(8) with the inverse-gamma where it holds the values, else with the family that scores best on seeds left out."""
     try:
         return fit_curves(curves, reading, replicates=replicates)
     except UsageError:

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...core.depl import DeplProblem, Model
+from ...core.depl import DeplProblem, DeplVersion
 from ...core.distribution import InverseGamma, StudentT
 from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
 from ...estimators.learned.curves import LegCurve, bundle_of
@@ -37,7 +37,7 @@ FARTHER = 1.5
 
 @dataclass(frozen=True)
 class Measured:
-    """The fits of one campaign, in the order of `PRUNED`: A, B, R^2, mean and variance of x, share of losses that rose."""
+    """A campaign's fits, in the order of `PRUNED`: A, B, R^2, mean and variance of x, share of losses that rose."""
 
     campaign: str
     initial_loss: float
@@ -50,15 +50,20 @@ class Measured:
     def notes(self) -> tuple[str, ...]:
         """What was fitted to what, and how well."""
         rows = "; ".join(
-            f"{1 - share:.0%} of the parameters: A {a:.2f}, B {b:.1f}, x {mean:.2f} with variance {variance:.2f}, R2 {r2:.2f}"
+            f"{1 - share:.0%} of the parameters: A {a:.2f}, B {b:.1f}, x {mean:.2f} with variance {variance:.2f}, R2 "
+            f"{r2:.2f}"
             for share, (a, b, r2, mean, variance, _) in zip(PRUNED, self.fits, strict=True)
         )
         rose = max(fit[5] for fit in self.fits)
         return (
-            f"measured curves: campaign {self.campaign}, {self.counts[0]} legs on {NODES}, initial loss {self.initial_loss:.2f}; {rows}",
-            f"up to {rose:.0%} of the losses rose; x of following epochs correlate by {self.autocorrelation:.2f}; a switch of the version "
-            f"({self.counts[1]} seen) changes the loss by {self.switch.location:.3f} + {self.switch.scale:.3f} t with {self.switch.nu:.1f} degrees",
-            "from the paper: needed resources, r and kappa; targets are in 20ths of the initial loss; epochs beyond the 20 seen are extrapolated",
+            f"measured curves: campaign {self.campaign}, {self.counts[0]} legs on {NODES}, initial loss "
+            f"{self.initial_loss:.2f}; {rows}",
+            f"up to {rose:.0%} of the losses rose; x of following epochs correlate by {self.autocorrelation:.2f}; a "
+            "switch of the version "
+            f"({self.counts[1]} seen) changes the loss by {self.switch.location:.3f} + {self.switch.scale:.3f} t "
+            f"with {self.switch.nu:.1f} degrees",
+            "from the paper: needed resources, r and kappa; targets are in 20ths of the initial loss; epochs beyond "
+            "the 20 seen are extrapolated",
         )
 
 
@@ -76,30 +81,30 @@ def measured(campaign: str) -> Measured:
         fits.append((gain, offset, r2, float(x.mean()), float(x.var()), float((x < 0).mean())))
         ratios += each
     alone = [s for s in bundle.switches if s.kind == "version" and abs(s.after[2] - PRUNED[1]) < 0.02]
-    found = fit_switches(alone, replicates=0).noise.distribution
-    assert isinstance(found, StudentT)
+    jump = fit_switches(alone, replicates=0).noise.distribution
+    assert isinstance(jump, StudentT)
     start = float(np.mean([c.start for c in legs[0] if c.start is not None]))
     counts = (sum(map(len, legs)), len(alone))
-    return Measured(campaign, start, tuple(fits), autocorrelation(ratios), found, counts)
+    return Measured(campaign, start, tuple(fits), autocorrelation(ratios), jump, counts)
 
 
 def _counts(curve: LegCurve, share: float) -> bool:
-    """A leg on the chosen nodes right after the first handover, long enough, of a version that was pruned, not distilled."""
-    made = curve.stage == 1 and curve.node_set == NODES and len(curve.losses) >= LEAST_EPOCHS
-    return made and abs(curve.pruned - share) < 1e-3 and not any("distill" in words for words in curve.configuration)
+    """A leg on the chosen nodes right after the first handover, long enough, of a version pruned and not distilled."""
+    suits = curve.stage == 1 and curve.node_set == NODES and len(curve.losses) >= LEAST_EPOCHS
+    return suits and abs(curve.pruned - share) < 1e-3 and not any("distill" in words for words in curve.configuration)
 
 
 def with_measured(instance: DeplProblem, preset: str, stand_in_loss: float) -> DeplProblem:
     """The preset's problem with measured versions; its target keeps its share of the initial loss."""
     seen = measured(CAMPAIGN[preset])
-    models = tuple(
-        Model(m.name, m.size, m.work, a, b, InverseGamma(mean, variance))
-        for m, (a, b, _, mean, variance, _) in zip(instance.models, seen.fits, strict=True)
+    versions = tuple(
+        DeplVersion(m.name, m.size, m.work, a, b, InverseGamma(mean, variance))
+        for m, (a, b, _, mean, variance, _) in zip(instance.versions, seen.fits, strict=True)
     )
     near, far = seen.switch, replace(seen.switch, location=FARTHER * seen.switch.location)
     target = replace(instance.target, loss=stand_in_loss / instance.initial_loss * seen.initial_loss)
     switches = ((None, near, far), (None, None, near), (None, None, None))
-    return replace(instance, models=models, switches=switches, initial_loss=seen.initial_loss, target=target)
+    return replace(instance, versions=versions, switches=switches, initial_loss=seen.initial_loss, target=target)
 
 
 def verdicts(expected: Mapping[str, Expected], known: Mapping[str, bool]) -> dict[str, Expected]:

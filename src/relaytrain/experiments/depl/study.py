@@ -2,31 +2,37 @@
 
 "Optimum" is the exact search, "DepL" the paper's procedure with eta = 200 in its `merged` reading, "best-exp" takes in
 every epoch the version with the most expected progress; a second best-exp minimises cost under an expected-loss target.
-All four meet the quantile and share clusters and resources at best.
+All four meet the quantile and share node sets and resources at best.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.depl import DeplProblem
-from ...planners.depl.exact.joint import DeplPlan, plan
-from ...planners.depl.exact.losses import losses_by_epoch
+from ...core.fourier import Real
+from ...planners.depl.exact.joint import plan
 from ...planners.depl.paper.best_exp import best_expected, greedy_expected
-from ...planners.depl.paper.procedure import paper_plan
+from ...planners.depl.paper.grid import Reading
+from ...planners.depl.paper.outer_loop import paper_plan
+from ...planners.depl.schedule_losses import losses_by_epoch
+from ...planners.depl.solution import DeplPlan
 from ...scenario import load_scenario
-from ..expected import Expected, expected_of
+from ..expected import Expected, Seen, expected_of, judged
+from ..result import Reproduction, Row, write_table
+from ..style import DEFAULT_FORMATS, house_style, save
 
-Real = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 TARGETS = (13.0, 11.0, 9.0, 7.0, 5.0)
 LOOSE, TIGHT = TARGETS[0], TARGETS[-1]
@@ -55,30 +61,32 @@ class Run:
     @property
     def epochs(self) -> dict[str, int]:
         """Epochs by version."""
-        names = [m.name for m in self.instance.models]
-        return {name: self.plan.models.count(names.index(name)) for name in VERSIONS}
+        names = [m.name for m in self.instance.versions]
+        return {name: self.plan.versions.count(names.index(name)) for name in VERSIONS}
 
     @property
     def costs(self) -> dict[str, float]:
         """kappa * x by version."""
-        found = dict.fromkeys(VERSIONS, 0.0)
-        for m, n, x in zip(self.plan.models, self.plan.clusters, self.plan.resources, strict=True):
-            found[self.instance.models[m].name] += self.instance.clusters[n].price * x
-        return found
+        costs = dict.fromkeys(VERSIONS, 0.0)
+        for m, n, x in zip(self.plan.versions, self.plan.node_sets, self.plan.resources, strict=True):
+            costs[self.instance.versions[m].name] += self.instance.node_sets[n].price * x
+        return costs
 
     @property
     def switches(self) -> list[int]:
         """Epochs before which the version changes."""
-        return [k for k, (a, b) in enumerate(pairwise(self.plan.models), start=2) if a != b]
+        return [k for k, (a, b) in enumerate(pairwise(self.plan.versions), start=2) if a != b]
 
     def legs(self) -> str:
         """`fast-unsteady 4, intermediate 17`."""
-        return ", ".join(f"{self.instance.models[m].name} {len(list(rows))}" for m, rows in groupby(self.plan.models))
+        return ", ".join(
+            f"{self.instance.versions[m].name} {len(list(rows))}" for m, rows in groupby(self.plan.versions)
+        )
 
     def band(self, low: float, high: float) -> tuple[Real, Real, Real]:
         """Expected loss and its quantiles at `low` and `high`, from the start to the last epoch."""
         start = self.instance.initial_loss
-        after = losses_by_epoch(self.instance, self.plan.datasets, self.plan.models)
+        after = losses_by_epoch(self.instance, self.plan.datasets, self.plan.versions)
         rows = [(start, start, start), *((loss.mean, loss.quantile(low), loss.quantile(high)) for loss in after)]
         mean, below, above = np.array(rows).T
         return mean, below, above
@@ -101,39 +109,58 @@ def instance_of(preset: str, target: float, curves: str = "stand-in") -> DeplPro
 @lru_cache(maxsize=4)
 def study(preset: str, curves: str = "stand-in") -> Study:
     """Every strategy at every target; made once for all figures."""
-    found: Study = {}
+    runs: Study = {}
     for target in TARGETS:
         instance = instance_of(preset, target, curves)
-        found[target] = {
+        runs[target] = {
             OPTIMUM: Run(instance, plan(instance)),
             DEPL: Run(instance, paper_plan(instance, eta=ETA, reading="merged")),
             GREEDY: Run(instance, greedy_expected(instance)),
             CHEAP: Run(instance, best_expected(instance)),
         }
-    return found
+    return runs
 
 
 @lru_cache(maxsize=32)
-def by_eta(preset: str, target: float, eta: int, reading: str, curves: str = "stand-in") -> float:
+def by_eta(preset: str, target: float, eta: int, reading: Reading, curves: str = "stand-in") -> float:
     """Cost of DepL(eta) in a reading; infinite where it finds nothing."""
-    made = paper_plan(
-        instance_of(preset, target, curves), eta=eta, reading="literal" if reading == "literal" else "merged"
-    )
-    return made.cost if made.feasible else float("inf")
+    answer = paper_plan(instance_of(preset, target, curves), eta=eta, reading=reading)
+    return answer.cost if answer.feasible else float("inf")
 
 
-def named(name: str, curves: str) -> str:
-    """The name of a figure's files."""
-    return name if curves == "stand-in" else f"{name}-{curves}"
+@dataclass(frozen=True)
+class StudyFigure:
+    """A figure drawn from a preset's study, with the checks of the findings in the TOML file beside its module.
 
+    `draw` and `checks` also hear which curves are meant. `stand_in`: what is said unless the curves are measured.
+    """
 
-def measured_notes(preset: str, curves: str) -> tuple[str, ...]:
-    """What a figure says about measured curves; nothing about stand-ins."""
-    if curves != "measured":
-        return ()
-    from .measured import CAMPAIGN, measured
+    name: str
+    title: str
+    preset: str
+    module_file: str
+    draw: Callable[[Study, str], tuple[Figure, tuple[Row, ...]]]
+    checks: Callable[[Study, str, Mapping[str, Expected]], dict[str, Seen]]
+    notes: tuple[str, ...] = ()
+    stand_in: tuple[str, ...] = ()
 
-    return measured(CAMPAIGN[preset]).notes
+    def reproduce(
+        self, out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, curves: str = "stand-in"
+    ) -> Reproduction:
+        """Plan with every strategy for every target, draw and judge."""
+        runs, said = study(self.preset, curves), self.stand_in
+        files_name = self.name if curves == "stand-in" else f"{self.name}-{curves}"
+        with house_style():
+            figure, rows = self.draw(runs, curves)
+            files = save(figure, out_dir, files_name, formats)
+        table = write_table(out_dir, files_name, rows)
+        expected = findings_of(self.module_file, curves)
+        findings = judged(self.title.partition(":")[0], expected, self.checks(runs, curves, expected))
+        if curves == "measured":
+            from .measured import CAMPAIGN, measured
+
+            said = measured(CAMPAIGN[self.preset]).notes
+        return Reproduction(self.name, self.title, (*files, table), rows, findings, (*self.notes, *said))
 
 
 def findings_of(module_file: str, curves: str) -> dict[str, Expected]:

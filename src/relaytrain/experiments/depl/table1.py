@@ -1,9 +1,10 @@
 """DepL Table I from traces: what an epoch of each version brings, how it varies, and what it takes.
 
-The paper prints mean and variance of the "loss improvement per epoch" of three versions of AlexNet and of MobileNet, near
-1: read as those of x in (8) with one A and B for all versions. So the changes of every version of a network are divided
-by the curve fitted to its intermediate one's. Resources are over AlexNet's smallest and MobileNet's intermediate version's,
-where the paper's figures are 1; ours of both networks are on other images and not compared with each other.
+The paper prints mean and variance of the "loss improvement per epoch" of three versions of AlexNet and of MobileNet,
+near 1: read as those of x in (8) with one A and B for all versions. So the changes of every version of a network are
+divided by the curve fitted to its intermediate one's. Resources are over AlexNet's smallest and MobileNet's
+intermediate version's, where the paper's figures are 1; ours of both networks are on other images and not compared with
+each other.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.law import Array
-from ...estimators.depl.curve_fit import CurveFit
+from ...estimators.depl.curve_fit import CurveFit, read
 from ...estimators.depl.distributions import REPLICATES
 from ...estimators.learned.curves import LegCurve
-from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, write_table
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .fits import CampaignLosses, campaign, campaign_alone, fitted
 from .study import COLOURS, HATCHES
@@ -57,37 +57,37 @@ def reproduce(
     out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, replicates: int = REPLICATES
 ) -> Reproduction:
     """Fit, tabulate, draw and judge; without traces of MobileNet its half is left out, and a note says so."""
-    found = {FIRST: campaign()}
+    networks = {FIRST: campaign()}
     other = campaign_alone(OTHER)
     if other is not None:
-        found[OTHER] = other
+        networks[OTHER] = other
     fits, levels = (
         {
-            n: {v: fitted(one.root(p), reading, replicates=replicates) for v, p in VERSIONS.items()}
-            for n, one in found.items()
+            n: {v: fitted(losses.root(p), reading, replicates=replicates) for v, p in VERSIONS.items()}
+            for n, losses in networks.items()
         }
         for reading in ("change", "level")
     )
     shares = {
-        n: {v: improvements(one.root(p), fits[n][MIDDLE]) for v, p in VERSIONS.items()} for n, one in found.items()
+        n: {v: improvements(losses.root(p), fits[n][MIDDLE]) for v, p in VERSIONS.items()}
+        for n, losses in networks.items()
     }
-    needs = {n: resources(one, n) for n, one in found.items()}
+    needs = {n: resources(losses, n) for n, losses in networks.items()}
     rows = tuple(
         _row(n, v, shares[n][v], needs[n][v] / needs[n][UNIT[n]], (fits[n][v], levels[n][v]))
-        for n in found
+        for n in networks
         for v in VERSIONS
     )
     with house_style():
         files = save(_draw(shares), out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     seen, expected = _checks(rows), expected_of(__file__)
     findings = judged(
         "DepL Table I", {key: entry for key, entry in expected.items() if key in seen or other is not None}, seen
     )
     notes = (
-        *(one.note for one in found.values()),
-        "improvements: l(k-1) - l(k) of the test loss over A / sqrt(k + B) of the network's intermediate version, reading `change`; "
+        *(losses.note for losses in networks.values()),
+        "improvements: l(k-1) - l(k) of the test loss over A / sqrt(k + B) of the network's intermediate version, "
+        "reading `change`; "
         "the paper's figures beside them (its x has a scale that it does not print)",
         "resources: FLOPs of a forward and backward pass"
         if find_spec("torch")
@@ -100,28 +100,23 @@ def reproduce(
             )
         ),
     )
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return Reproduction(NAME, TITLE, (*files, write_table(out_dir, NAME, rows)), rows, findings, notes)
 
 
 def improvements(curves: tuple[LegCurve, ...], fit: CurveFit) -> Array:
     """What every epoch of every seed lowers the loss by, over the fitted curve."""
-    parts = []
-    for curve in curves:
-        lead = [curve.start] if curve.start is not None else []
-        changes = -np.diff(np.array([*lead, *curve.losses]))
-        first = 1.0 if lead else 2.0
-        parts.append(changes / fit.mean_curve(np.arange(len(changes), dtype=np.float64) + first))
-    return np.concatenate(parts)
+    rows = (read(curve, "change") for curve in curves)
+    return np.concatenate([changes / fit.mean_curve(k) for k, changes in rows])
 
 
-def resources(found: CampaignLosses, network: str) -> dict[str, float]:
+def resources(losses: CampaignLosses, network: str) -> dict[str, float]:
     """FLOPs an image of each version; without torch the share of parameters left."""
     if find_spec("torch") is None:
         return {v: 1.0 - p for v, p in VERSIONS.items()}
     from ...campaigns.campaign_estimate import flops_of
     from ...campaigns.preset_campaigns import PRESETS, preset, version_name
 
-    counted = flops_of(preset(found.name if found.name in PRESETS else SMALL[network]))
+    counted = flops_of(preset(losses.name if losses.name in PRESETS else SMALL[network]))
     return {v: counted[version_name(p)] for v, p in VERSIONS.items()}
 
 
@@ -129,14 +124,28 @@ def _row(network: str, version: str, x: Array, needed: float, fits: tuple[CurveF
     (fit, level), (mean, variance, norm) = fits, PAPER[network][version]
     d = fit.diagnostics
     return {
-        "network": network, "version": version, "pruned": VERSIONS[version],
-        "mean_x": float(x.mean()), "var_x": float(x.var()), "resources": needed,
-        "paper_mean": mean, "paper_var": variance, "paper_resources": norm, "A": fit.gain, "B": fit.offset, "r2_change": d.r2,
-        "family": fit.noise.family, "p_refitted": d.refitted_p, "rises": float((x < 0.0).mean()), "autocorrelation": d.autocorrelation,
-        "coverage_99": float("nan") if d.coverage is None else d.coverage, "r2_level": level.diagnostics.r2,
-        "p_level_refitted": level.diagnostics.refitted_p, "autocorrelation_level": level.diagnostics.autocorrelation,
+        "network": network,
+        "version": version,
+        "pruned": VERSIONS[version],
+        "mean_x": float(x.mean()),
+        "var_x": float(x.var()),
+        "resources": needed,
+        "paper_mean": mean,
+        "paper_var": variance,
+        "paper_resources": norm,
+        "A": fit.gain,
+        "B": fit.offset,
+        "r2_change": d.r2,
+        "family": fit.noise.family,
+        "p_refitted": d.refitted_p,
+        "rises": float((x < 0.0).mean()),
+        "autocorrelation": d.autocorrelation,
+        "coverage_99": float("nan") if d.coverage is None else d.coverage,
+        "r2_level": level.diagnostics.r2,
+        "p_level_refitted": level.diagnostics.refitted_p,
+        "autocorrelation_level": level.diagnostics.autocorrelation,
         "coverage_99_level": float("nan") if level.diagnostics.coverage is None else level.diagnostics.coverage,
-    }  # fmt: skip
+    }
 
 
 def _draw(shares: Shares) -> Figure:
@@ -147,9 +156,16 @@ def _draw(shares: Shares) -> Figure:
     ):
         for version, x in by_version.items():
             axes.hist(
-                np.clip(x, low, high), bins=np.linspace(low, high, 31).tolist(), density=True, histtype="stepfilled", alpha=0.5,
-                color=COLOURS[version], hatch=HATCHES[version], edgecolor="#444444", label=f"{version}: mean {x.mean():.2f}, variance {x.var():.2f}",
-            )  # fmt: skip
+                np.clip(x, low, high),
+                bins=np.linspace(low, high, 31).tolist(),
+                density=True,
+                histtype="stepfilled",
+                alpha=0.5,
+                color=COLOURS[version],
+                hatch=HATCHES[version],
+                edgecolor="#444444",
+                label=f"{version}: mean {x.mean():.2f}, variance {x.var():.2f}",
+            )
         axes.axvline(0.0, color="#777777", linewidth=0.8, linestyle=":")
         axes.set(
             title=network, xlabel="improvement of an epoch, over the intermediate version's curve", ylabel="density"
@@ -169,21 +185,33 @@ def _checks(every: tuple[Row, ...]) -> dict[str, Seen]:
         values = [row[key] for row in of]
         return values == sorted(values, reverse=True)
 
-    found = {
+    seen = {
         "mean": (falls("mean_x"), f"mean of x: {listed('mean_x', '.2f')}"),
         "variance": (falls("var_x"), f"variance of x: {listed('var_x', '.2f')}"),
-        "resources": (falls("resources"), f"FLOPs over the smallest's: {listed('resources', '.2f')}; the paper's 2.6, 1.4, 1"),
+        "resources": (
+            falls("resources"),
+            f"FLOPs over the smallest's: {listed('resources', '.2f')}; the paper's 2.6, 1.4, 1",
+        ),
         "small-variance": (
             all(row["var_x"] <= 10 * row["paper_var"] for row in rows),
             f"variance of x: {listed('var_x', '.2f')}; share of epochs that raise the loss: {listed('rises', '.0%')}",
         ),
-        "positive": (all(row["rises"] == 0.0 for row in rows), f"share of epochs that raise the test loss: {listed('rises', '.0%')}"),
-        "independent": (all(abs(row["autocorrelation"]) <= 0.2 for row in rows), f"lag-1 autocorrelation: {listed('autocorrelation', '.2f')}"),
-        "quantile": (all(row["coverage_99"] >= 0.97 for row in rows), f"epochs of seeds left out at or above the 1st percentile: {listed('coverage_99', '.1%')}"),
-    }  # fmt: skip
+        "positive": (
+            all(row["rises"] == 0.0 for row in rows),
+            f"share of epochs that raise the test loss: {listed('rises', '.0%')}",
+        ),
+        "independent": (
+            all(abs(row["autocorrelation"]) <= 0.2 for row in rows),
+            f"lag-1 autocorrelation: {listed('autocorrelation', '.2f')}",
+        ),
+        "quantile": (
+            all(row["coverage_99"] >= 0.97 for row in rows),
+            f"epochs of seeds left out at or above the 1st percentile: {listed('coverage_99', '.1%')}",
+        ),
+    }
     if not others:
-        return found
-    return found | {
+        return seen
+    return seen | {
         "mobilenet-mean": (falls("mean_x", others), f"mean of x: {listed('mean_x', '.2f', others)}"),
         "mobilenet-variance": (falls("var_x", others), f"variance of x: {listed('var_x', '.2f', others)}"),
         "mobilenet-resources": (

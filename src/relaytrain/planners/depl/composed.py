@@ -7,37 +7,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.dependence import NoisePast
-from ...core.depl import DeplProblem
 from ...core.depl_settings import DeplSettings
+from ...core.fourier import SLACK, Real
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
-from .exact.dependent import Paths
-from .exact.joint import DeplPlan
-from .exact.losses import exact_probability, losses_by_epoch
-
-Real = NDArray[np.float64]
+from .exact.dependent_epochs import NOTHING, Paths
+from .schedule_losses import exact_probability, losses_by_epoch
+from .solution import DeplPlan
 
 
 @dataclass(frozen=True)
-class Composed:
-    """What was found, at which level (0: none), for settings whose instance is the present one."""
+class DeplAnswer:
+    """What a procedure answered, at which level (0: none), for settings whose instance is the present one."""
 
     settings: DeplSettings
-    found: DeplPlan
+    solution: DeplPlan
     level: float
     seed: int = 0
-    past: NoisePast | None = None
-    left_s: float = math.inf
+    past: NoisePast = NOTHING
     warnings: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> Paths:
+        """Fresh paths under the believed dependence, other than those that were searched."""
+        return Paths(self.settings.instance, self.settings.belief, self.past, seed=self.seed + 1)
 
 
 def composed(
-    made: Composed,
+    answer: DeplAnswer,
     problem: Problem,
     state: State,
     planner: str,
@@ -45,35 +46,35 @@ def composed(
     alternatives: Sequence[tuple[str, DeplPlan]] = (),
     nearest: Sequence[Nearest] = (),
 ) -> Plan:
-    """The plan that states everything about what was found."""
-    settings, found, target = made.settings, made.found, problem.target
+    """The plan that states everything about the answer."""
+    settings, solution, target = answer.settings, answer.solution, problem.target
     instance = settings.instance
     pairs = [
-        Pair(instance.models[m].name, instance.clusters[n].name)
-        for m, n in zip(found.models, found.clusters, strict=True)
+        Pair(instance.versions[m].name, instance.node_sets[n].name)
+        for m, n in zip(solution.versions, solution.node_sets, strict=True)
     ]
-    seconds, prices = _spent(settings, found, pairs)
-    expected, guaranteed, sure = _bands(made, made.level or target.probability)
-    start = state.pair if state.epoch or not settings.free_start else problem.index(pairs[0]) if pairs else state.pair
+    shares = [x / instance.node_sets[n].capability for x, n in zip(solution.resources, solution.node_sets, strict=True)]
+    seconds, prices = _spent(settings, solution, pairs, shares)
+    expected, guaranteed, sure = _bands(answer, answer.level or target.probability)
+    start = problem.index(pairs[0]) if pairs and settings.free_start and not state.epoch else state.pair
     actions = [problem.index(pair) for pair in pairs]
     table = {
-        "seconds": seconds.tolist(), "joules": prices.tolist(), "loss": expected.tolist(),
-        "change_s": [0.0] * len(pairs), "change_j": [0.0] * len(pairs), "jump": _jumps(instance, found.models),
-    }  # fmt: skip
+        "seconds": seconds.tolist(),
+        "joules": prices.tolist(),
+        "loss": expected.tolist(),
+        "change_s": [0.0] * len(pairs),
+        "change_j": [0.0] * len(pairs),
+        "jump": list(map(instance.mean_jump, (instance.before, *solution.versions), solution.versions)),
+    }
     plain, legs, handovers = build_legs(problem, start, state.epoch + 1, actions, table)
-    data = (
-        ()
-        if len(found.datasets) == len(instance.datasets) == 1
-        else tuple(instance.datasets[d].name for d in found.datasets)
-    )
-    shares = [x / instance.clusters[n].capability for x, n in zip(found.resources, found.clusters, strict=True)]
+    names = tuple(instance.datasets[d].name for d in solution.datasets) if len(instance.datasets) > 1 else ()
     decisions = tuple(
-        replace(d, datasets=data, resources=round(min(share, 1.0), 12)) for d, share in zip(plain, shares, strict=True)
+        replace(d, datasets=names, resources=round(min(share, 1.0), 12)) for d, share in zip(plain, shares, strict=True)
     )
-    feasible = made.level > 0.0
+    feasible = answer.level > 0.0
     spent, elapsed = np.cumsum(prices), state.elapsed_s + np.cumsum(seconds)
     total = float(spent[-1]) if pairs else 0.0
-    bound = found.dual_bound if feasible else math.inf
+    bound = solution.dual_bound if feasible else math.inf
     return Plan(
         **standing(problem, state),
         planner=planner,
@@ -87,75 +88,57 @@ def composed(
         times_s=tuple(elapsed.tolist()),
         energy_j=total,
         elapsed_s=float(elapsed[-1]) if pairs else state.elapsed_s,
-        rung=made.level,
-        probability=found.probability,
+        rung=answer.level,
+        probability=solution.probability,
         bound_j=bound,
         gap=max(total / bound - 1.0, 0.0) if feasible and 0 < bound < math.inf else 0.0,
-        exact=found.exact,
-        alternatives=tuple(_alternative(made, name, other, state) for name, other in alternatives),
+        exact=solution.exact,
+        alternatives=tuple(_alternative(answer, name, other, state) for name, other in alternatives),
         nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),
-        warnings=made.warnings,
+        warnings=answer.warnings,
         probabilities=sure,
         bounded="allocation of these versions",
     )
 
 
-def _alternative(made: Composed, name: str, other: DeplPlan, state: State) -> Alternative:
+def _alternative(answer: DeplAnswer, name: str, other: DeplPlan, state: State) -> Alternative:
+    """Another plan, with its probability under the assumption that this one was made with."""
     if not other.feasible:
         return Alternative(name, None, None, "does not reach the target as asked")
-    counted = f"{len(other.models)} epochs, expected loss {other.mean:.4g}, {_sure(made, other):.1%} sure"
+    sure = other.probability
+    if not answer.settings.belief.independent:
+        sure = answer.paths.probability(other.datasets, other.versions)
+    counted = f"{len(other.versions)} epochs, expected loss {other.mean:.4g}, {sure:.1%} sure"
     return Alternative(name, other.cost, state.elapsed_s + other.elapsed_s, counted)
 
 
-def _sure(made: Composed, other: DeplPlan) -> float:
-    """The probability of another plan under the assumption that this one was made with."""
-    settings = made.settings
-    if settings.belief.independent:
-        return other.probability
-    paths = Paths(settings.instance, settings.belief, made.past or NoisePast(), seed=made.seed + 1)
-    return paths.probability(other.datasets, other.models)
-
-
-def _spent(settings: DeplSettings, found: DeplPlan, pairs: Sequence[Pair]) -> tuple[Real, Real]:
-    """Seconds and price of every epoch, the data charge with the first epoch on each cluster."""
-    instance = settings.instance
-    charge = instance.data_charge(found.datasets) if found.datasets else np.zeros(len(instance.clusters))
+def _spent(
+    settings: DeplSettings, solution: DeplPlan, pairs: Sequence[Pair], shares: Sequence[float]
+) -> tuple[Real, Real]:
+    """Seconds and price of every epoch, the data charge with the first epoch on each node set."""
+    charge = settings.instance.data_charge(solution.datasets)
     seconds, prices = np.zeros(len(pairs)), np.zeros(len(pairs))
     paid: set[int] = set()
-    for i, (pair, n, x) in enumerate(zip(pairs, found.clusters, found.resources, strict=True)):
-        seconds[i], prices[i] = settings.epoch_cost(pair, found.datasets, x / instance.clusters[n].capability)
+    for i, (pair, n, share) in enumerate(zip(pairs, solution.node_sets, shares, strict=True)):
+        seconds[i], prices[i] = settings.epoch_cost(pair, solution.datasets, share)
         prices[i] += 0.0 if n in paid else float(charge[n])
         paid.add(n)
     return seconds, prices
 
 
-def _jumps(instance: DeplProblem, models: Sequence[int]) -> list[float]:
-    jumps, before = [], instance.before
-    for m in models:
-        jumps.append(0.0 if before is None or before == m else instance.jump(before, m).mean)
-        before = m
-    return jumps
-
-
-def _bands(made: Composed, level: float) -> tuple[Real, Real, tuple[tuple[str, float], ...]]:
+def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[str, float], ...]]:
     """Expected loss and its quantile at `level` after every epoch, and how sure the end is under either assumption."""
-    settings, found, instance = made.settings, made.found, made.settings.instance
-    if not found.models:
+    instance, belief = answer.settings.instance, answer.settings.belief
+    schedule = answer.solution.datasets, answer.solution.versions
+    if not answer.solution.versions:
         return np.zeros(0), np.zeros(0), ()
-    if settings.belief.independent:
-        sure = [("independent epochs", found.probability)]
-        expected, guaranteed = _convolved(instance, found, level)
-        return expected, guaranteed, tuple(sure)
-    sure = [("independent epochs", exact_probability(instance, found.datasets, found.models))]
-    paths = Paths(instance, settings.belief, made.past or NoisePast(), seed=made.seed + 1)
-    losses = paths.losses(found.datasets, found.models)
-    sure.append((str(settings.belief), float((losses[-1] <= instance.target.loss + 1e-9).mean())))
-    return losses.mean(axis=1), np.quantile(losses, level, axis=1), tuple(sure)
-
-
-def _convolved(instance: DeplProblem, found: DeplPlan, level: float) -> tuple[Real, Real]:
-    after = losses_by_epoch(instance, found.datasets, found.models)
-    means = np.array([loss.mean for loss in after])
-    if not after[0].log_cf.any():  # nothing is random, or the first epoch is not
-        return means, np.array([loss.quantile(level) if loss.log_cf.any() else loss.mean for loss in after])
-    return means, np.array([loss.quantile(level) for loss in after])
+    if belief.independent:
+        after = losses_by_epoch(instance, *schedule)
+        expected, guaranteed = ([loss.mean for loss in after], [loss.quantile(level) for loss in after])
+        return np.array(expected), np.array(guaranteed), (("independent epochs", answer.solution.probability),)
+    losses = answer.paths.losses(*schedule)
+    sure = (
+        ("independent epochs", exact_probability(instance, *schedule)),
+        (str(belief), float((losses[-1] <= instance.target.loss + SLACK).mean())),
+    )
+    return losses.mean(axis=1), np.quantile(losses, level, axis=1), sure

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...core.cost import CostTable
-from ...core.depl import DeplProblem, DeplTarget
+from ...core.dependence import NoisePast
+from ...core.depl import DeplProblem
 from ...core.depl_settings import MOST_EPOCHS, DeplSettings
 from ...core.increments import IncrementLaw
 from ...core.law import LossLaw
@@ -24,24 +25,17 @@ from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import State
 from ..pact.rules import LADDER
-from .composed import Composed, composed
-from .exact.dependent import plan_dependent
-from .exact.joint import DeplPlan
+from ..registry import DEPL_PLANNERS
+from .composed import DeplAnswer, composed
+from .exact.dependent_epochs import NOTHING, plan_dependent
 from .nearest import nearest
 from .paper.best_exp import best_expected
 from .procedures import Options, plan_by
 from .quickest import quickest
+from .solution import DeplPlan
 
-METHODS = {
-    "depl": "joint",
-    "depl-sweep": "sweep",
-    "depl-proxy": "proxy",
-    "depl-merged": "merged",
-    "depl-literal": "literal",
-    "best-exp": "best-exp",
-    "best-exp-greedy": "best-exp-greedy",
-}
-"""Planners and the procedures behind them; all of them allocate clusters and resources alike."""
+METHODS = {name: "joint" if name == "depl" else name.removeprefix("depl-") for name in DEPL_PLANNERS}
+"""Planners and the procedures behind them; all of them allocate node sets and resources alike."""
 
 
 @dataclass(frozen=True)
@@ -66,102 +60,100 @@ class Depl:
         known = law if isinstance(law, IncrementLaw) else None
         settings = self.settings if known is None else self.settings.widened(known.widening)
         instance = current(settings, problem, costs, state, known)
-        made = self._found(instance, known)
-        made = replace(made, settings=replace(settings, instance=instance))
-        if known is not None and known.widening > 1.0:
-            words = f"epochs fell short of their bands: those to come are taken {known.widening:.2g} times as wide as stated"
-            made = replace(made, warnings=(words,))
+        past = NOTHING if known is None else known.past
+        solution, level = self._solved(instance, past)
+        warnings = _warnings(1.0 if known is None else known.widening)
+        answer = DeplAnswer(replace(settings, instance=instance), solution, level, self.seed, past, warnings)
         if not self.explained:
-            return composed(made, problem, state, self.name)
+            return composed(answer, problem, state, self.name)
         # what else could be done is asked before a run, not after each of its epochs
-        others = self._others(instance, made) if made.found.feasible and state.epoch == 0 else ()
-        ways = nearest(instance, self._at_level) if made.level < problem.target.probability - 1e-12 else ()
-        return composed(made, problem, state, self.name, alternatives=others, nearest=ways)
+        others = self._others(answer) if solution.feasible and state.epoch == 0 else ()
+        ways = nearest(instance, self._at_level) if level < problem.target.probability - 1e-12 else ()
+        return composed(answer, problem, state, self.name, alternatives=others, nearest=ways)
 
-    def _found(self, instance: DeplProblem, known: IncrementLaw | None) -> Composed:
-        past = known.past if known is not None else None
-        asked = instance.target.probability
-        plain = Composed(self.settings, DeplPlan(False), 0.0, self.seed, past, instance.target.deadline_s)
-        if instance.target.max_epochs < 1 or instance.target.deadline_s <= 0.0:
-            done = instance.initial_loss <= instance.target.loss
-            return replace(plain, found=DeplPlan(done, 0.0, probability=float(done)), level=asked if done else 0.0)
-        for level in (asked, *(level for level in LADDER if level < asked)):
-            found = self._at_level(replace(instance, target=replace(instance.target, probability=level)), past)
-            if found.feasible:
-                return replace(plain, found=found, level=level)
-        return replace(plain, found=quickest(instance))
+    def _solved(self, instance: DeplProblem, past: NoisePast) -> tuple[DeplPlan, float]:
+        """The best plan and the probability it holds with, the one asked or lower; 0 where nothing can be promised."""
+        target = instance.target
+        if instance.max_epochs < 1 or target.deadline_s <= 0.0:
+            done = instance.initial_loss <= target.loss
+            return DeplPlan(done, 0.0, probability=float(done)), target.probability if done else 0.0
+        for level in (target.probability, *(level for level in LADDER if level < target.probability)):
+            solution = self._at_level(replace(instance, target=replace(target, probability=level)), past)
+            if solution.feasible:
+                return solution, level
+        return quickest(instance), 0.0
 
-    def _at_level(self, instance: DeplProblem, past: Any = None) -> DeplPlan:
+    def _at_level(self, instance: DeplProblem, past: NoisePast = NOTHING) -> DeplPlan:
         """The best plan for an instance; `depl` under the believed dependence."""
-        belief = self.settings.belief
-        if self.method == "depl" and not belief.independent:
-            extra = {} if past is None else {"past": past}
-            return plan_dependent(
-                instance, belief, switches=self.settings.switches, seed=self.seed, within=self.settings.within, **extra
-            )
-        return self._by(self.method, instance)
+        settings = self.settings
+        if self.method != "depl" or settings.belief.independent:
+            return self._by(self.method, instance)
+        return plan_dependent(
+            instance, settings.belief, past, switches=settings.switches, seed=self.seed, within=settings.within
+        )
 
     def _by(self, method: str, instance: DeplProblem, switches: int | None = None) -> DeplPlan:
         most = self.settings.switches if switches is None else switches
         return plan_by(METHODS[method], instance, Options(most, self.settings.eta, within=self.settings.within))
 
-    def _others(self, instance: DeplProblem, made: Composed) -> tuple[tuple[str, DeplPlan], ...]:
+    def _others(self, answer: DeplAnswer) -> tuple[tuple[str, DeplPlan], ...]:
         """What else could have been done: each version alone, planning by the mean, other data."""
-        if not made.found.models:
+        instance, solution = answer.settings.instance, answer.solution
+        if not solution.versions:
             return ()
         others = []
-        for m, model in enumerate(instance.models):
-            if set(made.found.models) != {m}:
-                others.append((f"{model.name} alone", self._by("depl", _alone(instance, m), 0)))
+        for m, version in enumerate(instance.versions):
+            if set(solution.versions) != {m}:
+                others.append((f"{version.name} alone", self._by("depl", _alone(instance, m), 0)))
         if self.method == "depl":
-            all_data = made.found.datasets == tuple(range(len(instance.datasets)))
-            known = (
-                made.found
-                if all_data and self.settings.belief.independent and made.level == instance.target.probability
-                else None
-            )
+            as_asked = self.settings.belief.independent and answer.level == instance.target.probability
+            known = solution if as_asked and solution.datasets == instance.all_data else None
             others.append(("best-exp", best_expected(instance, switches=self.settings.switches, known=known)))
             others.append(("best-exp-greedy", self._by("best-exp-greedy", instance)))
         else:
             others.append(("depl", self._by("depl", instance)))
         for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):
-            if made.found.datasets != (d,):
+            if solution.datasets != (d,):
                 kept = replace(instance, datasets=(source,), charges=instance.charges[[d]])
                 others.append((f"{source.name} as the only data", self._by("depl", kept)))
         return tuple(others)
 
 
+def _warnings(widening: float) -> tuple[str, ...]:
+    if widening <= 1.0:
+        return ()
+    return (f"epochs fell short of their bands: those to come are taken {widening:.2g} times as wide as stated",)
+
+
 def _alone(instance: DeplProblem, m: int) -> DeplProblem:
     """The instance in which only version `m` may run: others cannot be switched to or from."""
-    runs_on = (
-        np.ones((len(instance.models), len(instance.clusters)), bool) if instance.runs_on is None else instance.runs_on
-    )
-    only = np.zeros_like(runs_on)
-    only[m] = runs_on[m]
+    only = np.zeros_like(instance.admissible)
+    only[m] = instance.admissible[m]
     return replace(instance, runs_on=only)
 
 
 def current(
     settings: DeplSettings, problem: Problem, costs: CostTable, state: State, known: IncrementLaw | None = None
 ) -> DeplProblem:
-    """The settings' instance as it stands in `state`: what is left of time and epochs, what is forbidden, what is paid."""
+    """The settings' instance as of `state`: what is left of time and epochs, what is forbidden, what is paid."""
     instance, target = settings.instance, problem.target
-    runs_on = np.zeros((len(instance.models), len(instance.clusters)), bool)
+    runs_on = np.zeros_like(instance.admissible)
     for i, pair in enumerate(problem.pairs):
         possible = math.isfinite(costs.run_s[i]) and math.isfinite(costs.run_j[i])
-        runs_on[settings.version(pair.version), settings.cluster(pair.nodes)] = possible
+        runs_on[settings.version(pair.version), settings.nodes(pair.nodes)] = possible
     charges = instance.charges.copy()
     for dataset, nodes in known.staged if known is not None else ():
-        charges[settings.chosen((dataset,))[0], settings.cluster(nodes)] = 0.0
+        charges[settings.chosen((dataset,))[0], settings.nodes(nodes)] = 0.0
     free = settings.free_start and state.epoch == 0
     most = (problem.max_epochs or state.epoch + MOST_EPOCHS) - state.epoch
     before = None if free else settings.version(problem.pairs[state.pair].version)
     return replace(
         instance,
-        models=settings.placed(state.epoch, state.loss, before),
+        versions=settings.placed(state.epoch, state.loss, before),
         charges=charges,
         initial_loss=state.loss,
-        target=DeplTarget(target.loss, target.probability, target.deadline_s - state.elapsed_s, most),
+        target=replace(target, deadline_s=target.deadline_s - state.elapsed_s),
+        max_epochs=most,
         before=before,
         epochs_done=state.epoch,
         runs_on=runs_on,

@@ -1,1 +1,5 @@
-"""DepL solved exactly: data, versions, node sets and resources, each with its bound."""
+"""DepL solved exactly: `joint` over data, `version_search` over schedules, each with its bound; and beyond the paper.
+
+`version_search` calls `branch_and_bound`, which asks `meets_target` with the arrays of `search_losses`. `sweep` allows
+any number of switches, `data_placement` data of each node set's own, `dependent_epochs` epochs that hang together.
+"""

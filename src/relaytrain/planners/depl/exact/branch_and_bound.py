@@ -2,10 +2,10 @@
 
 A box holds the schedules of a structure whose segments end between given epochs. The dual bound on cost, the deadline
 and the epochs allowed tell how long the last segment may be; where more epochs surely help, only the longest counts.
-Bound and expected loss are sums over ends, so for a price on cost both together have their minimum over the box where each
-end has its own: no affordable schedule has a lower expected loss. Where even that, with the most favourable noise of the box,
-misses the target, the box is dropped, else it is cut in two. Of a single schedule the last segment gets the fewest
-epochs that do.
+Bound and expected loss are sums over ends, so for a price on cost both together have their minimum over the box where
+each end has its own: no affordable schedule has a lower expected loss. Where even that, with the most favourable noise
+of the box, misses the target, the box is dropped, else it is cut in two. Of a single schedule the last segment gets the
+fewest epochs that do.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit, within
-from .dual import bounds_near
-from .reach import SLACK, Counts, hopeless, meets, way_of
-from .waterfill import filled
-
-Real = NDArray[np.float64]
+from ..allocation_dual import bounds_near
+from ..waterfill import filled
+from .meets_target import hopeless, meets, way_of
 
 FAR = 0.97
 """Multipliers are looked for again when the cost is less than this share of the one they were found for."""
 
 
 class SchedulePrices(NamedTuple):
-    """The dual bound on cost, slopes (sets, multipliers, models), offsets (sets, multipliers), and times."""
+    """The dual bound on cost, slopes (sets, multipliers, versions), offsets (sets, multipliers), and times."""
 
     slopes: Real
     offsets: Real
@@ -57,7 +55,7 @@ def room(segments: int, epochs: int, batch: int) -> SearchProgress:
 
 @within
 def furthest(versions: Counts, near: Counts, far: Counts, prices: Any, below: float) -> int:
-    """The last epoch without costing `below` or more or being late; ends are `near` where longer is dearer, else `far`."""
+    """The last epoch for less than `below` and in time; ends are `near` where longer is dearer, else `far`."""
     last = versions.shape[0] - 2
     most = float(prices.epochs)
     if below < np.inf:
@@ -81,7 +79,7 @@ def furthest(versions: Counts, near: Counts, far: Counts, prices: Any, below: fl
 
 @jit
 def cost_bound(structure: Counts, lengths: Counts, prices: Any) -> float:
-    """The least over sets of clusters of the greatest over multipliers."""
+    """The least over groups of node sets of the greatest over multipliers."""
     least = np.inf
     for u in range(prices.offsets.shape[0]):
         greatest = -np.inf
@@ -115,14 +113,14 @@ def tightened(versions: Counts, low: Counts, high: Counts, prices: Any, below: f
 def least_mean(moments: Real, way: Any, low: Counts, high: Counts, prices: Any, below: float) -> float:
     """No schedule of the box that costs less than `below` has a lower expected loss.
 
-    For each set of clusters the multiplier is the one that leaves the least; the price on cost is what the last segment's
-    last epoch achieves for its own.
+    For each group of node sets the multiplier is the one that leaves the least; the price on cost is what the last
+    segment's last epoch achieves for its own.
     """
     versions = way.versions
     last = low.shape[0] - 1
     final = versions[last]
     gained = moments[0, final, high[last] - 1] - moments[0, final, high[last]]
-    found = np.inf
+    lowest = np.inf
     for u in range(prices.offsets.shape[0]):
         spare, r = np.inf, 0
         for nth in range(prices.offsets.shape[1]):
@@ -144,8 +142,8 @@ def least_mean(moments: Real, way: Any, low: Counts, high: Counts, prices: Any, 
                 least, cheapest = min(least, mean), min(cheapest, mean + change * end)
             plain += least
             priced += cheapest
-        found = min(found, max(plain, priced))
-    return found
+        lowest = min(lowest, max(plain, priced))
+    return lowest
 
 
 @jit
@@ -184,20 +182,20 @@ def shortest(losses: Any, way: Any, ends: Counts, goal: Any) -> int:
 
 @jit
 def search(
-    structures: Counts, losses: Any, goal: Any, prices: Any, dual: Any, below: float, focused: float, found: Any
+    structures: Counts, losses: Any, goal: Any, prices: Any, dual: Any, below: float, focused: float, progress: Any
 ) -> tuple[int, Any]:
-    """Looks for schedules that meet the goal and cost less than `below`; rows of `structures` may end with -1 for no version.
+    """Looks for schedules that meet the goal for less than `below`; rows of `structures` may end with -1: no version.
 
-    With one cluster to use, the cheapest is written to found.best: 1 + the structure's number, lengths; found.costs then
-    has its cost and the cost that the bounds were last made for. Where costs are not known here, or a schedule all but
-    misses the goal, candidates are written instead: found.lengths (n, segments), found.bounds (n,). Begins with structure
-    at[0] and the at[1] boxes left of it (0: all of it), ends after the first structure that had any candidates or when
-    there is no more room, and writes to `at` where to go on (at[0]: all seen if that is the number of structures; at[2]: the
-    structure of the candidates). Returns how many there are, -1 if to go on takes the full frequencies, and the bounds on
-    cost now in use.
+    With one node set to use, the cheapest is written to progress.best: 1 + the structure's number, lengths;
+    progress.costs then has its cost and the cost that the bounds were last made for. Where costs are not known here, or
+    a schedule all but misses the goal, candidates are written instead: progress.lengths (n, segments), progress.bounds
+    (n,). Begins with structure at[0] and the at[1] boxes left of it (0: all of it), ends after the first structure that
+    had any candidates or when there is no more room, and writes to `at` where to go on (at[0]: all seen if that is the
+    number of structures; at[2]: the structure of the candidates). Returns how many there are, -1 if to go on takes the
+    full frequencies, and the bounds on cost now in use.
     """
-    at, boxes, counts = found.at, found.boxes, np.zeros(losses.jumps.shape[1])
-    found.best[0] = 0
+    at, boxes, counts = progress.at, progress.boxes, np.zeros(losses.jumps.shape[1])
+    progress.best[0] = 0
     written, unknown = 0, False
     for which in range(at[0], structures.shape[0]):
         segments = structures.shape[1]
@@ -211,7 +209,7 @@ def search(
                 boxes[0, 0, i], boxes[0, 1, i] = i + 1, prices.epochs
             left = 1
         way = way_of(losses, structure)
-        while left > 0 and written < found.bounds.shape[0]:
+        while left > 0 and written < progress.bounds.shape[0]:
             for i in range(segments):
                 low[i], high[i] = boxes[left - 1, 0, i], boxes[left - 1, 1, i]
             if not tightened(way.versions, low, high, prices, below, goal.sure):
@@ -248,7 +246,7 @@ def search(
             left -= 1
             if n == 0:
                 continue
-            lengths = found.lengths[written]
+            lengths = progress.lengths[written]
             lengths[:] = 0
             counts[:] = 0.0
             for i in range(segments):
@@ -267,20 +265,20 @@ def search(
                     left += 1
                     break
                 if surely > 0:
-                    found.best[0] = which + 1
-                    found.best[1:] = lengths
+                    progress.best[0] = which + 1
+                    progress.best[1:] = lengths
                     below = cost
                     if cost < FAR * focused:
                         slopes, offsets = bounds_near(dual, counts)
                         prices = SchedulePrices(slopes, offsets, prices.quickest_s, prices.deadline_s, prices.epochs)
                         focused = cost
                     continue
-            found.bounds[written] = bound
+            progress.bounds[written] = bound
             written += 1
         at[0], at[1], at[2] = which + (left == 0), left, which
         if written > 0 or unknown:
             break
     if unknown and written == 0:
         written = -1
-    found.costs[0], found.costs[1] = below, focused
+    progress.costs[0], progress.costs[1] = below, focused
     return written, prices

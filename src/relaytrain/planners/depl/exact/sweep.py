@@ -1,13 +1,15 @@
 """Schedules with any number of switches: a quantile made additive, swept over its one parameter.
 
-For a given deviation tau the quantile's normal approximation, corrected for skewness, is a sum over epochs and switches:
+For a given deviation tau the quantile's normal approximation, corrected for skewness, is a sum over epochs and
+switches:
 
-    mu + z sigma + (z^2 - 1)/6 k3/sigma^2  =  min over tau of  z tau/2 + sum of (mu_i + z v_i/(2 tau) + (z^2 - 1)/6 k3_i/tau^2)
+    mu + z sigma + (z^2 - 1)/6 k3/sigma^2
+        = min over tau of  z tau/2 + sum of (mu_i + z v_i/(2 tau) + (z^2 - 1)/6 k3_i/tau^2)
 
 (exactly so in the first two terms, whose minimum lies at tau = sigma). So for each of a few tau the least such sum for
-each cost is found by labels over epochs, the cost being the allocation's Lagrangian at the multiplier of the best schedule
-known. The cheapest labels are then checked against the exact distribution. Where the deadline may bind, a label also
-holds its elapsed time at full resources, and only a label worse in all three respects is dropped.
+each cost is found by labels over epochs, the cost being the allocation's Lagrangian at the multiplier of the best
+schedule known. The cheapest labels are then checked against the exact distribution. Where the deadline may bind, a
+label also holds its elapsed time at full resources, and only a label worse in all three respects is dropped.
 
 Paper: DepL section IV-B, the additive constraint that quantiles lack.
 """
@@ -20,15 +22,13 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
 from ....core.distribution import Distribution
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit
-from .reach import SLACK, Counts
-from .versions import VersionSchedule, VersionSearch
-
-Real = NDArray[np.float64]
+from ..cumulants import third_cumulant
+from .version_search import VersionSchedule, VersionSearch
 
 TAUS = 9
 ROUNDS = 3
@@ -40,7 +40,7 @@ _NEAR = 0.15
 
 
 class SweepSteps(NamedTuple):
-    """What an epoch adds: loss (models, epochs), jumps (models, models; infinite: impossible), weights and seconds (models,)."""
+    """What an epoch adds: loss (versions, epochs), jumps (versions, versions), weight and seconds (versions,)."""
 
     loss: Real
     jump: Real
@@ -51,29 +51,29 @@ class SweepSteps(NamedTuple):
 def more_switches(search: VersionSearch, best: VersionSchedule) -> VersionSchedule:
     """The cheapest schedule found with any number of switches, `best` (from the same search) or cheaper.
 
-    Not proven optimal: `dominance.certify` tells whether anything cheaper exists at a slightly higher probability.
+    Not proven optimal; the tests certify by dominance that nothing cheaper exists at a slightly higher probability.
     """
     for _ in range(ROUNDS):
-        found = _round(search, best)
-        if found is None:
+        cheaper = _round(search, best)
+        if cheaper is None:
             break
-        best = found
+        best = cheaper
     return best
 
 
 def _round(search: VersionSearch, best: VersionSchedule) -> VersionSchedule | None:
     """A schedule cheaper than `best`, or None; the multiplier is that of `best`."""
     instance, target = search.instance, search.instance.target
-    weight, offset = search.priced(best.models)
-    epochs = min(target.max_epochs, int((best.cost - offset) / max(weight.min(), 1e-200)))
+    weight, offset = search.priced(best.versions)
+    epochs = min(instance.max_epochs, int((best.cost - offset) / max(weight.min(), 1e-200)))
     seconds = search.quickest_s
     timed = epochs * float(seconds.max()) > target.deadline_s
-    found: VersionSchedule | None = None
+    cheaper: VersionSchedule | None = None
     for tau in _taus(search, epochs):
         steps, constant = _steps(instance, search.chosen, tau, epochs, weight, seconds)
-        for models in _labels(search, steps, constant, tau, found or best, offset, timed):
-            found = VersionSchedule(models, search.cost(models))
-    return found
+        for versions in _labels(search, steps, constant, tau, cheaper or best, offset, timed):
+            cheaper = VersionSchedule(versions, search.cost(versions))
+    return cheaper
 
 
 def _labels(
@@ -90,33 +90,28 @@ def _labels(
     limit = (best.cost - offset, instance.target.deadline_s + SLACK if timed else math.inf)
     start = instance.initial_loss + constant
     before = -1 if instance.before is None else instance.before
-    weight, loss, parent, model, count = fronts(steps, start, before, limit[0], limit[1], MOST_LABELS)
+    weight, loss, parent, version, count = fronts(steps, start, before, limit[0], limit[1], MOST_LABELS)
     near = np.flatnonzero(loss[:count] <= instance.target.loss + _NEAR * tau)
     order = near[np.argsort(weight[near], kind="stable")]
-    found: list[tuple[int, ...]] = []
+    cheaper: list[tuple[int, ...]] = []
     cost = best.cost
     for i in order[:CHECKS]:
         if weight[i] + offset >= cost:
             break
-        models = path(parent, model, int(i))
-        if search.cost(models) < cost and reaches(search, models):
-            found.append(models)
-            cost = search.cost(models)
-    return found
+        versions = path(parent, version, int(i))
+        if search.cost(versions) < cost and search.holds(versions):
+            cheaper.append(versions)
+            cost = search.cost(versions)
+    return cheaper
 
 
-def reaches(search: VersionSearch, models: Sequence[int]) -> bool:
-    """Whether the schedule meets the target: by the search's table, then exactly."""
-    return search.holds(models)
-
-
-def path(parent: Counts, model: Counts, label: int) -> tuple[int, ...]:
+def path(parent: Counts, version: Counts, label: int) -> tuple[int, ...]:
     """The versions from the first epoch to the label's."""
-    models: list[int] = []
+    versions: list[int] = []
     while label >= 0:
-        models.append(int(model[label]))
+        versions.append(int(version[label]))
         label = int(parent[label])
-    return tuple(reversed(models))
+    return tuple(reversed(versions))
 
 
 def _taus(search: VersionSearch, epochs: int) -> Real:
@@ -139,21 +134,13 @@ def _steps(
         third = third_cumulant(of) * factor**3 * (z * z - 1.0) / (6.0 * tau * tau)
         return np.asarray(factor * of.mean + z * factor**2 * of.variance / (2.0 * tau) + third, np.float64)
 
-    loss = np.array([added(-gain * m.progress(k), m.noise) for m in instance.models])
-    jump = np.zeros((len(instance.models), len(instance.models)))
+    loss = np.array([added(-gain * m.progress(k), m.noise) for m in instance.versions])
+    jump = np.zeros((len(instance.versions), len(instance.versions)))
     for a, row in enumerate(instance.switches):
         for b, of in enumerate(row):
             if a != b:
                 jump[a, b] = math.inf if of is None else float(added(np.ones(1), of)[0])
     return SweepSteps(loss, jump, weight, seconds), 0.5 * z * tau
-
-
-def third_cumulant(of: Distribution) -> float:
-    """The third cumulant, read off the characteristic function near 0 (so finite for heavy tails as well)."""
-    if of.variance == 0:
-        return 0.0
-    t = 0.2 / math.sqrt(of.variance)
-    return -6.0 * float(of.log_cf(np.array([t]))[0].imag) / t**3
 
 
 @jit
@@ -164,16 +151,16 @@ def fronts(
 
     Labels of an epoch and version lie together, in the order of their weight, so the next epoch's are merged from them.
     """
-    models, epochs = steps.loss.shape
+    versions, epochs = steps.loss.shape
     size = 1 << 14
     weight, loss, time = np.empty(size), np.empty(size), np.empty(size)
-    parent, model = np.empty(size, np.int64), np.empty(size, np.int64)
-    first, end = np.zeros(models, np.int64), np.zeros(models, np.int64)
+    parent, version = np.empty(size, np.int64), np.empty(size, np.int64)
+    first, end = np.zeros(versions, np.int64), np.zeros(versions, np.int64)
     count = 0
     stair_loss, stair_time = np.empty(size), np.empty(size)
     for k in range(epochs):
-        new_first, new_end = np.zeros(models, np.int64), np.zeros(models, np.int64)
-        for now in range(models):
+        new_first, new_end = np.zeros(versions, np.int64), np.zeros(versions, np.int64)
+        for now in range(versions):
             new_first[now] = count
             at = first.copy()
             stairs, opened = 0, False
@@ -182,10 +169,10 @@ def fronts(
                 if k == 0:
                     if not opened and (before < 0 or np.isfinite(steps.jump[before, now])):
                         jump = 0.0 if before < 0 else steps.jump[before, now]
-                        chosen, least, least_loss = models, steps.weight[now], start + jump + steps.loss[now, 0]
+                        chosen, least, least_loss = versions, steps.weight[now], start + jump + steps.loss[now, 0]
                     opened = True
                 else:
-                    for m in range(models):
+                    for m in range(versions):
                         if at[m] < end[m] and np.isfinite(steps.jump[m, now]):
                             w = weight[at[m]] + steps.weight[now]
                             reached = loss[at[m]] + steps.jump[m, now] + steps.loss[now, k]
@@ -208,12 +195,12 @@ def fronts(
                 if beaten:
                     continue
                 if count >= most:
-                    return weight, loss, parent, model, count
+                    return weight, loss, parent, version, count
                 if count == weight.shape[0]:
                     weight, loss, time = grown(weight), grown(loss), grown(time)
-                    parent, model = grown(parent), grown(model)
+                    parent, version = grown(parent), grown(version)
                 weight[count], loss[count], time[count] = least, least_loss, elapsed
-                parent[count], model[count] = origin, now
+                parent[count], version[count] = origin, now
                 count += 1
                 kept = 0
                 for s in range(stairs):  # steps that the new label beats are of no more use
@@ -226,7 +213,7 @@ def fronts(
                 stairs = kept + 1
             new_end[now] = count
         first, end = new_first, new_end
-    return weight, loss, parent, model, count
+    return weight, loss, parent, version, count
 
 
 @jit

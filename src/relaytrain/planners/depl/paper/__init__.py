@@ -1,1 +1,1 @@
-"""DepL as the paper prints it: eta grid, proxies, the outer loop, and the benchmark by expected loss."""
+"""DepL as the paper has it: `proxy` chooses data, `grid` versions, `outer_loop` goes back; `best_exp` beside it."""

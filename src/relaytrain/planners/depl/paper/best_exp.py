@@ -10,16 +10,15 @@ Paper: DepL section VI-B.
 from __future__ import annotations
 
 import itertools
-import math
 from bisect import bisect_left
 
 import numpy as np
 
 from ....core.depl import DeplProblem
-from ..exact.joint import DeplPlan, complete
-from ..exact.losses import helps_surely, losses_by_epoch
-from ..exact.reach import SLACK
-from ..exact.versions import VersionSchedule, VersionSearch
+from ....core.fourier import SLACK
+from ..exact.version_search import VersionSchedule, VersionSearch
+from ..schedule_losses import helps_surely, losses_by_epoch
+from ..solution import DeplPlan, complete
 
 _LOWER = 1e-6
 """How far below a schedule's own expected loss the next target lies."""
@@ -28,47 +27,46 @@ _LOWER = 1e-6
 def best_expected(instance: DeplProblem, *, switches: int = 2, known: DeplPlan | None = None) -> DeplPlan:
     """Least cost under an expected-loss target, all datasets; the target is lowered until the quantile holds.
 
-    `known` is the cheapest plan of so many switches and all datasets that meets the quantile, where it is known already.
+    `known` is the cheapest plan of so many switches and all datasets that meets the quantile, where it is known
+    already.
     """
-    chosen = tuple(range(len(instance.datasets)))
+    chosen = instance.all_data
     search = VersionSearch(instance, chosen, switches=switches)
-    found = search.best() if known is None else VersionSchedule(known.models, known.cost)
+    schedule = search.best() if known is None else VersionSchedule(known.versions, known.cost)
     rise = 0.005
-    if found is not None:
+    if schedule is not None:
         # down to the expected loss of the cheapest schedule that holds, those found are cheaper, so they do not hold
-        limit, cost = min(instance.target.loss, _expected(search, found) + SLACK), found.cost
-    while found is not None:
+        limit, cost = min(instance.target.loss, _expected(search, schedule) + SLACK), schedule.cost
+    while schedule is not None:
         # a slightly lower target costs slightly more: look there first, the search is faster below a known cost
-        found = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
-        if found is not None and search.holds(found.models):
-            return complete(instance, chosen, found.models)
-        if found is not None:
-            rise = max(2.0 * (found.cost / cost - 1.0), 0.002)
-            limit, cost = _expected(search, found) - _LOWER, found.cost
+        schedule = search.best(below=cost * (1.0 + rise), expected=limit) or search.best(expected=limit)
+        if schedule is not None and search.holds(schedule.versions):
+            return complete(instance, chosen, schedule.versions)
+        if schedule is not None:
+            rise = max(2.0 * (schedule.cost / cost - 1.0), 0.002)
+            limit, cost = _expected(search, schedule) - _LOWER, schedule.cost
     return DeplPlan(False, reason="no expected-loss target leads to a schedule that meets the quantile")
 
 
-def _expected(search: VersionSearch, found: VersionSchedule) -> float:
-    terms = search.instance.terms(search.chosen, found.models)
+def _expected(search: VersionSearch, schedule: VersionSchedule) -> float:
+    terms = search.instance.terms(search.chosen, schedule.versions)
     return search.instance.initial_loss + sum(f * d.mean for f, d in terms)
 
 
 def greedy_expected(instance: DeplProblem) -> DeplPlan:
     """The version with the most expected progress in each epoch, all datasets, until the quantile holds."""
-    chosen = tuple(range(len(instance.datasets)))
-    models = _greediest(instance, instance.data_gain(chosen))
+    chosen = instance.all_data
+    versions = _greediest(instance, instance.data_gain(chosen))
     asked = instance.target.probability - SLACK
 
-    after = losses_by_epoch(instance, chosen, models)
+    after = losses_by_epoch(instance, chosen, versions)
 
     def holds(epochs: int) -> bool:
-        loss = after[epochs - 1]
-        random = bool(loss.log_cf.any())
-        return (loss.cdf(instance.target.loss) if random else float(loss.mean <= instance.target.loss + SLACK)) >= asked
+        return after[epochs - 1].cdf(instance.target.loss) >= asked
 
     sure = helps_surely(instance, chosen)
     first = 1
-    for _, run in itertools.groupby(models):
+    for _, run in itertools.groupby(versions):
         epochs = range(first, first + len(list(run)))
         first = epochs.stop
         if sure:  # within a run of one version more epochs help surely
@@ -76,19 +74,17 @@ def greedy_expected(instance: DeplProblem) -> DeplPlan:
         else:
             at = next((i for i, n in enumerate(epochs) if holds(n)), len(epochs))
         if at < len(epochs):
-            return complete(instance, chosen, models[: epochs[at]])
-    return DeplPlan(False, reason=f"greedy progress does not meet the quantile in {instance.target.max_epochs} epochs")
+            return complete(instance, chosen, versions[: epochs[at]])
+    return DeplPlan(False, reason=f"greedy progress does not meet the quantile in {instance.max_epochs} epochs")
 
 
 def _greediest(instance: DeplProblem, gain: float) -> list[int]:
-    models: list[int] = []
+    versions: list[int] = []
     before = instance.before
-    for k in range(instance.epochs_done + 1, instance.epochs_done + instance.target.max_epochs + 1):
+    for k in range(instance.epochs_done + 1, instance.epochs_done + instance.max_epochs + 1):
         progress = []
-        for m, model in enumerate(instance.models):
-            jump = None if before is None or before == m else instance.switches[before][m]
-            lost = 0.0 if before in (None, m) else math.inf if jump is None else jump.mean
-            progress.append(gain * float(model.progress(k)) * model.noise.mean - lost)
+        for m, version in enumerate(instance.versions):
+            progress.append(gain * float(version.progress(k)) * version.noise.mean - instance.mean_jump(before, m))
         before = int(np.argmax(progress))
-        models.append(before)
-    return models
+        versions.append(before)
+    return versions

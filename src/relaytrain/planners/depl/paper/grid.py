@@ -2,18 +2,19 @@
 
 Three things of the paper leave room, and the first has two readings here:
 
-* `literal`: a vertex's time and quantile are grid multiples. An edge's time and its change of the quantile are rounded up
-  to whole steps, so errors add up from epoch to epoch;
+* `literal`: a vertex's time and quantile are grid multiples. An edge's time and its change of the quantile are rounded
+  up to whole steps, so errors add up from epoch to epoch;
 * `merged`: time, distribution and quantile of a path are carried exactly, the grid only decides which paths share a
   vertex. Of these the cheapest is kept, as in the other reading.
 
 An edge weighs what its epoch adds to the cost when nothing is clipped: sqrt(kappa c) for `rate` (the cost is the square
-of the sum over the deadline), the epoch's joules for `usage`. "The most capable cluster" is the one where the epoch is
+of the sum over the deadline), the epoch's joules for `usage`. "The most capable node set" is the one where the epoch is
 quickest, or by name the one with the most resources, which fails where that one has a poor link.
 
 Paper: DepL section IV-B and Fig. 5 (right).
-Deviations: Laplace transforms do not exist after a switch, so paths carry characteristic functions. A layer keeps at most
-MOST_LABELS paths, the cheapest. Neither reading has the competitive ratio of Property 3: a quantile is not a state.
+Deviations: Laplace transforms do not exist after a switch, so paths carry characteristic functions. A layer keeps at
+most MOST_LABELS paths, the cheapest. Neither reading has the competitive ratio of Property 3: a quantile is not a
+state.
 """
 
 from __future__ import annotations
@@ -27,13 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit
-from ..exact.losses import DataLosses
-from ..exact.reach import SLACK
-from ..exact.waterfill import slots_for
+from ..schedule_losses import DataLosses
+from ..waterfill import epoch_slots
 
-Real = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Reading = Literal["literal", "merged"]
 Capable = Literal["quickest", "largest"]
 
@@ -45,24 +44,18 @@ GONE = -30.0
 
 @dataclass(frozen=True)
 class Edges:
-    """What an epoch of each version weighs and how long it takes on the most capable cluster."""
+    """What an epoch of each version weighs and how long it takes on the most capable node set."""
 
     weight: Real
     seconds: Real
 
 
 def edges_for(instance: DeplProblem, chosen: Sequence[int], capable: Capable = "quickest") -> Edges | None:
-    """Edges for one choice of data; None where it can be brought to no cluster."""
+    """Edges for one choice of data; None where it can be brought to no node set."""
     usable = [n for n, charge in enumerate(instance.data_charge(chosen)) if math.isfinite(charge)]
     if not usable:
         return None
-    volume = instance.volume(chosen)
-    slots = slots_for(
-        [(m.work * volume, m.size) for m in instance.models],
-        [instance.clusters[n] for n in usable],
-        instance.objective,
-        None if instance.runs_on is None else instance.runs_on[:, usable],
-    )
+    slots = epoch_slots(instance, chosen, usable)
     at = slots.quickest_s.argmin(axis=1) if capable == "quickest" else slots.capability.argmax(axis=1)
     kind = np.arange(len(at))
     joules = slots.price * slots.capability + slots.fixed
@@ -74,7 +67,7 @@ def edges_for(instance: DeplProblem, chosen: Sequence[int], capable: Capable = "
 class _Layer:
     """Paths that end in the same epoch; `place` is the grid position (time, quantile) of the literal reading."""
 
-    model: Counts
+    version: Counts
     parent: Counts
     weight: Real
     elapsed_s: Real
@@ -110,42 +103,41 @@ class GridSearch:
             return
         layers, ends = self._layers()
         for _, k, i in sorted(ends):
-            models: list[int] = []
+            versions: list[int] = []
             for layer in reversed(layers[: k + 1]):
-                models.append(int(layer[0][i]))
+                versions.append(int(layer[0][i]))
                 i = int(layer[1][i])
-            yield tuple(reversed(models))
+            yield tuple(reversed(versions))
 
     def _layers(self) -> tuple[list[tuple[Counts, Counts]], list[tuple[float, int, int]]]:
         target = self.instance.target
-        self._data = DataLosses(self.instance, self.chosen, target.max_epochs)
+        self._data = DataLosses(self.instance, self.chosen, self.instance.max_epochs)
         table = self._data.table
         points = table.frequencies.points
         start = self.instance.initial_loss
         nothing = np.zeros((1, points))
-        layer = _Layer(
-            np.array([-1]), np.array([-1]), np.zeros(1), np.zeros(1), np.array([start]), np.array([start]),
-            nothing, nothing, np.array([[0, self._up(start)]]),
-        )  # fmt: skip
+        first, zero, losses = np.array([-1]), np.zeros(1), np.array([start])
+        place = np.array([[0, self._up(start)]])
+        layer = _Layer(first, first, zero, zero, losses, losses, nothing, nothing, place)
         kept: list[tuple[Counts, Counts]] = []
         ends: list[tuple[float, int, int]] = []
         best = math.inf
-        for k in range(target.max_epochs):
+        for k in range(self.instance.max_epochs):
             layer = self._next(layer, k, best)
-            if not len(layer.model):
+            if not len(layer.version):
                 break
-            kept.append((layer.model, layer.parent))
+            kept.append((layer.version, layer.parent))
             reached = layer.place[:, 1] * self._loss_step if self.reading == "literal" else layer.quantile
             met = reached <= target.loss + SLACK
             ends += [(float(layer.weight[i]), k, int(i)) for i in np.flatnonzero(met)]
             best = min(best, float(layer.weight[met].min(initial=math.inf)))
-            layer.parent = np.arange(len(layer.model))
+            layer.parent = np.arange(len(layer.version))
             layer = layer.take(np.flatnonzero(~met & (layer.weight < best)))
         return kept, ends
 
     def _ahead(self, k: int) -> int:
         """Epochs to tabulate when epoch k + 1 is needed: a few at a time."""
-        return min(self.instance.target.max_epochs, 16 * (k // 16 + 1))
+        return min(self.instance.max_epochs, 16 * (k // 16 + 1))
 
     @property
     def _loss_step(self) -> float:
@@ -157,11 +149,11 @@ class GridSearch:
     def _next(self, layer: _Layer, k: int, best: float) -> _Layer:
         """All edges out of a layer, then the cheapest path to each vertex. `layer.parent` holds positions to record."""
         assert self.edges is not None
-        parts = [self._by(layer, m, k) for m in range(len(self.instance.models))]
+        parts = [self._by(layer, m, k) for m in range(len(self.instance.versions))]
         whole = _Layer(*(np.concatenate([getattr(p, n) for p in parts]) for n in _Layer.__dataclass_fields__))
         limit_s = self.instance.target.deadline_s
         whole = whole.take(np.flatnonzero((whole.elapsed_s <= limit_s + SLACK) & (whole.weight < best)))
-        if not len(whole.model):
+        if not len(whole.version):
             return whole
         before = whole.quantile  # the parents' still
         change = np.empty(len(before))
@@ -171,16 +163,16 @@ class GridSearch:
             np.column_stack([whole.elapsed_s * self.eta / limit_s, whole.quantile / self._loss_step]) - SLACK
         )
         if self.reading == "literal":
-            added_s = self.edges.seconds[whole.model]
+            added_s = self.edges.seconds[whole.version]
             whole.place[:, 0] += np.ceil(added_s * self.eta / limit_s - SLACK).astype(np.int64)
             whole.place[:, 1] += np.ceil((whole.quantile - before) / self._loss_step - SLACK).astype(np.int64)
             vertex = whole.place
         else:
             vertex = steps.astype(np.int64)
         inside = vertex.max(axis=1) <= self.eta
-        order = np.lexsort((whole.weight, vertex[:, 1], vertex[:, 0], whole.model))
+        order = np.lexsort((whole.weight, vertex[:, 1], vertex[:, 0], whole.version))
         order = order[inside[order]]
-        keys = np.column_stack([whole.model, vertex])[order]
+        keys = np.column_stack([whole.version, vertex])[order]
         first = np.ones(len(order), np.bool_)
         first[1:] = np.diff(keys, axis=0).any(axis=1)
         order = order[first]
@@ -193,8 +185,8 @@ class GridSearch:
         assert self.edges is not None
         instance, data = self.instance, self._data
         re, im = data.table.log_cf(self._ahead(k))
-        before = layer.model if k else np.full(len(layer.model), m if instance.before is None else instance.before)
-        jumps = [instance.switches[b][m] if b != m else None for b in range(len(instance.models))]
+        before = layer.version if k else np.full(len(layer.version), m if instance.before is None else instance.before)
+        jumps = [instance.switches[b][m] if b != m else None for b in range(len(instance.versions))]
         possible = np.flatnonzero([b == m or jumps[b] is not None for b in before])
         layer, before = layer.take(possible), before[possible]
         mean = layer.mean + data.mean[m, k + 1] - data.mean[m, k]
@@ -220,7 +212,7 @@ class GridSearch:
 
 
 @jit
-def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, found: Real) -> None:
+def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, changes: Real) -> None:
     """Writes the omega-quantile of each centred sum, by Newton's method from a guess, kept inside a bracket."""
     points = re.shape[1]
     c, s = np.empty(points), np.empty(points)
@@ -255,4 +247,4 @@ def quantiles(re: Real, im: Real, guess: Real, omega: float, step: float, found:
             x = ahead
             if done:
                 break
-        found[row] = x
+        changes[row] = x

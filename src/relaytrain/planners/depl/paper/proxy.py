@@ -16,15 +16,13 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
-from ..exact.datasets import DataChoice
-from ..exact.losses import exact_probability
-from ..exact.reach import SLACK
+from ....core.fourier import SLACK, Real
+from ..data_choice import Chooser, DataChoice, Floor, Value
+from ..schedule_losses import exact_probability
 from .grid import Capable, edges_for
 
-Real = NDArray[np.float64]
 _ROUNDS = 1000
 OUT_OF_REACH = 1e6
 """Epochs put for a choice under which the most complex version never arrives (others might)."""
@@ -46,13 +44,23 @@ def minimum_norm_choice(count: int, proxy: Callable[[tuple[int, ...]], float]) -
     return DataChoice(best, proxy(best), False)
 
 
+def by_proxy(instance: DeplProblem) -> Chooser:
+    """Data as the paper chooses it, by K T alone, for an exact search of the rest; warns where it is not submodular."""
+
+    def chosen(count: int, value: Value, floor: Floor) -> DataChoice:
+        picked = minimum_norm_choice(count, lambda data: epochs_times_duration(instance, data)).chosen
+        return DataChoice(picked, value(picked, math.inf), False)
+
+    return chosen
+
+
 def epochs_times_duration(instance: DeplProblem, chosen: tuple[int, ...], capable: Capable = "quickest") -> float:
     """K(D) T(D): epochs until the most complex version reaches the quantile, times how long its epoch takes."""
-    full = max(range(len(instance.models)), key=lambda m: instance.models[m].work)
+    full = max(range(len(instance.versions)), key=lambda m: instance.versions[m].work)
     edges = edges_for(instance, chosen, capable)
     if edges is None:
         return math.inf
-    low, high = 0, instance.target.max_epochs
+    low, high = 0, instance.max_epochs
     if not _reaches(instance, chosen, full, high):  # out of reach: dearer than all that is not, but still finite
         return OUT_OF_REACH * float(edges.seconds[full])
     while high - low > 1:
@@ -61,10 +69,14 @@ def epochs_times_duration(instance: DeplProblem, chosen: tuple[int, ...], capabl
     return high * float(edges.seconds[full])
 
 
-def _reaches(instance: DeplProblem, chosen: tuple[int, ...], model: int, epochs: int) -> bool:
-    if instance.before is not None and instance.before != model and instance.switches[instance.before][model] is None:
+def _reaches(instance: DeplProblem, chosen: tuple[int, ...], version: int, epochs: int) -> bool:
+    if (
+        instance.before is not None
+        and instance.before != version
+        and instance.switches[instance.before][version] is None
+    ):
         return False
-    return exact_probability(instance, chosen, [model] * epochs) >= instance.target.probability - SLACK
+    return exact_probability(instance, chosen, [version] * epochs) >= instance.target.probability - SLACK
 
 
 def _with(fixed: int, count: int, proxy: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:

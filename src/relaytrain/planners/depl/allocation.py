@@ -1,7 +1,7 @@
-"""Clusters and resources for a schedule of versions: water-filling with a multiplier, and a bound to hold it against.
+"""Node sets and resources for a schedule of versions: water-filling with a multiplier, and a bound to hold it against.
 
-An epoch's cluster matters only through work, size and cluster, so an assignment is how many epochs of each kind go to
-each cluster. Few enough assignments are all solved; of more, the Lagrangian picks one on either side of the best
+An epoch's node set matters only through work, size and node set, so an assignment is how many epochs of each kind go to
+each node set. Few enough assignments are all solved; of more, the Lagrangian picks one on either side of the best
 multiplier, those between the two are solved, and single moves improve the result. The Lagrangian's maximum is a lower
 bound on every assignment's cost and is returned with the answer.
 
@@ -22,27 +22,26 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ....core.depl import Cluster, Objective
-from .dual import HUGE, Dual, bounds_at
+from ...core.depl import DeplNodeSet, Objective
+from ...core.fourier import Real
+from .allocation_dual import HUGE, Dual, bounds_at
 from .waterfill import Slots, filled, sides, slots_for, waterfill
-
-Real = NDArray[np.float64]
 
 EXHAUSTIVE = 20_000
 """Assignments solved one and all; beyond, the Lagrangian's neighbourhood."""
 PAIRS = 5_000
 """Pairs of moves tried at once; with more, single moves have to do."""
-MANY_CLUSTERS = 8
-"""Beyond so many clusters that carry data charges, not every set of clusters is tried."""
+MANY_NODE_SETS = 8
+"""Beyond so many node sets that carry data charges, not every group of node sets is tried."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Cluster and resources of each epoch, their cost, and a lower bound on any allocation's cost."""
+    """Node set and resources of each epoch, their cost, and a lower bound on any allocation's cost."""
 
     feasible: bool
     cost: float
-    clusters: tuple[int, ...]
+    node_sets: tuple[int, ...]
     resources: tuple[float, ...]
     elapsed_s: float
     dual_bound: float
@@ -50,14 +49,14 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Allocator:
-    """Allocations for any number of epochs of given kinds; `charge` is paid for each cluster used at all."""
+    """Allocations for any number of epochs of given kinds; `charge` is paid for each node set used at all."""
 
     slots: Slots
     charge: Real
     deadline_s: float
 
     def solve(self, counts: Sequence[int], *, within: float = 0.0) -> tuple[float, Real, float]:
-        """Least cost, its table (kinds, clusters) and sqrt(mu) for so many epochs of each kind; cost inf: impossible.
+        """Least cost, its table (kinds, node sets) and sqrt(mu) for so many epochs of each kind; cost inf: impossible.
 
         With `within` > 0 the first allocation that costs at most 1 + within times the dual bound will do.
         """
@@ -69,17 +68,17 @@ class Allocator:
         total = math.prod(math.comb(n + self.slots.shape[1] - 1, n) for n in counts)
         if within <= 0.0 and total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))
-        found = min((self._near(counts, used) for used in self.subsets), key=lambda answer: answer[0])
-        if within > 0.0 and found[0] <= (1.0 + within) * self.bound(counts):
-            return found
+        best = min((self._near(counts, used) for used in self.subsets), key=lambda answer: answer[0])
+        if within > 0.0 and best[0] <= (1.0 + within) * self.bound(counts):
+            return best
         if total <= EXHAUSTIVE:
             return self._best(_assignments(tuple(counts), self.slots.shape[1]))
-        return self._improved(self._other_sets(counts, found))
+        return self._improved(self._other_sets(counts, best))
 
     def least(self, root_mu: Real) -> tuple[Real, Real]:
-        """The dual as a linear function of the counts: slopes (subsets, multipliers, kinds), offsets (subsets, multipliers).
+        """The dual, linear in the counts: slopes (subsets, multipliers, kinds) and offsets (subsets, multipliers).
 
-        For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that set of clusters.
+        For any multiplier, counts @ slope + offset bounds from below what the epochs cost on that group of node sets.
         `root_mu` is (multipliers,), or (subsets, multipliers) with a row for each of `bounding`.
         """
         return bounds_at(
@@ -96,15 +95,15 @@ class Allocator:
     def dual(self) -> Dual:
         """For compiled code."""
         used = np.zeros((len(self.bounding), len(self.charge)), np.bool_)
-        for i, clusters in enumerate(self.bounding):
-            used[i, list(clusters)] = True
+        for i, node_sets in enumerate(self.bounding):
+            used[i, list(node_sets)] = True
         return Dual(self.slots.flat, used, np.array(self._paid, np.float64), float(self.deadline_s))
 
     @cached_property
     def bounding(self) -> list[tuple[int, ...]]:
-        """The sets of clusters that bounds tell apart: all that matter, or everything at once when there are many."""
+        """Groups of node sets that bounds tell apart: all that matter, or everything at once when there are many."""
         everything = tuple(range(len(self.charge)))
-        return self.subsets if len(everything) <= MANY_CLUSTERS else [everything]
+        return self.subsets if len(everything) <= MANY_NODE_SETS else [everything]
 
     @cached_property
     def _paid(self) -> list[float]:
@@ -114,11 +113,11 @@ class Allocator:
 
     @cached_property
     def subsets(self) -> list[tuple[int, ...]]:
-        """Sets of clusters worth trying: all there are, unless using a cluster is free."""
+        """Sets of node sets worth trying: all there are, unless using a node set is free."""
         everything = tuple(range(self.slots.shape[1]))
         if not self.charge.any():
             return [everything] if everything else []
-        sizes = range(1, len(everything) + 1) if len(everything) <= MANY_CLUSTERS else (1, 2, len(everything))
+        sizes = range(1, len(everything) + 1) if len(everything) <= MANY_NODE_SETS else (1, 2, len(everything))
         return [used for size in sizes for used in itertools.combinations(everything, size)]
 
     def bound(self, counts: Sequence[int]) -> float:
@@ -159,51 +158,51 @@ class Allocator:
                 path.append(table.copy())
         return self._best(np.array(path))
 
-    def _other_sets(self, counts: Sequence[int], found: tuple[float, Real, float]) -> tuple[float, Real, float]:
-        """Sets of clusters one larger or smaller than the best one's, as long as that helps; for many clusters only."""
+    def _other_sets(self, counts: Sequence[int], best: tuple[float, Real, float]) -> tuple[float, Real, float]:
+        """Groups one node set larger or smaller than the best one's, as long as that helps; for many node sets only."""
         everything = range(self.slots.shape[1])
-        while len(self.bounding) < len(self.subsets) and math.isfinite(found[0]):
-            used = {int(n) for n in np.flatnonzero(found[1].any(axis=0))}
+        while len(self.bounding) < len(self.subsets) and math.isfinite(best[0]):
+            used = {int(n) for n in np.flatnonzero(best[1].any(axis=0))}
             sets = [tuple(sorted(used ^ {n})) for n in everything]
             better = min((self._near(counts, near) for near in sets if near), key=lambda answer: answer[0])
-            if better[0] >= found[0] * (1 - 1e-12):
+            if better[0] >= best[0] * (1 - 1e-12):
                 break
-            found = better
-        return found
+            best = better
+        return best
 
-    def _improved(self, found: tuple[float, Real, float]) -> tuple[float, Real, float]:
+    def _improved(self, best: tuple[float, Real, float]) -> tuple[float, Real, float]:
         """Single moves while one helps, then pairs of them: a slower epoch here may pay for a quicker one there."""
-        while math.isfinite(found[0]):
-            moves = _moves(found[1])
-            better = self._best(found[1] + moves) if len(moves) else found
-            if better[0] >= found[0] * (1 - 1e-12) and 0 < len(moves) ** 2 <= PAIRS:
-                both = (moves[:, None] + moves[None]).reshape(-1, *found[1].shape) + found[1]
+        while math.isfinite(best[0]):
+            moves = _moves(best[1])
+            better = self._best(best[1] + moves) if len(moves) else best
+            if better[0] >= best[0] * (1 - 1e-12) and 0 < len(moves) ** 2 <= PAIRS:
+                both = (moves[:, None] + moves[None]).reshape(-1, *best[1].shape) + best[1]
                 both = both[(both >= 0).all(axis=(1, 2))]
                 better = self._best(both)
-            if better[0] >= found[0] * (1 - 1e-12):
+            if better[0] >= best[0] * (1 - 1e-12):
                 break
-            found = better
-        return found
+            best = better
+        return best
 
 
 def _moves(table: Real) -> Real:
-    """Changes of the table by one or all epochs of a kind going from a cluster to another, (n, kinds, clusters)."""
-    kinds, clusters = table.shape
-    found: list[Real] = []
-    for kind, source, sink in itertools.product(range(kinds), range(clusters), range(clusters)):
+    """Changes of the table by one or all epochs of a kind going from a node set to another, (n, kinds, node sets)."""
+    kinds, node_sets = table.shape
+    moves: list[Real] = []
+    for kind, source, sink in itertools.product(range(kinds), range(node_sets), range(node_sets)):
         if source != sink and table[kind, source] > 0:
             for many in {1.0, table[kind, source]}:
                 moved = np.zeros_like(table)
                 moved[kind, source], moved[kind, sink] = -many, many
-                found.append(moved)
-    return np.array(found)
+                moves.append(moved)
+    return np.array(moves)
 
 
 @lru_cache(maxsize=64)
-def _assignments(counts: tuple[int, ...], clusters: int) -> Real:
-    """All tables (n, kinds, clusters) with these row sums."""
-    rows = [list(_compositions(n, clusters)) for n in counts]
-    return np.array(list(itertools.product(*rows)), np.float64).reshape(-1, len(counts), clusters)
+def _assignments(counts: tuple[int, ...], node_sets: int) -> Real:
+    """All tables (n, kinds, node sets) with these row sums."""
+    rows = [list(_compositions(n, node_sets)) for n in counts]
+    return np.array(list(itertools.product(*rows)), np.float64).reshape(-1, len(counts), node_sets)
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
@@ -215,12 +214,12 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def worth_using(clusters: Sequence[Cluster], charge: Real, runs_on: NDArray[np.bool_] | None = None) -> list[int]:
-    """Clusters that data can reach and that no other beats in every respect alike (of equals, the first)."""
-    never = [[False]] * len(clusters) if runs_on is None else (~runs_on).T.tolist()
+def worth_using(node_sets: Sequence[DeplNodeSet], charge: Real, runs_on: NDArray[np.bool_] | None = None) -> list[int]:
+    """Node sets that data can reach and that no other beats in every respect alike (of equals, the first)."""
+    never = [[False]] * len(node_sets) if runs_on is None else (~runs_on).T.tolist()
     rows = [
         (-c.capability, -c.bandwidth, c.price, float(q), c.link_power, c.price * c.waiting, *not_here)
-        for c, q, not_here in zip(clusters, charge, never, strict=True)
+        for c, q, not_here in zip(node_sets, charge, never, strict=True)
     ]
     kept: list[int] = []
     for i, row in enumerate(rows):
@@ -233,7 +232,7 @@ def worth_using(clusters: Sequence[Cluster], charge: Real, runs_on: NDArray[np.b
 
 def allocate(
     epochs: Sequence[tuple[float, float]],
-    clusters: Sequence[Cluster],
+    node_sets: Sequence[DeplNodeSet],
     deadline_s: float,
     charge: Sequence[float],
     *,
@@ -241,20 +240,20 @@ def allocate(
     runs_on: NDArray[np.bool_] | None = None,
     within: float = 0.0,
 ) -> Allocation:
-    """Cluster and resources for each epoch, given as (work, size), at least cost within the deadline.
+    """Node set and resources for each epoch, given as (work, size), at least cost within the deadline.
 
-    `charge` is paid for each cluster used at all; an infinite one rules the cluster out. `runs_on`, shape
-    (epochs, clusters), tells which epoch may run where.
+    `charge` is paid for each node set used at all; an infinite one rules the node set out. `runs_on`, shape
+    (epochs, node sets), tells which epoch may run where.
     """
     paid = np.asarray(charge, np.float64)
     places = (
-        [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(clusters)] * len(epochs)
+        [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(node_sets)] * len(epochs)
     )
     keys = [(work, size, where) for (work, size), where in zip(epochs, places, strict=True)]
     kinds = sorted(set(keys))
-    may = np.array([where for _, _, where in kinds], np.bool_).reshape(len(kinds), len(clusters))
-    useful = worth_using(clusters, paid, may)
-    slots = slots_for([kind[:2] for kind in kinds], [clusters[n] for n in useful], objective, may[:, useful])
+    may = np.array([where for _, _, where in kinds], np.bool_).reshape(len(kinds), len(node_sets))
+    useful = worth_using(node_sets, paid, may)
+    slots = slots_for([kind[:2] for kind in kinds], [node_sets[n] for n in useful], objective, may[:, useful])
     allocator = Allocator(slots, paid[useful], deadline_s)
     counts = [keys.count(kind) for kind in kinds]
     cost, table, root_mu = allocator.solve(counts, within=within)

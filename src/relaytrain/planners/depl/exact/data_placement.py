@@ -1,11 +1,12 @@
-"""Data chosen for each cluster, z(d, n): what a cluster holds decides how long its epochs take and what they achieve.
+"""Data chosen for each node set, z(d, n): what a node set holds decides how long its epochs take and what they achieve.
 
-Clusters that hold the same data form a group, and an epoch of a version in a group is a version of its own, with the
-group's work and progress and only its clusters to run on. Changing the group alone costs nothing, but counts as a
-switch of the search. So a choice of data for each cluster is judged by the same exact search as a shared one.
+Node sets that hold the same data form a group, and an epoch of a version in a group is a version of its own, with the
+group's work and progress and only its node sets to run on. Changing the group alone costs nothing, but counts as a
+switch of the search. So a choice of data for each node set is judged by the same exact search as a shared one.
 
 Paper: DepL section III, z(d, n), constraint (6).
-Deviations: (6) as printed makes a cluster that holds data train in every epoch; here data that is not used is not brought.
+Deviations: (6) as printed makes a node set that holds data train in every epoch; here data that is not used is not
+brought.
 """
 
 from __future__ import annotations
@@ -19,24 +20,25 @@ import numpy as np
 
 from ....core.depl import DeplData, DeplProblem
 from ....core.distribution import StudentT
-from .datasets import powerset
-from .joint import DeplPlan, complete, plan
-from .versions import SWITCHES, VersionSchedule, VersionSearch
+from ..data_choice import powerset
+from ..solution import DeplPlan, complete
+from .joint import plan
+from .version_search import SWITCHES, VersionSchedule, VersionSearch
 
 DataOf = tuple[tuple[int, ...], ...]
-"""The datasets of each cluster; an empty one is not used."""
+"""The datasets of each node set; an empty one is not used."""
 
 EXHAUSTIVE = 4_096
 """Up to so many choices all are tried, the most promising first; beyond, local search from the best shared one."""
 
 
-def plan_per_cluster(instance: DeplProblem, *, switches: int = SWITCHES) -> DeplPlan:
-    """The cheapest plan when every cluster may hold data of its own; never dearer than `plan`'s."""
+def plan_per_node_set(instance: DeplProblem, *, switches: int = SWITCHES) -> DeplPlan:
+    """The cheapest plan when every node set may hold data of its own; never dearer than `plan`'s."""
     shared = plan(instance, switches=switches)
-    if shared.feasible and not shared.models:
+    if shared.feasible and not shared.versions:
         return shared
     placed = _Placements(instance, switches, shared.cost)
-    count = (2 ** len(instance.datasets)) ** len(instance.clusters)
+    count = (2 ** len(instance.datasets)) ** len(instance.node_sets)
     exact = count <= EXHAUSTIVE and shared.exact
     if count <= EXHAUSTIVE:
         placed.try_all()
@@ -46,11 +48,11 @@ def plan_per_cluster(instance: DeplProblem, *, switches: int = SWITCHES) -> Depl
         return replace(shared, exact=exact)
     data_of, schedule = placed.best
     whole, origin = grouped(instance, data_of)
-    found = complete(whole, (0,), schedule.models)
-    held = tuple(data if n in found.clusters else () for n, data in enumerate(data_of))
+    solution = complete(whole, (0,), schedule.versions)
+    held = tuple(data if n in solution.node_sets else () for n, data in enumerate(data_of))
     return replace(
-        found,
-        models=tuple(origin[m] for m in found.models),
+        solution,
+        versions=tuple(origin[m] for m in solution.versions),
         datasets=tuple(sorted({d for data in held for d in data})),
         data_of=held,
         exact=exact,
@@ -58,13 +60,15 @@ def plan_per_cluster(instance: DeplProblem, *, switches: int = SWITCHES) -> Depl
 
 
 def grouped(instance: DeplProblem, data_of: DataOf) -> tuple[DeplProblem, list[int]]:
-    """The problem with each cluster's data settled, and the version that each of its versions stands for."""
+    """The problem with each node set's data settled, and the version that each of its versions stands for."""
     groups = sorted({data for data in data_of if data})
-    pairs = [(data, m) for data in groups for m in range(len(instance.models))]
-    models = []
+    pairs = [(data, m) for data in groups for m in range(len(instance.versions))]
+    versions = []
     for data, m in pairs:
-        model, volume, gain = instance.models[m], instance.volume(data), instance.data_gain(data)
-        models.append(replace(model, name=f"{model.name}/{data}", work=model.work * volume, gain=model.gain * gain))
+        version, volume, gain = instance.versions[m], instance.volume(data), instance.data_gain(data)
+        versions.append(
+            replace(version, name=f"{version.name}/{data}", work=version.work * volume, gain=version.gain * gain)
+        )
     nothing = StudentT(0.0, 0.0, 5.0)
     switches = tuple(
         tuple(None if a == b else nothing if a[1] == b[1] else instance.switches[a[1]][b[1]] for b in pairs)
@@ -73,7 +77,7 @@ def grouped(instance: DeplProblem, data_of: DataOf) -> tuple[DeplProblem, list[i
     charges = [sum(instance.charges[d, n] for d in data) if data else math.inf for n, data in enumerate(data_of)]
     whole = replace(
         instance,
-        models=tuple(models),
+        versions=tuple(versions),
         switches=switches,
         datasets=(DeplData("as placed", 1.0),),
         charges=np.array([charges], np.float64),
@@ -85,7 +89,7 @@ def grouped(instance: DeplProblem, data_of: DataOf) -> tuple[DeplProblem, list[i
 
 
 def _everything(instance: DeplProblem) -> DataOf:
-    return (tuple(range(len(instance.datasets))),) * len(instance.clusters)
+    return (tuple(range(len(instance.datasets))),) * len(instance.node_sets)
 
 
 class _Placements:
@@ -98,7 +102,7 @@ class _Placements:
     def try_all(self) -> None:
         """Every placement, by its floor; shared ones are known already."""
         sets = [(), *powerset(len(self.instance.datasets))]
-        every = itertools.product(sets, repeat=len(self.instance.clusters))
+        every = itertools.product(sets, repeat=len(self.instance.node_sets))
         rows = [(self._search(data_of).floor(), data_of) for data_of in every if len({*data_of} - {()}) > 1]
         for floor, data_of in sorted(rows):
             if floor >= self.below:
@@ -106,7 +110,7 @@ class _Placements:
             self._try(data_of)
 
     def descend(self, data_of: DataOf) -> None:
-        """Changes one cluster's data at a time while that helps."""
+        """Changes one node set's data at a time while that helps."""
         improving = True
         while improving:
             improving = False
@@ -116,10 +120,10 @@ class _Placements:
                     break
 
     def _try(self, data_of: DataOf) -> bool:
-        found = self._search(data_of).best(below=self.below)
-        if found is None:
+        schedule = self._search(data_of).best(below=self.below)
+        if schedule is None:
             return False
-        self.best, self.below = (data_of, found), found.cost
+        self.best, self.below = (data_of, schedule), schedule.cost
         return True
 
     def _search(self, data_of: DataOf) -> VersionSearch:

@@ -1,6 +1,6 @@
-"""DepL as the paper describes it: datasets by a proxy, versions on a grid, then resources, going back when a stage fails.
+"""DepL as the paper has it: datasets by a proxy, versions on a grid, then resources, going back when a stage fails.
 
-Paper: DepL Fig. 3 and section IV. Datasets minimise K T with the most complex version on the most capable cluster; a
+Paper: DepL Fig. 3 and section IV. Datasets minimise K T with the most complex version on the most capable node set; a
 choice under which no versions reach the target is blacklisted, and so are versions for which no resources suffice.
 Deviations: the paper leaves open what happens to the submodular minimisation once choices are blacklisted; here the
 proxy is then minimised over those left, one by one (local search among many datasets).
@@ -15,8 +15,8 @@ import math
 import warnings
 
 from ....core.depl import DeplProblem
-from ..exact.datasets import EXHAUSTIVE, DataChoice, Value, exhaustive, local_search
-from ..exact.joint import DeplPlan, complete, settled
+from ..data_choice import choose
+from ..solution import DeplPlan, complete, settled
 from .grid import Capable, GridSearch, Reading
 from .proxy import NotSubmodular, epochs_times_duration, minimum_norm_choice
 
@@ -38,8 +38,8 @@ def paper_plan(
         chosen = select(instance, blacklist, capable)
         if chosen is None:
             break
-        for models in GridSearch(instance, chosen, eta=eta, reading=reading, capable=capable).schedules():
-            plan = complete(instance, chosen, models, exact=False, within=within)
+        for versions in GridSearch(instance, chosen, eta=eta, reading=reading, capable=capable).schedules():
+            plan = complete(instance, chosen, versions, exact=False, within=within)
             if plan.feasible:  # otherwise these versions are out, and the next lightest are tried
                 return plan
         blacklist.add(chosen)
@@ -62,11 +62,7 @@ def select(
     if not blacklist and all(math.isfinite(proxy((d,))) for d in range(count)):
         with warnings.catch_warnings():  # said once, by whoever asks for the proxy itself
             warnings.simplefilter("ignore", NotSubmodular)
-            found = minimum_norm_choice(count, proxy)
+            choice = minimum_norm_choice(count, proxy)
     else:
-        found = _least(count, lambda chosen, below: math.inf if chosen in blacklist else proxy(chosen))
-    return found.chosen if math.isfinite(found.value) else None
-
-
-def _least(count: int, value: Value) -> DataChoice:
-    return exhaustive(count, value) if count <= EXHAUSTIVE else local_search(count, value)
+        choice = choose(count, lambda chosen, below: math.inf if chosen in blacklist else proxy(chosen))
+    return choice.chosen if math.isfinite(choice.value) else None

@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....core.depl import DeplProblem
-from .allocation import Allocator, worth_using
+from ....core.fourier import SLACK, Counts, Real
+from ..allocation import Allocator, worth_using
+from ..allocation_dual import HUGE, bounds_below, bounds_near, multipliers
+from ..schedule_losses import LossTable, exact_probability
+from ..waterfill import epoch_slots
 from .branch_and_bound import FAR, SchedulePrices, room, search
-from .dual import HUGE, bounds_below, bounds_near, multipliers
-from .losses import MARGIN, DataLosses, LossTable, exact_probability
-from .reach import SLACK, Counts, probable
-from .waterfill import slots_for
-
-Real = NDArray[np.float64]
+from .meets_target import probable
+from .search_losses import MARGIN, SearchLosses
 
 SWITCHES = 3
 ALL_SEQUENCES = 5_000
@@ -43,7 +42,7 @@ _BATCH = 64
 class VersionSchedule:
     """Versions, one an epoch, and what their best allocation costs."""
 
-    models: tuple[int, ...]
+    versions: tuple[int, ...]
     cost: float
 
 
@@ -58,14 +57,8 @@ class VersionSearch:
         self._table = table
         self.instance, self.chosen, self.switches = instance, tuple(chosen), switches
         charge = instance.data_charge(chosen)
-        useful = worth_using(instance.clusters, charge, instance.runs_on)
-        volume = instance.volume(chosen)
-        slots = slots_for(
-            [(m.work * volume, m.size) for m in instance.models],
-            [instance.clusters[n] for n in useful],
-            instance.objective,
-            None if instance.runs_on is None else instance.runs_on[:, useful],
-        )
+        useful = worth_using(instance.node_sets, charge, instance.admissible)
+        slots = epoch_slots(instance, chosen, useful)
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
         self.quickest_s = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
         self._bounds: tuple[Real, Real] | None = None
@@ -81,19 +74,19 @@ class VersionSearch:
             return None
         self._bounds = None if math.isinf(below) else bounds_below(self.allocator.dual, below)
         self._focused = math.inf
-        most, found = self.instance.target.max_epochs, None
+        most, cheapest = self.instance.max_epochs, None
         epochs = most if most <= _AT_ONCE else min(most, 2 * self.least_epochs + 4)  # tables for more are seldom needed
         for structures in self._structures:
             while len(structures):
                 better = self._search(structures, epochs, below, expected)
                 if better is not None:
-                    found, below = better, better.cost
+                    cheapest, below = better, better.cost
                 needed = most if epochs == most or math.isinf(below) else min(most, self.affordable(below))
                 if needed <= epochs:
                     most = epochs  # what is found from now on is cheaper still
                     break
                 epochs = min(needed, 2 * epochs) if math.isinf(below) else needed
-        return found
+        return cheapest
 
     def affordable(self, below: float) -> int:
         """So many epochs of any versions at most may cost less than `below`."""
@@ -112,9 +105,9 @@ class VersionSearch:
         return self.losses.fewest
 
     @cached_property
-    def losses(self) -> DataLosses:
+    def losses(self) -> SearchLosses:
         """The losses with the chosen data."""
-        return DataLosses(self.instance, self.chosen, self.switches, self._table)
+        return SearchLosses(self.instance, self.chosen, self.switches, self._table)
 
     def floor(self) -> float:
         """A lower bound on the cost of any schedule, from means and variances alone; infinite if none can exist."""
@@ -128,14 +121,14 @@ class VersionSearch:
 
     @cached_property
     def _structures(self) -> tuple[Counts, Counts]:
-        """The sequences of versions, each possible after the one before it: single ones, and the others, the shorter first.
+        """The sequences of versions, each possible after the one before: single ones; the others, the shorter first.
 
         Rows are as long as the longest; -1 stands where there is no version.
         """
-        allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.models)
+        allowed, before, count = self.instance.switches, self.instance.before, len(self.instance.versions)
         after = [[m for m in range(count) if m != a and allowed[a][m] is not None] for a in range(count)]
         firsts = [m for m in range(count) if before in (None, m) or (m in after[before] and self.switches > 0)]
-        most = min(self.switches + 1, self.instance.target.max_epochs)
+        most = min(self.switches + 1, self.instance.max_epochs)
         level: list[tuple[int, ...]] = [(m,) for m in firsts]
         others: list[tuple[int, ...]] = []
         for length in range(2, most + 1):
@@ -145,23 +138,23 @@ class VersionSearch:
             ]
         return np.array(firsts, np.int64)[:, None], np.array(others, np.int64).reshape(len(others), most)
 
-    def focus(self, models: Sequence[int]) -> None:
-        """Bounds from now on by multipliers near the best one for `models`: schedules of like cost share it."""
-        self._bounds = bounds_near(self.allocator.dual, self._counts(models))
+    def focus(self, versions: Sequence[int]) -> None:
+        """Bounds from now on by multipliers near the best one for `versions`: schedules of like cost share it."""
+        self._bounds = bounds_near(self.allocator.dual, self._counts(versions))
 
     @property
     def dual(self) -> tuple[Real, Real]:
-        """Slopes (subsets, multipliers, models) and offsets (subsets, multipliers) of the present bound on cost."""
+        """Slopes (subsets, multipliers, versions) and offsets (subsets, multipliers) of the present bound on cost."""
         return self._wide if self._bounds is None else self._bounds
 
-    def _counts(self, models: Sequence[int]) -> Real:
-        return np.bincount(models, minlength=len(self.instance.models)).astype(np.float64)
+    def _counts(self, versions: Sequence[int]) -> Real:
+        return np.bincount(versions, minlength=len(self.instance.versions)).astype(np.float64)
 
-    def priced(self, models: Sequence[int]) -> tuple[Real, float]:
-        """Slopes (models,) and offset of the dual bound at the multiplier, and set of clusters, that suit `models` best."""
-        self.focus(models)
+    def priced(self, versions: Sequence[int]) -> tuple[Real, float]:
+        """Slopes (versions,) and offset of the dual bound at the multiplier and node sets that suit `versions` best."""
+        self.focus(versions)
         slopes, offsets = self.dual
-        bounds = slopes @ self._counts(models) + offsets
+        bounds = slopes @ self._counts(versions) + offsets
         used = int(bounds.max(axis=1).argmin())
         at = int(bounds[used].argmax())
         return slopes[used, at], float(offsets[used, at])
@@ -170,7 +163,7 @@ class VersionSearch:
         """The best schedule of these structures that costs less than `below`."""
         by_mean, goal = expected is not None, self.losses.goal(expected=expected)
         losses = self.losses.losses(epochs, by_mean=by_mean, level=self._level)
-        found: VersionSchedule | None = None
+        cheapest: VersionSchedule | None = None
         deadline_s, state = float(self.instance.target.deadline_s), room(structures.shape[1], epochs, _BATCH)
         while state.at[0] < len(structures):
             dual = self.allocator.nothing if self._bounds is None and math.isinf(below) else self.dual
@@ -179,7 +172,7 @@ class VersionSearch:
             if state.best[0] > 0:
                 below, self._focused = (float(cost) for cost in state.costs)
                 self._bounds = prices.slopes, prices.offsets
-                found = VersionSchedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
+                cheapest = VersionSchedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
             if count < 0:  # a close call: from now on with more frequencies
                 self._level += 1
                 losses = self.losses.losses(epochs, level=self._level)
@@ -188,59 +181,59 @@ class VersionSearch:
                 better = self._cheapest(structures[state.at[2]], lengths, bounds, below, by_mean)
                 if better is not None:
                     if better.cost < FAR * self._focused:
-                        self.focus(better.models)
+                        self.focus(better.versions)
                         self._focused = better.cost
-                    found, below = better, better.cost
-        return found
+                    cheapest, below = better, better.cost
+        return cheapest
 
     def _cheapest(
         self, structure: Counts, lengths: Counts, bounds: Real, below: float, by_mean: bool
     ) -> VersionSchedule | None:
         """The best of these schedules that costs less than `below`; where it is a close call, checked exactly."""
-        found: VersionSchedule | None = None
+        cheapest: VersionSchedule | None = None
         for i in np.argsort(bounds, kind="stable"):
             if bounds[i] >= below:
                 break
-            models = _repeated(structure, lengths[i])
-            while (cost := self.cost(models)) < below:
-                if by_mean or self.holds(models):
-                    found, below = VersionSchedule(models, cost), cost
-                elif len(models) < self.instance.target.max_epochs:  # a hair short of the target: one epoch more
-                    models = (*models, models[-1])
+            versions = _repeated(structure, lengths[i])
+            while (cost := self.cost(versions)) < below:
+                if by_mean or self.holds(versions):
+                    cheapest, below = VersionSchedule(versions, cost), cost
+                elif len(versions) < self.instance.max_epochs:  # a hair short of the target: one epoch more
+                    versions = (*versions, versions[-1])
                 else:
                     break
-        return found
+        return cheapest
 
-    def holds(self, models: Sequence[int]) -> bool:
+    def holds(self, versions: Sequence[int]) -> bool:
         """The target is met with the probability asked: by the search's table, exactly where it is a close call."""
-        structure, ends = (np.array(part, np.int64) for part in segments_of(models))
-        goal, epochs = self.losses.goal(), max(len(models), self.losses.epochs)
+        structure, ends = (np.array(part, np.int64) for part in segments_of(versions))
+        goal, epochs = self.losses.goal(), max(len(versions), self.losses.epochs)
         for level in range(self._level, 3):
             losses = self.losses.losses(epochs, level=level)
             met = probable(losses, structure, ends, goal, goal.asked)
             surely = probable(losses, structure, ends, goal, goal.asked + 2 * MARGIN)
             if met == 0 or surely == 1:
                 return bool(surely)
-        return exact_probability(self.instance, self.chosen, models) >= self.instance.target.probability - SLACK
+        return exact_probability(self.instance, self.chosen, versions) >= self.instance.target.probability - SLACK
 
-    def cost(self, models: Sequence[int]) -> float:
+    def cost(self, versions: Sequence[int]) -> float:
         """What the best allocation of the schedule costs; infinite if none meets the deadline."""
-        counts = tuple(int(n) for n in np.bincount(models, minlength=len(self.instance.models)))
+        counts = tuple(int(n) for n in np.bincount(versions, minlength=len(self.instance.versions)))
         if counts not in self._costs:
             self._costs[counts] = self.allocator.solve(counts)[0]
         return self._costs[counts]
 
 
-def segments_of(models: Sequence[int]) -> tuple[list[int], list[int]]:
+def segments_of(versions: Sequence[int]) -> tuple[list[int], list[int]]:
     """The versions of a schedule's segments and the epochs that they end with."""
-    ends = [i for i in range(1, len(models)) if models[i] != models[i - 1]] + [len(models)]
-    return [models[end - 1] for end in ends], ends
+    ends = [i for i in range(1, len(versions)) if versions[i] != versions[i - 1]] + [len(versions)]
+    return [versions[end - 1] for end in ends], ends
 
 
 def searched_switches(instance: DeplProblem, switches: int) -> int:
     """As many as asked, or any number if there are few sequences of versions."""
-    epochs = instance.target.max_epochs
-    return epochs if len(instance.models) ** epochs <= ALL_SEQUENCES else switches
+    epochs = instance.max_epochs
+    return epochs if len(instance.versions) ** epochs <= ALL_SEQUENCES else switches
 
 
 def _repeated(structure: Counts, lengths: Counts) -> tuple[int, ...]:

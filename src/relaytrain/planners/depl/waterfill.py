@@ -1,10 +1,10 @@
-"""Resources for fixed clusters: x_k = min(r, sqrt(mu c / a)), with mu such that the deadline is met exactly.
+"""Resources for fixed node sets: x_k = min(r, sqrt(mu c / a)), with mu such that the deadline is met exactly.
 
-A slot is an epoch of some kind on some cluster. Both objectives are `a x + fixed` in it: for `rate` a is the price; for
-`usage` computing takes price * work joules whatever x, and a = price * waiting * s / b is what holding x costs while
-the model is sent. Epochs that share a slot share x, so an assignment is a table of counts over (kind of epoch, cluster).
-The order in which slots reach their cluster's capability as mu grows does not depend on the counts: it is sorted once,
-and any number of assignments is solved together.
+A slot is an epoch of some kind on some node set. Both objectives are `a x + fixed` in it: for `rate` a is the price;
+for `usage` computing takes price * work joules whatever x, and a = price * waiting * s / b is what holding x costs
+while the version is sent. Epochs that share a slot share x, so an assignment is a table of counts over (kind of epoch,
+node set). The order in which slots reach their node set's capability as mu grows does not depend on the counts: it is
+sorted once, and any number of assignments is solved together.
 
 Paper: DepL section IV-C; objective (2) as printed, kappa * x, is `rate`.
 """
@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....core.depl import Cluster, Objective
-from ....core.state import TOLERANCE
-from ...search.kernels import jit, within
-
-Real = NDArray[np.float64]
+from ...core.depl import DeplNodeSet, DeplProblem, Objective
+from ...core.fourier import Real
+from ...core.state import TOLERANCE
+from ..search.kernels import jit, within
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Kinds of epochs against clusters; all arrays have shape (kinds, clusters)."""
+    """Kinds of epochs against node sets; all arrays have shape (kinds, node sets)."""
 
     work: Real
     capability: Real
@@ -37,11 +36,11 @@ class Slots:
     price: Real
     """a: what a unit of resources costs in one epoch."""
     fixed: Real
-    """What an epoch costs whatever its resources; infinite where the kind cannot run on the cluster."""
+    """What an epoch costs whatever its resources; infinite where the kind cannot run on the node set."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(kinds, clusters)."""
+        """(kinds, node sets)."""
         return self.work.shape[0], self.work.shape[1]
 
     @cached_property
@@ -70,18 +69,14 @@ class Slots:
         parts = (self.root, self.limit, self.full_s, self.link_s, self.price * self.capability, self.fixed)
         return Flat(*(np.ascontiguousarray(part, np.float64) for part in parts))
 
-    def computing_s(self, root_mu: float) -> Real:
-        """c / x at the multiplier."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            free = self.root / np.float64(root_mu)
-        return np.where(self.limit <= root_mu, self.full_s, free)
-
     def resources(self, root_mu: float) -> Real:
         """X at the multiplier."""
-        return np.asarray(self.work / self.computing_s(root_mu), np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free_s = self.root / np.float64(root_mu)
+        return np.asarray(self.work / np.where(self.limit <= root_mu, self.full_s, free_s), np.float64)
 
     def lagrangian(self, root_mu: Real) -> Real:
-        """min over x <= r of a x + fixed + mu (c/x + s/b), shape (multipliers, kinds, clusters)."""
+        """min over x <= r of a x + fixed + mu (c/x + s/b), shape (multipliers, kinds, node sets)."""
         q = root_mu[:, None, None]
         free = 2.0 * q * self.root
         full = self.price * self.capability + q**2 * self.full_s
@@ -89,7 +84,7 @@ class Slots:
 
 
 class Flat(NamedTuple):
-    """What the dual needs of `Slots`, (kinds, clusters) each, for compiled code."""
+    """What the dual needs of `Slots`, (kinds, node sets) each, for compiled code."""
 
     root: Real
     limit: Real
@@ -102,7 +97,7 @@ class Flat(NamedTuple):
 
 @within
 def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) -> float:
-    """The time of so many epochs of each kind on the clusters of `used` that the Lagrangian picks at the multiplier."""
+    """The time of so many epochs of each kind on the node sets of `used` the Lagrangian picks at the multiplier."""
     total = 0.0
     for kind in range(counts.shape[0]):
         best, seconds = np.inf, np.inf
@@ -124,7 +119,7 @@ def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) 
 
 @jit
 def filled(counts: Real, slots: Any, deadline_s: float) -> tuple[float, float]:
-    """`waterfill` for one assignment to one cluster: least cost (infinite: too slow) and sqrt(mu)."""
+    """`waterfill` for one assignment to one node set: least cost (infinite: too slow) and sqrt(mu)."""
     left, cost, full_s, top = deadline_s, 0.0, 0.0, 0.0
     for kind in range(counts.shape[0]):
         top = max(top, slots.limit[kind, 0] if np.isfinite(slots.fixed[kind, 0]) else 0.0)
@@ -158,7 +153,7 @@ def filled(counts: Real, slots: Any, deadline_s: float) -> tuple[float, float]:
 
 @jit
 def sides(counts: Real, used: NDArray[np.int64], slots: Any, deadline_s: float) -> tuple[float, float]:
-    """sqrt(mu) just below and just above where the clusters that the Lagrangian picks meet the deadline."""
+    """sqrt(mu) just below and just above where the node sets that the Lagrangian picks meet the deadline."""
     low, high = 0.0, 1.0
     while picked_s(counts, used, slots, high) > deadline_s and high < 1e9:
         low, high = high, high * 4.0
@@ -173,12 +168,12 @@ def sides(counts: Real, used: NDArray[np.int64], slots: Any, deadline_s: float) 
 
 def slots_for(
     kinds: Sequence[tuple[float, float]],
-    clusters: Sequence[Cluster],
+    node_sets: Sequence[DeplNodeSet],
     objective: Objective = "rate",
     runs_on: NDArray[np.bool_] | None = None,
 ) -> Slots:
-    """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, clusters) tells which can run where."""
-    shape = (len(kinds), len(clusters))
+    """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, node sets) tells which can run where."""
+    shape = (len(kinds), len(node_sets))
 
     def table(rows: list[list[float]]) -> Real:
         return np.array(rows, np.float64).reshape(shape)
@@ -186,19 +181,25 @@ def slots_for(
     def column(values: list[float]) -> Real:
         return table([values] * len(kinds))
 
-    work = table([[c] * len(clusters) for c, _ in kinds])
-    link_s = table([[s / n.bandwidth for n in clusters] for _, s in kinds])
-    price, fixed = column([n.price for n in clusters]), np.zeros(shape)
+    work = table([[c] * len(node_sets) for c, _ in kinds])
+    link_s = table([[s / n.bandwidth for n in node_sets] for _, s in kinds])
+    price, fixed = column([n.price for n in node_sets]), np.zeros(shape)
     if objective == "usage":
-        fixed = price * work + column([n.link_power for n in clusters]) * link_s
-        price = price * column([n.waiting for n in clusters]) * link_s
+        fixed = price * work + column([n.link_power for n in node_sets]) * link_s
+        price = price * column([n.waiting for n in node_sets]) * link_s
     if runs_on is not None:
         fixed = np.where(runs_on, fixed, np.inf)
-    return Slots(work, column([n.capability for n in clusters]), link_s, price, fixed)
+    return Slots(work, column([n.capability for n in node_sets]), link_s, price, fixed)
+
+
+def epoch_slots(instance: DeplProblem, chosen: Sequence[int], used: Sequence[int]) -> Slots:
+    """Slots of an epoch of each version on the chosen data, and of the node sets of `used`."""
+    node_sets = [instance.node_sets[n] for n in used]
+    return slots_for(instance.epoch_kinds(chosen), node_sets, instance.objective, instance.admissible[:, list(used)])
 
 
 def waterfill(slots: Slots, counts: Real, deadline_s: float) -> tuple[Real, Real]:
-    """Least cost without data charges, and sqrt(mu), of assignments (n, kinds, clusters); inf where too slow."""
+    """Least cost without data charges, and sqrt(mu), of assignments (n, kinds, node sets); inf where too slow."""
     flat = counts.reshape(len(counts), -1)
     runs = np.isfinite(slots.fixed).ravel()
     impossible = (flat[:, ~runs] > 0).any(axis=1)

@@ -30,6 +30,8 @@ class DataChoice:
 
 Floor = Callable[[tuple[int, ...]], float]
 """A lower bound on the cost of a choice, cheap to get."""
+Chooser = Callable[[int, Value, Floor], "DataChoice"]
+"""Among so many datasets, by the true cost of choices and their floors."""
 
 
 def choose(count: int, value: Value, floor: Floor | None = None) -> DataChoice:
@@ -50,9 +52,9 @@ def exhaustive(count: int, value: Value, floor: Floor | None = None) -> DataChoi
     for least, i in rows:
         if least >= best.value:
             break
-        found = value(every[i], best.value)
-        if found < best.value:
-            best = DataChoice(every[i], found, True)
+        cost = value(every[i], best.value)
+        if cost < best.value:
+            best = DataChoice(every[i], cost, True)
     return best
 
 
@@ -61,21 +63,21 @@ def local_search(count: int, value: Value) -> DataChoice:
     singles = [((d,), value((d,), math.inf)) for d in range(count)]
     everything = tuple(range(count))
     starts = [min(singles, key=lambda s: s[1]), (everything, value(everything, math.inf))]
-    ends = [_descend(count, value, chosen, found) for chosen, found in starts]
-    chosen, found = min(ends, key=lambda end: end[1])
-    return DataChoice(chosen if math.isfinite(found) else (), found, False)
+    ends = [_descend(count, value, chosen, cost) for chosen, cost in starts]
+    chosen, cost = min(ends, key=lambda end: end[1])
+    return DataChoice(chosen if math.isfinite(cost) else (), cost, False)
 
 
-def _descend(count: int, value: Value, chosen: tuple[int, ...], found: float) -> tuple[tuple[int, ...], float]:
+def _descend(count: int, value: Value, chosen: tuple[int, ...], cost: float) -> tuple[tuple[int, ...], float]:
     improving = True
     while improving:
         improving = False
         for near in _neighbours(count, chosen):
-            there = value(near, found)
-            if there < found:
-                chosen, found, improving = near, there, True
+            there = value(near, cost)
+            if there < cost:
+                chosen, cost, improving = near, there, True
                 break
-    return chosen, found
+    return chosen, cost
 
 
 def _neighbours(count: int, chosen: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """The allocation's dual function as a bound on the cost of any numbers of epochs, compiled.
 
-For a multiplier sqrt(mu) and a set of clusters, the Lagrangian's minimum is linear in the number of epochs of each kind:
-slopes times numbers plus an offset bound from below what they cost on these clusters.
+For a multiplier sqrt(mu) and a group of node sets, the Lagrangian's minimum is linear in the number of epochs of each
+kind: slopes times numbers plus an offset bound from below what they cost on these node sets.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...search.kernels import jit, within
+from ...core.fourier import Real
+from ..search.kernels import jit, within
 from .waterfill import Flat
-
-Real = NDArray[np.float64]
 
 HUGE = 1e30
 """Stands for infinity where a count of zero may multiply it."""
@@ -29,7 +28,7 @@ class Dual(NamedTuple):
 
     slots: Flat
     used: NDArray[np.bool_]
-    """Which clusters are in which set, (sets, clusters)."""
+    """Which node sets are in which set, (groups, node sets)."""
     paid: Real
     """Data charges of the sets."""
     deadline_s: float
@@ -37,7 +36,7 @@ class Dual(NamedTuple):
 
 @within
 def least_value(slots: Any, kind: int, used: Any, root_mu: float) -> float:
-    """The least over the clusters used, and x <= r there, of a x + fixed + mu (c/x + s/b)."""
+    """The least over the node sets used, and x <= r there, of a x + fixed + mu (c/x + s/b)."""
     least, mu = HUGE, root_mu * root_mu
     for n in range(used.shape[0]):
         if used[n]:
@@ -109,11 +108,11 @@ def bounds_below(dual: Any, below: float) -> tuple[Real, Real]:
 
 @jit
 def multipliers(slots: Any, deadline_s: float) -> Real:
-    """sqrt(mu) from 0 to where full resources on the quickest cluster are best for every kind of epoch."""
-    kinds, clusters = slots.root.shape
+    """sqrt(mu) from 0 to where full resources on the quickest node set are best for every kind of epoch."""
+    kinds, node_sets = slots.root.shape
     limit, cheapest, dearest, root, step_s = 0.0, np.inf, -np.inf, np.inf, deadline_s
     for kind in range(kinds):
-        for n in range(clusters):
+        for n in range(node_sets):
             if not np.isfinite(slots.fixed[kind, n]):
                 continue
             spent = slots.spend[kind, n] + slots.fixed[kind, n]
@@ -130,7 +129,7 @@ def multipliers(slots: Any, deadline_s: float) -> Real:
                     step_s = min(step_s, apart_s)
     high = max(2.0 * limit, math.sqrt(max(dearest - cheapest, 0.0) / step_s), 1e-6)
     low = max(min(0.5 * root / deadline_s, high / 4.0), high * 1e-6)
-    found = np.zeros(MULTIPLIERS + 1)
+    grid = np.zeros(MULTIPLIERS + 1)
     for i in range(MULTIPLIERS):
-        found[i + 1] = low * (high / low) ** (i / (MULTIPLIERS - 1))
-    return found
+        grid[i + 1] = low * (high / low) ** (i / (MULTIPLIERS - 1))
+    return grid

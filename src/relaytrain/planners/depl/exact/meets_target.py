@@ -2,9 +2,9 @@
 
 A structure is a sequence of versions; a schedule tells the epochs of each. Log characteristic functions are prefix sums
 P_m over epochs, so that of a schedule is a sum over its segments' ends e of P_m(e) - P_n(e), with m the version that
-ends and n the one that follows (none after the last: 0). Where an end is only known to lie between two epochs, its part lies
-within half the sum of |steps| between them around the middle of both: an interval for each frequency, and from these an
-upper bound on the distribution function of all such schedules, whatever their versions' noises.
+ends and n the one that follows (none after the last: 0). Where an end is only known to lie between two epochs, its part
+lies within half the sum of |steps| between them around the middle of both: an interval for each frequency, and from
+these an upper bound on the distribution function of all such schedules, whatever their versions' noises.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....core.fourier import SLACK, Counts, Real
 from ...search.kernels import jit, within
-
-Real = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 GONE = -20.0
 """log of a characteristic function that no longer counts."""
@@ -30,17 +27,15 @@ NARROW = 16.0
 """Standard deviations in the period of a first look."""
 FEW = 40
 """Frequencies of a first look at most; it tells nothing where they do not suffice."""
-SLACK = 1e-9
-"""By which a probability may fall short, as in all comparisons."""
 
 
 class Losses(NamedTuple):
     """Loss terms: prefix sums over epochs for each version, and what each switch adds."""
 
     moments: Real
-    """Mean, variance and fourth cumulant, (3, models + 1, epochs + 1); no version, the last row, adds nothing."""
+    """Mean, variance and fourth cumulant, (3, versions + 1, epochs + 1); no version, the last row, adds nothing."""
     jumps: Real
-    """Mean, variance and fourth cumulant of switches, (3, models, models)."""
+    """Mean, variance and fourth cumulant of switches, (3, versions, versions)."""
     initial: float
     before: int
     """The version that trained last, -1: none."""
@@ -53,22 +48,22 @@ class Losses(NamedTuple):
     enough: bool
     """For every schedule; else a full sum may find that there are too few of them, or none at all."""
     re: Real
-    """Log characteristic functions at the few frequencies, then at all: (models, epochs + 1, few + points)."""
+    """Log characteristic functions at the few frequencies, then at all: (versions, epochs + 1, few + points)."""
     im: Real
     jump_re: Real
-    """(models, models, few + points)."""
+    """(versions, versions, few + points)."""
     jump_im: Real
     glance: Real
-    """(models (models + 1) (epochs + 1), few + 1, 4): see `glances`."""
+    """(versions (versions + 1) (epochs + 1), few + 1, 4): see `glances`."""
     apart: Real
-    """How much more uncertain a box is for each epoch that an end may lie later, summed up: (models, models + 1, epochs + 1)."""
+    """How much more uncertain a box is for each later epoch of an end, summed: (versions, versions + 1, epochs + 1)."""
 
 
 class Way(NamedTuple):
     """A structure with what all its schedules share, initial loss and switches; and which of them are looked at."""
 
     versions: Counts
-    """One for each segment and, last, the number of models for none."""
+    """One for each segment and, last, the number of versions for none."""
     mean: float
     re: Real
     """(few + points,)."""
@@ -97,39 +92,40 @@ class Goal(NamedTuple):
 
 @jit
 def glances(re: Real, im: Real, moments: Real, few: int) -> tuple[Real, Real]:
-    """`Losses.glance` and `Losses.apart`. The first: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch.
+    """`Losses.glance` and `Losses.apart`.
 
-    Of the few frequencies' real parts and imaginary parts; in the place after these, of variance and fourth cumulant.
-    D(e) for low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W
-    of the variance, or of the mean where there are no frequencies.
+    The first: halves of D = P_m - P_n plus, and minus, W = the sum of its steps' sizes, by m, n and epoch; of the few
+    frequencies' real parts and imaginary parts, and in the place after these of variance and fourth cumulant. D(e) for
+    low <= e <= high is at most the first at high and the second at low, and at least the other two. The second: W of
+    the variance, or of the mean where there are no frequencies.
     """
-    models, rows = re.shape[:2]
+    versions, rows = re.shape[:2]
     kind = 1 if few > 0 else 0
-    apart = np.zeros((models, models + 1, rows))
-    found = np.zeros((models * (models + 1) * rows, few + 1, 4))
-    for m in range(models):
-        for n in range(models + 1):
+    apart = np.zeros((versions, versions + 1, rows))
+    halves = np.zeros((versions * (versions + 1) * rows, few + 1, 4))
+    for m in range(versions):
+        for n in range(versions + 1):
             if m == n:
                 continue
             for e in range(1, rows):
                 step = moments[kind, m, e] - moments[kind, m, e - 1]
                 step -= moments[kind, n, e] - moments[kind, n, e - 1]
                 apart[m, n, e] = apart[m, n, e - 1] + abs(step) + 1e-9
-                row = (m * (models + 1) + n) * rows + e
+                row = (m * (versions + 1) + n) * rows + e
                 for i in range(few + 1):
                     for part in range(2):
                         if i == few:
                             value = moments[1 + part, m, e] - moments[1 + part, n, e]
                         else:
                             of = re if part == 0 else im
-                            value = of[m, e, i] - (of[n, e, i] if n < models else 0.0)
-                        before, sizes = found[row - 1, i, 2 * part], found[row - 1, i, 2 * part + 1]
+                            value = of[m, e, i] - (of[n, e, i] if n < versions else 0.0)
+                        before, sizes = halves[row - 1, i, 2 * part], halves[row - 1, i, 2 * part + 1]
                         sizes = before - sizes + abs(value - before - sizes)
-                        found[row, i, 2 * part], found[row, i, 2 * part + 1] = (
+                        halves[row, i, 2 * part], halves[row, i, 2 * part + 1] = (
                             0.5 * (value + sizes),
                             0.5 * (value - sizes),
                         )
-    return found, apart
+    return halves, apart
 
 
 @jit
@@ -191,9 +187,9 @@ def inverted(losses: Any, way: Any, ends: Counts, offset: float) -> float:
 @within
 def look_at(losses: Any, way: Any, low: Counts, high: Counts) -> None:
     """From now on at the schedules whose segments end between epochs low[s] and high[s]."""
-    models, epochs = losses.re.shape[0], losses.re.shape[1]
+    versions, epochs = losses.re.shape[0], losses.re.shape[1]
     for s in range(low.shape[0]):
-        begin = (way.versions[s] * (models + 1) + way.versions[s + 1]) * epochs
+        begin = (way.versions[s] * (versions + 1) + way.versions[s + 1]) * epochs
         way.rows[0, s], way.rows[1, s] = begin + low[s], begin + high[s]
 
 
@@ -237,7 +233,7 @@ def glimpse(losses: Any, way: Any, offset: float, gone: float) -> tuple[float, f
 
 @within
 def far_enough(losses: Any, way: Any, goal: Any, variance: float) -> float:
-    """From about this offset on a schedule of the least `variance` reaches the goal, so that a glimpse is not worth while.
+    """From about this offset on a schedule of the least `variance` reaches the goal: a glimpse is not worth while.
 
     The normal quantile, corrected by the skewness that the first frequency tells.
     """
@@ -273,25 +269,25 @@ def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
     if 1.0 - beyond(offset, variance, fourth) >= asked:
         return 1
-    found, rest = glimpse(losses, way, offset, COARSE)
+    share, rest = glimpse(losses, way, offset, COARSE)
     period = 2.0 * math.pi / losses.few_step
-    if found + rest + beyond(period - offset, variance, fourth) < asked:
+    if share + rest + beyond(period - offset, variance, fourth) < asked:
         return 0
-    if found - rest - beyond(period + offset, variance, fourth) >= asked:
+    if share - rest - beyond(period + offset, variance, fourth) >= asked:
         return 1
     if way.re.shape[0] == losses.few and not losses.enough:
         return -1
     if abs(offset) >= math.pi / losses.step:
         return 1 if offset > 0.0 else 0
-    found = inverted(losses, way, ends, offset)
-    if found < -0.5:
+    share = inverted(losses, way, ends, offset)
+    if share < -0.5:
         return -1
-    return 1 if found >= asked else 0
+    return 1 if share >= asked else 0
 
 
 @within
 def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_mean: float) -> bool:
-    """Whether no schedule of a box, none of expected loss under `least_mean`, reaches the goal: surely, at a glimpse."""
+    """Whether surely no schedule of a box, all of expected loss `least_mean` or more, reaches the goal."""
     offset = goal.target - least_mean
     if goal.by_mean:
         return offset < -SLACK
@@ -310,16 +306,8 @@ def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_
 def most_probable(losses: Any, way: Any, offset: float, variance: float) -> float:
     """An upper bound on P(loss - mean <= offset) of what is looked at, of that variance at most."""
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]
-    found, rest = glimpse(losses, way, offset, ROUGH)
-    return found + rest + beyond(2.0 * math.pi / losses.few_step - offset, variance, fourth)
-
-
-@jit
-def box_bound(losses: Any, structure: Counts, low: Counts, high: Counts, offset: float) -> float:
-    """`most_probable` of the schedules whose segments end between epochs low[s] and high[s]."""
-    way = way_of(losses, structure)
-    look_at(losses, way, low, high)
-    return most_probable(losses, way, offset, between(losses, way, losses.few, 0, way.spread[0])[1])
+    share, rest = glimpse(losses, way, offset, ROUGH)
+    return share + rest + beyond(2.0 * math.pi / losses.few_step - offset, variance, fourth)
 
 
 @jit

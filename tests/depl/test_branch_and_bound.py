@@ -7,20 +7,22 @@ import numpy as np
 import pytest
 from instances import paper_like
 
-from relaytrain.core.depl import Cluster, DeplData, DeplProblem, DeplTarget, Model
+from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from relaytrain.core.distribution import Empirical, InverseGamma, LogNormal, Normal, StudentT, weighted_sum
-from relaytrain.planners.depl.exact.cumulants import UNKNOWN, fourth_cumulant
-from relaytrain.planners.depl.exact.reach import box_bound
-from relaytrain.planners.depl.exact.versions import VersionSearch
+from relaytrain.core.problem import Target
+from relaytrain.planners.depl.cumulants import UNKNOWN, fourth_cumulant
+from relaytrain.planners.depl.exact.meets_target import between, look_at, most_probable, way_of
+from relaytrain.planners.depl.exact.version_search import VersionSearch
 from relaytrain.planners.depl.paper.best_exp import best_expected
+from relaytrain.planners.search.kernels import jit
 
 
 def three_versions(seed, *, epochs=11, steady=False, nu=5.0, heavy=0.0):
     """Versions of which none beats another outright; a deadline that leaves resources to choose."""
     random = np.random.default_rng([8, seed])
     kinds = (InverseGamma, LogNormal)
-    models = tuple(
-        Model(
+    versions = tuple(
+        DeplVersion(
             f"m{i}",
             random.uniform(0.0, 0.2),
             random.uniform(0.8, 1.0) + 0.4 * i,
@@ -34,9 +36,9 @@ def three_versions(seed, *, epochs=11, steady=False, nu=5.0, heavy=0.0):
     )
     jump = StudentT(random.uniform(0.0, 0.03), 0.0 if steady else random.uniform(0.005, 0.03), nu)
     switches = tuple(tuple(None if a == b else jump for b in range(3)) for a in range(3))
-    clusters = (Cluster("a", 100.0, 20.0, 1.0), Cluster("b", 40.0, 50.0, 0.8))
-    target = DeplTarget(6.0 - random.uniform(2.5, 4.0), random.choice([0.6, 0.9, 0.99]), 0.5, epochs)
-    return DeplProblem(models, switches, clusters, (DeplData("d", 1.0),), np.zeros((1, 2)), 6.0, target)
+    node_sets = (DeplNodeSet("a", 100.0, 20.0, 1.0), DeplNodeSet("b", 40.0, 50.0, 0.8))
+    target = Target(6.0 - random.uniform(2.5, 4.0), 0.5, random.choice([0.6, 0.9, 0.99]))
+    return DeplProblem(versions, switches, node_sets, (DeplData("d", 1.0),), np.zeros((1, 2)), 6.0, target, epochs)
 
 
 def all_schedules(epochs, switches):
@@ -63,8 +65,10 @@ def test_none_is_missed_where_tails_are_so_heavy_that_no_first_look_can_tell(see
 def assert_none_missed(instance, steady):
     target, search = instance.target, VersionSearch(instance, (0,), switches=2)
     least = math.inf
-    for cost, models in sorted((search.cost(models), models) for models in all_schedules(target.max_epochs, 2)):
-        terms = instance.terms((0,), models)
+    for cost, versions in sorted(
+        (search.cost(versions), versions) for versions in all_schedules(instance.max_epochs, 2)
+    ):
+        terms = instance.terms((0,), versions)
         mean, deviation = 6.0 + sum(f * d.mean for f, d in terms), math.sqrt(sum(f * f * d.variance for f, d in terms))
         if mean > target.loss + deviation:  # Cantelli: less than an even chance
             continue
@@ -80,9 +84,9 @@ def test_no_expected_loss_is_missed(seed):
     instance = three_versions(seed)
     search = VersionSearch(instance, (0,), switches=2)
     costs = {}
-    for models in all_schedules(instance.target.max_epochs, 2):
-        mean = 6.0 + sum(f * d.mean for f, d in instance.terms((0,), models))
-        costs[models] = search.cost(models) if mean <= instance.target.loss else math.inf
+    for versions in all_schedules(instance.max_epochs, 2):
+        mean = 6.0 + sum(f * d.mean for f, d in instance.terms((0,), versions))
+        costs[versions] = search.cost(versions) if mean <= instance.target.loss else math.inf
     assert search.best(expected=instance.target.loss).cost == pytest.approx(min(costs.values()), rel=1e-9)
 
 
@@ -109,6 +113,14 @@ def test_where_there_is_no_fourth_moment_it_bounds_nothing():
     smoothed = Empirical(tuple(values.tolist()))
     drawn = smoothed.sample(np.random.default_rng(2), 400_000)
     assert fourth_cumulant(smoothed) >= np.mean((drawn - drawn.mean()) ** 4) - 3 * drawn.var() ** 2
+
+
+@jit
+def box_bound(losses, structure, low, high, offset):
+    """`most_probable` of the schedules whose segments end between epochs low[s] and high[s]."""
+    way = way_of(losses, structure)
+    look_at(losses, way, low, high)
+    return most_probable(losses, way, offset, between(losses, way, losses.few, 0, way.spread[0])[1])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,10 +1,10 @@
 """A certificate for a schedule: nothing cheaper reaches the target with a slightly higher probability.
 
-Of two prefixes with the same number of epochs and the same last version, one may be dropped if it is not cheaper (at any
-multiplier that matters), not quicker, and its loss distribution nowhere more than `delta` better: first-order dominance
-survives adding independent terms, so every completion of the other is as good up to delta. After K epochs, dropping has
-cost at most K delta of probability: if no label cheaper than the schedule is left, every schedule of whatever structure
-that costs less has P(loss <= target) < omega + K delta.
+Of two prefixes with the same number of epochs and the same last version, one may be dropped if it is not cheaper (at
+any multiplier that matters), not quicker, and its loss distribution nowhere more than `delta` better: first-order
+dominance survives adding independent terms, so every completion of the other is as good up to delta. After K epochs,
+dropping has cost at most K delta of probability: if no label cheaper than the schedule is left, every schedule of
+whatever structure that costs less has P(loss <= target) < omega + K delta.
 
 Dominance is tested on a grid of abscissae, so this is numerical evidence and not a proof.
 
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ....core.depl import DeplProblem
-from ...search.kernels import jit
-from .losses import DataLosses
-from .reach import SLACK
-from .versions import VersionSchedule, VersionSearch
+from relaytrain.core.depl import DeplProblem
+from relaytrain.core.fourier import SLACK
+from relaytrain.planners.depl.exact.search_losses import SearchLosses
+from relaytrain.planners.depl.exact.version_search import VersionSchedule, VersionSearch
+from relaytrain.planners.search.kernels import jit
 
 Real = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -38,8 +38,8 @@ MOST_LABELS = 30_000
 class Certificate:
     """What was found below a schedule's cost: `holds` if nothing reaches the target with `probability` or more.
 
-    `cheaper` is a schedule that costs less and does meet the target at the probability asked, if one was met on the way.
-    `complete` is False when there were too many labels to tell.
+    `cheaper` is a schedule that costs less and does meet the target at the probability asked, if one was met on the
+    way. `complete` is False when there were too many labels to tell.
     """
 
     holds: bool
@@ -51,9 +51,9 @@ class Certificate:
 
 @dataclass
 class _Labels:
-    """Prefixes of one length; counts (n, models), log characteristic functions (n, points)."""
+    """Prefixes of one length; counts (n, versions), log characteristic functions (n, points)."""
 
-    model: Counts
+    version: Counts
     counts: Real
     mean: Real
     variance: Real
@@ -70,74 +70,79 @@ def certify(
 ) -> Certificate:
     """Looks for anything cheaper than `schedule`, with any number of switches."""
     search = VersionSearch(instance, chosen)
-    search.focus(schedule.models)
-    data = DataLosses(instance, chosen, instance.target.max_epochs)
-    epochs = min(instance.target.max_epochs, search.affordable(schedule.cost))
+    search.focus(schedule.versions)
+    data = SearchLosses(instance, chosen, instance.max_epochs)
+    epochs = min(instance.max_epochs, search.affordable(schedule.cost))
     claimed = instance.target.probability + epochs * delta
     layer, seen = _start(instance, data), 0
     history: list[tuple[Counts, Counts]] = []
     for k in range(epochs):
         layer = _grow(instance, data, layer, k)
         layer = layer.take(_open(search, data, layer, k + 1, schedule.cost))
-        if len(layer.model) > MOST_LABELS:
-            return Certificate(False, claimed, seen + len(layer.model), False)
-        history.append((layer.model, layer.parent))
-        seen += len(layer.model)
-        if not len(layer.model):
+        if len(layer.version) > MOST_LABELS:
+            return Certificate(False, claimed, seen + len(layer.version), False)
+        history.append((layer.version, layer.parent))
+        seen += len(layer.version)
+        if not len(layer.version):
             break
         met = _meeting(data, layer)
         for i in met:
-            models = _path(history, int(i))
-            if search.holds(models) and (cost := search.cost(models)) < schedule.cost * (1 - 1e-9):
-                return Certificate(False, claimed, seen, True, VersionSchedule(models, cost))
+            versions = _path(history, int(i))
+            if search.holds(versions) and (cost := search.cost(versions)) < schedule.cost * (1 - 1e-9):
+                return Certificate(False, claimed, seen, True, VersionSchedule(versions, cost))
         kept = _undominated(search, data, layer, delta)
-        layer.parent = np.arange(len(layer.model))
+        layer.parent = np.arange(len(layer.version))
         layer = layer.take(kept)
     return Certificate(True, claimed, seen, True)
 
 
 def _path(history: Sequence[tuple[Counts, Counts]], label: int) -> tuple[int, ...]:
-    models: list[int] = []
-    for model, parent in reversed(history):
-        models.append(int(model[label]))
+    versions: list[int] = []
+    for version, parent in reversed(history):
+        versions.append(int(version[label]))
         label = int(parent[label])
-    return tuple(reversed(models))
+    return tuple(reversed(versions))
 
 
-def _start(instance: DeplProblem, data: DataLosses) -> _Labels:
+def _start(instance: DeplProblem, data: SearchLosses) -> _Labels:
     points = data.table.frequencies.points
     before = -1 if instance.before is None else instance.before
     return _Labels(
-        np.array([before]), np.zeros((1, len(instance.models))), np.array([float(instance.initial_loss)]), np.zeros(1),
-        np.zeros((1, points)), np.zeros((1, points)), np.array([-1]),
-    )  # fmt: skip
+        np.array([before]),
+        np.zeros((1, len(instance.versions))),
+        np.array([float(instance.initial_loss)]),
+        np.zeros(1),
+        np.zeros((1, points)),
+        np.zeros((1, points)),
+        np.array([-1]),
+    )
 
 
-def _grow(instance: DeplProblem, data: DataLosses, layer: _Labels, k: int) -> _Labels:
-    re, im = data.table.log_cf(min(instance.target.max_epochs, 16 * (k // 16 + 1)))
+def _grow(instance: DeplProblem, data: SearchLosses, layer: _Labels, k: int) -> _Labels:
+    re, im = data.table.log_cf(min(instance.max_epochs, 16 * (k // 16 + 1)))
     parts: list[_Labels] = []
-    for now in range(len(instance.models)):
-        for last in sorted({int(m) for m in layer.model}):
-            rows = layer.take(np.flatnonzero(layer.model == last))
+    for now in range(len(instance.versions)):
+        for last in sorted({int(m) for m in layer.version}):
+            rows = layer.take(np.flatnonzero(layer.version == last))
             switch = last not in (-1, now)
             if switch and instance.switches[last][now] is None:
                 continue
             jump = data.jump(last, now) if switch else None
-            rows.counts = rows.counts + np.eye(len(instance.models))[now]
+            rows.counts = rows.counts + np.eye(len(instance.versions))[now]
             rows.mean = rows.mean + data.mean[now, k + 1] - data.mean[now, k] + (jump[0] if jump else 0.0)
             rows.variance = (
                 rows.variance + data.variance[now, k + 1] - data.variance[now, k] + (jump[1] if jump else 0.0)
             )
             rows.re = rows.re + (re[now, k + 1] - re[now, k]) + (jump[2].real if jump else 0.0)
             rows.im = rows.im + (im[now, k + 1] - im[now, k]) + (jump[2].imag if jump else 0.0)
-            rows.model = np.full(len(rows.mean), now)
+            rows.version = np.full(len(rows.mean), now)
             parts.append(rows)
     if not parts:
         return layer.take(np.zeros(0, np.int64))
     return _Labels(*(np.concatenate([getattr(p, n) for p in parts]) for n in _Labels.__dataclass_fields__))
 
 
-def _open(search: VersionSearch, data: DataLosses, layer: _Labels, k: int, below: float) -> NDArray[np.int64]:
+def _open(search: VersionSearch, data: SearchLosses, layer: _Labels, k: int, below: float) -> NDArray[np.int64]:
     """Labels that may still lead to something cheaper than `below`: in time, and in cost with the progress yet to make.
 
     The loss must fall by some amount in expectation (Cantelli), and no epoch to come has a better ratio of expected
@@ -148,7 +153,7 @@ def _open(search: VersionSearch, data: DataLosses, layer: _Labels, k: int, below
     late = layer.counts @ search.quickest_s > target.deadline_s + SLACK
     odds = (1.0 - target.probability) / target.probability
     most_variance = layer.variance.max(initial=0.0) + data.variance[:, -1].max() - data.variance[:, k].min()
-    jumps, left = search.instance.jumps, target.max_epochs - k
+    jumps, left = search.instance.jumps, search.instance.max_epochs - k
     most_variance += left * max((jump.variance for jump in jumps), default=0.0)
     missing = np.maximum(layer.mean - target.loss - math.sqrt(odds * most_variance), 0.0)
     step = data.mean[:, k] - data.mean[:, min(k + 1, data.mean.shape[1] - 1)]
@@ -156,12 +161,14 @@ def _open(search: VersionSearch, data: DataLosses, layer: _Labels, k: int, below
     worst = np.full(len(layer.mean), math.inf)
     for slope, offset in zip(slopes, offsets, strict=True):
         best = np.maximum((step / np.maximum(slope, 1e-200)).max(axis=1), 1e-300)
-        to_go = missing[:, None] / best if k < target.max_epochs else np.where(missing > 0, math.inf, 0.0)[:, None]
+        to_go = (
+            missing[:, None] / best if k < search.instance.max_epochs else np.where(missing > 0, math.inf, 0.0)[:, None]
+        )
         worst = np.minimum(worst, (layer.counts @ slope.T + offset + to_go).max(axis=1))
     return np.flatnonzero(~late & (worst < below * (1 - 1e-9)))
 
 
-def _meeting(data: DataLosses, layer: _Labels) -> NDArray[np.int64]:
+def _meeting(data: SearchLosses, layer: _Labels) -> NDArray[np.int64]:
     goal = data.goal()
     offset = (goal.target - layer.mean)[:, None]
     found = np.empty((len(layer.mean), 1))
@@ -169,11 +176,11 @@ def _meeting(data: DataLosses, layer: _Labels) -> NDArray[np.int64]:
     return np.flatnonzero(found[:, 0] >= goal.asked)
 
 
-def _undominated(search: VersionSearch, data: DataLosses, layer: _Labels, delta: float) -> NDArray[np.int64]:
+def _undominated(search: VersionSearch, data: SearchLosses, layer: _Labels, delta: float) -> NDArray[np.int64]:
     slopes, _ = search.dual
     kept: list[NDArray[np.int64]] = []
-    for m in np.unique(layer.model):
-        rows = np.flatnonzero(layer.model == m)
+    for m in np.unique(layer.version):
+        rows = np.flatnonzero(layer.version == m)
         part = layer.take(rows)
         spread = np.sqrt(part.variance)
         at = np.linspace((part.mean - 6 * spread).min(), (part.mean + 6 * spread).max(), ABSCISSAE)
@@ -189,7 +196,7 @@ def _undominated(search: VersionSearch, data: DataLosses, layer: _Labels, delta:
 
 @jit
 def survivors(dear: Real, values: Real, delta: float) -> NDArray[np.int64]:
-    """Rows that no earlier kept row beats: no dearer in any respect, distribution function nowhere more than delta lower."""
+    """Rows that no earlier kept row beats: no dearer in any respect, distribution nowhere more than delta lower."""
     kept = np.empty(dear.shape[0], np.int64)
     count = 0
     for i in range(dear.shape[0]):

@@ -12,35 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....core.depl import DeplProblem
-from ....core.distribution import DEAD, Distribution, StudentT, Tabulated, frequencies_of, partial_sums, weighted_sum
-from ....core.fourier import Complex, Frequencies, Label
-from ...search.kernels import jit
+from ...core.depl import DeplProblem
+from ...core.distribution import DEAD, Distribution, StudentT, Tabulated, frequencies_of, partial_sums, weighted_sum
+from ...core.fourier import SLACK, Complex, Frequencies, Label, Real
+from ..search.kernels import jit
 from .cumulants import fourth_cumulant
-from .reach import COARSE, FEW, GONE, NARROW, SLACK, Goal, Losses, glances
 
-Real = NDArray[np.float64]
 _SEARCH_TAIL = 1e-8
-MOST = 400
-"""Frequencies of a search at most, as long as no close call asks for all."""
-MARGIN = 2e-7
-"""By which a search may underrate what it looks for; every answer is checked exactly."""
 
 
 class LossTable:
-    """Prefix sums of one instance's loss terms, in units of the data gain; for schedules of at most `switches` switches."""
+    """Prefix sums of an instance's loss terms, in units of the data gain; for at most `switches` switches."""
 
     def __init__(self, instance: DeplProblem, gains: Sequence[float], switches: int) -> None:
         self.instance = instance
         self._gains, self.switches = gains, switches
-        self.noises = [m.noise for m in instance.models]
-        k = instance.epochs_done + np.arange(1, instance.target.max_epochs + 1)
-        self._factors = -np.array([m.progress(k) for m in instance.models], np.float64)
+        self.noises = [m.noise for m in instance.versions]
+        k = instance.epochs_done + np.arange(1, instance.max_epochs + 1)
+        self._factors = -np.array([m.progress(k) for m in instance.versions], np.float64)
         noises = np.array([(d.mean, d.variance, fourth_cumulant(d)) for d in self.noises]).T[:, :, None]
         square = self._factors**2
         self.steps = np.array([self._factors, square, square * square]) * noises
@@ -50,14 +42,14 @@ class LossTable:
 
     @cached_property
     def jumps(self) -> Real:
-        """Mean, variance and fourth cumulant of switches, (3, models, models); 0 where there is none."""
+        """Mean, variance and fourth cumulant of switches, (3, versions, versions); 0 where there is none."""
         count = len(self.noises)
-        found = np.zeros((3, count, count))
+        moments = np.zeros((3, count, count))
         for a, row in enumerate(self.instance.switches):
             for b, jump in enumerate(row):
                 if jump is not None:
-                    found[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
-        return found
+                    moments[:, a, b] = jump.mean, jump.variance, fourth_cumulant(jump)
+        return moments
 
     @cached_property
     def reach(self) -> float:
@@ -70,7 +62,7 @@ class LossTable:
         return max(*first, *(jump.reach(_SEARCH_TAIL / count) / min(self._gains) for jump in jumps), 0.0)
 
     def fewest(self, gain: float) -> int | None:
-        """So many epochs at least: the largest expected progress with the largest variance must pass Cantelli's inequality."""
+        """So many epochs at least: the most progress expected with the most variance must pass Cantelli's test."""
         target, switches = self.instance.target, self.switches
         progress, variance = self.steps[0].min(axis=0).cumsum(), self.steps[1].max(axis=0).cumsum()
         lowest = self.instance.initial_loss + switches * self.jumps[0].min() + gain * progress
@@ -93,7 +85,7 @@ class LossTable:
         return frequencies_of(terms, tail=_SEARCH_TAIL, least=self._least(jumps), reaches=1.0)
 
     def _least(self, jumps: Sequence[StudentT]) -> list[tuple[Distribution, Real]]:
-        """The narrowest sum whose distribution may matter: the fewest epochs there can be, of the steadiest versions."""
+        """The narrowest sum whose distribution may matter: the fewest epochs possible, of the steadiest versions."""
         variance = self.steps[1]
         random = [m for m, noise in enumerate(self.noises) if noise.variance > 0]
         if not random:
@@ -107,7 +99,7 @@ class LossTable:
         return [(self.noises[m], self._factors[m, epochs][steadiest == m]) for m in random if (steadiest == m).any()]
 
     def log_cf(self, epochs: int) -> tuple[Real, Real]:
-        """Prefix sums of log characteristic functions, real and imaginary parts, each (models, epochs + 1 or more, points).
+        """Prefix sums of log characteristic functions, real and imaginary, each (versions, epochs + 1 or more, points).
 
         Made as far as asked for and kept: most searches never look at the last epochs allowed.
         """
@@ -164,13 +156,12 @@ def add_splined(top: float, knots: Real, coefficients: Complex, factors: Real, t
 
 
 class DataLosses:
-    """The losses under one choice of data, ready for compiled searches."""
+    """The losses under one choice of data."""
 
     def __init__(
         self, instance: DeplProblem, chosen: Sequence[int], switches: int, table: LossTable | None = None
     ) -> None:
         self.instance, self.gain = instance, instance.data_gain(chosen)
-        self.sure = helps_surely(instance, chosen)
         if self.gain <= 0:  # no frequencies to share: this gain becomes the versions' own
             instance, self.gain = instance.with_gain(self.gain), 1.0
             table = None
@@ -178,70 +169,11 @@ class DataLosses:
         powers = np.array([[[self.gain]], [[self.gain**2]], [[self.gain**4]]])
         self.moments = self.table.moments if self.gain == 1.0 else self.table.moments * powers
         self.mean, self.variance = self.moments[0, :-1], self.moments[1, :-1]
-        self._made: dict[tuple[int, bool, int], Losses] = {}
 
     @cached_property
     def fewest(self) -> int | None:
         """Fewer epochs cannot do, by means and variances alone; None if no number can."""
         return self.table.fewest(self.gain)
-
-    def losses(self, epochs: int, *, by_mean: bool = False, level: int = 0) -> Losses:
-        """The arrays for schedules of up to so many epochs.
-
-        Level 0 has frequencies for a first look alone, which mostly suffices; 1 those of the full sum for schedules that
-        may well meet the target; 2 those for any.
-        """
-        key = (epochs, by_mean, level)
-        if key not in self._made:
-            self._made[key] = self._losses(epochs, by_mean, level)
-        return self._made[key]
-
-    @property
-    def epochs(self) -> int:
-        """As far as arrays were made for searches by probability."""
-        return max((epochs for epochs, by_mean, _ in self._made if not by_mean), default=0)
-
-    def _losses(self, epochs: int, by_mean: bool, level: int) -> Losses:
-        before = -1 if self.instance.before is None else self.instance.before
-        few = points = np.zeros(0)
-        if not by_mean:
-            narrow = self._narrow(epochs)
-            few = self._few(epochs, narrow)
-            points = points if level == 0 else self._points(epochs, narrow) if level == 1 else self.table.frequencies.at
-        t = np.concatenate([few, points])
-        if by_mean:
-            re = im = np.zeros((len(self.instance.models), epochs + 1, 0))
-        else:
-            re, im = self.table.log_cf_at(t, epochs)
-        jumps = self._jumps_at(t)
-        few_step, step = (2.0 * float(part[0]) / self.gain if len(part) else 1.0 for part in (few, points))
-        return Losses(
-            self.moments, self.table.jumps, float(self.instance.initial_loss), before, len(few), few_step, step, level == 2,
-            re, im, np.ascontiguousarray(jumps.real), np.ascontiguousarray(jumps.imag),
-            *glances(re, im, self.moments, len(few)),
-        )  # fmt: skip
-
-    def _narrow(self, epochs: int) -> float:
-        """The least variance, in units of the gain, of a version alone when it reaches the target on average.
-
-        Schedules that may well meet the target are hardly narrower.
-        """
-        alone = (self.mean[:, : epochs + 1] > self.instance.target.loss - self.instance.initial_loss).sum(axis=1)
-        return float(self.table.moments[1, np.arange(len(alone)), np.minimum(alone, epochs)].min())
-
-    def _few(self, epochs: int, narrow: float) -> Real:
-        """Frequencies for a first look, whose period suits schedules of middling width."""
-        middling = (
-            float(self.table.moments[1, :-1, epochs // 2 + 1].mean()) + float(self.table.jumps[1].max()) / self.gain**2
-        )
-        return _up_to(COARSE, narrow, NARROW * math.sqrt(middling), FEW)
-
-    def _points(self, epochs: int, narrow: float) -> Real:
-        """Frequencies for the full sum of schedules that may well meet the target."""
-        table = self.table
-        widest = float(table.steps[1, :, :epochs].max(axis=0).sum())
-        widest += table.switches * float(table.jumps[1].max()) / self.gain**2
-        return _up_to(GONE, narrow, table.reach + 9.0 * math.sqrt(widest), MOST)
 
     @property
     def step(self) -> float:
@@ -255,12 +187,12 @@ class DataLosses:
 
     @cached_property
     def _jumps(self) -> Complex:
-        """Log characteristic functions of all switches, (models, models, points)."""
+        """Log characteristic functions of all switches, (versions, versions, points)."""
         return self._jumps_at(self.table.frequencies.at)
 
     def _jumps_at(self, t: Real) -> Complex:
         """The same at frequencies `t` in units of the gain."""
-        count = len(self.instance.models)
+        count = len(self.instance.versions)
         logs = np.zeros((count, count, len(t)), np.complex128)
         t, known = t / self.gain, {}
         for a, row in enumerate(self.instance.switches):
@@ -276,47 +208,26 @@ class DataLosses:
                     logs[a, b] = known[key]
         return logs
 
-    def goal(self, *, expected: float | None = None) -> Goal:
-        """The instance's target, or an expected loss of at most `expected` in its place."""
-        target = self.instance.target
-        odds = (1.0 - target.probability) / target.probability
-        if expected is not None:
-            return Goal(float(expected), 0.5, odds, True, self.sure, 0.0, 0.0)
-        deviations = max(NormalDist().inv_cdf(target.probability), 0.0)
-        return Goal(float(target.loss), target.probability - MARGIN, odds, False, self.sure, deviations, MARGIN)
-
-
-def _up_to(size: float, variance: float, period: float, most: int) -> Real:
-    """Frequencies (j + 1/2) 2 pi / period until the logarithm of a characteristic function falls to about `size`."""
-    period = period or 1.0
-    top = math.sqrt(-2.2 * size / variance) if variance > 0 else math.inf
-    points = min(top * period / (2.0 * math.pi) + 3.0, most)
-    return np.asarray((np.arange(int(points)) + 0.5) * (2.0 * math.pi / period), np.float64)
-
 
 def helps_surely(instance: DeplProblem, chosen: Sequence[int]) -> bool:
     """Another epoch of any version surely lowers the loss."""
     gain = instance.data_gain(chosen)
-    return all(m.noise.positive and gain * m.gain > 0 and min(m.steps, default=1.0) > 0 for m in instance.models)
+    return all(m.noise.positive and gain * m.gain > 0 and min(m.steps, default=1.0) > 0 for m in instance.versions)
 
 
-def exact_loss(instance: DeplProblem, chosen: Sequence[int], models: Sequence[int]) -> tuple[Label, bool]:
-    """The loss after `models`, with frequencies chosen for this very sum, and whether it is random at all."""
-    terms = instance.terms(chosen, models)
-    return weighted_sum(terms, instance.initial_loss), any(f * f * d.variance > 0 for f, d in terms)
+def exact_loss(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int]) -> Label:
+    """The loss after `versions`, with frequencies chosen for this very sum."""
+    return weighted_sum(instance.terms(chosen, versions), instance.initial_loss)
 
 
-def losses_by_epoch(instance: DeplProblem, chosen: Sequence[int], models: Sequence[int]) -> list[Label]:
-    """The loss after each epoch of `models`, all at the same frequencies."""
-    before = [models[0] if instance.before is None else instance.before, *models[:-1]]
-    terms = np.cumsum(
-        [1 if a == b else 2 for a, b in zip(before, models, strict=True)]
-    )  # an epoch, and the switch into it
-    sums = partial_sums(instance.terms(chosen, models), instance.initial_loss)
+def losses_by_epoch(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int]) -> list[Label]:
+    """The loss after each epoch of `versions`, all at the same frequencies."""
+    before = [versions[0] if instance.before is None else instance.before, *versions[:-1]]
+    terms = np.cumsum([1 + (a != b) for a, b in zip(before, versions, strict=True)])  # an epoch, and the switch into it
+    sums = partial_sums(instance.terms(chosen, versions), instance.initial_loss)
     return [sums[count - 1] for count in terms]
 
 
-def exact_probability(instance: DeplProblem, chosen: Sequence[int], models: Sequence[int]) -> float:
-    """P(loss after `models` <= target)."""
-    label, random = exact_loss(instance, chosen, models)
-    return label.cdf(instance.target.loss) if random else float(label.mean <= instance.target.loss + SLACK)
+def exact_probability(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int]) -> float:
+    """P(loss after `versions` <= target)."""
+    return exact_loss(instance, chosen, versions).cdf(instance.target.loss)
