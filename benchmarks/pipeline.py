@@ -19,14 +19,14 @@ from torch import nn
 from relaytrain.core.errors import InfeasibleError
 from relaytrain.pipeline.networks import chain, network, published_vgg
 from relaytrain.pipeline.simulator import simulate
-from relaytrain.pipeline.units import measure
-from relaytrain.pipeline.updates import SGD
+from relaytrain.pipeline.unit_counter import measure
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.chain import Policy
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
-from relaytrain.planners.pipeline.memory import all_by, replay_flops, smallest, stage_bytes
 from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split
-from relaytrain.planners.pipeline.policy import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.policy_choice import Keeping, saving, within_stage
 from relaytrain.planners.pipeline.schedules import async_1f1b
+from relaytrain.planners.pipeline.stage_memory import all_by, replay_flops, smallest, stage_bytes
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv
 MIB = 2**20

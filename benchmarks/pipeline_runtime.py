@@ -35,7 +35,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import (
+from relaytrain.pipeline.pipeline_run import (
     Emulation,
     PipelineWork,
     Runtime,
@@ -46,11 +46,11 @@ from relaytrain.pipeline.running import (
     split_of,
 )
 from relaytrain.pipeline.supervisor import launcher, make_job, write_start
-from relaytrain.pipeline.units import measure
-from relaytrain.pipeline.updates import SGD
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
+from relaytrain.pipeline.unit_counter import measure
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, partition, split
-from relaytrain.planners.pipeline.policy import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.policy_choice import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv
 MBIT = 1e6

@@ -98,7 +98,7 @@ def test_a_chain_written_out_splits_as_the_network_does(name: str) -> None:
 
     from relaytrain.core.errors import InfeasibleError
     from relaytrain.pipeline.networks import chain, network
-    from relaytrain.pipeline.units import measure
+    from relaytrain.pipeline.unit_counter import measure
     from relaytrain.planners.pipeline.chain import chain_of, of_chain
     from relaytrain.planners.pipeline.partition import Device, partition
 

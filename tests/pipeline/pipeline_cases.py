@@ -9,12 +9,12 @@ from torch import nn
 from relaytrain.models.rebuild import build
 from relaytrain.models.spec import family_spec
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import Runtime, Split
-from relaytrain.pipeline.units import measure
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
-from relaytrain.planners.pipeline.memory import smallest
+from relaytrain.pipeline.pipeline_run import Runtime, Split
+from relaytrain.pipeline.unit_counter import measure
 from relaytrain.planners.pipeline.partition import Device, equal_size, split
-from relaytrain.planners.pipeline.policy import within_stage
+from relaytrain.planners.pipeline.policy_choice import within_stage
+from relaytrain.planners.pipeline.stage_memory import smallest
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 DEVICES = [Device(f"d{i}", 1e9) for i in range(3)]
 SIMULATOR = Runtime(where="simulator")

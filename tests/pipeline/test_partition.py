@@ -14,12 +14,19 @@ from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
 from relaytrain.pipeline.networks import chain, network  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
+from relaytrain.pipeline.unit_counter import measure  # noqa: E402
 from relaytrain.planners.pipeline.chain import Layer, Policy, Unit  # noqa: E402
-from relaytrain.planners.pipeline.lifetimes import steady_peaks  # noqa: E402
-from relaytrain.planners.pipeline.memory import all_by, corrected_bound, replay_flops, smallest, stage_bytes, theorem_1  # noqa: E402
 from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
-from relaytrain.planners.pipeline.policy import Keeping, saving  # noqa: E402
+from relaytrain.planners.pipeline.policy_choice import Keeping, saving  # noqa: E402
+from relaytrain.planners.pipeline.stage_memory import (  # noqa: E402
+    all_by,
+    corrected_bound,
+    replay_flops,
+    smallest,
+    stage_bytes,
+    theorem_1,
+)
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks  # noqa: E402
 
 pytestmark = pytest.mark.train
 FLOAT = 4

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from relaytrain.core.errors import UsageError
 from relaytrain.planners.pipeline.actions import Action, ActionKind, parse_action
-from relaytrain.planners.pipeline.lifetimes import Alive, steady_peaks, timeline
 from relaytrain.planners.pipeline.schedules import Window, async_1f1b, gpipe, parse_grid, sync_1f1b
+from relaytrain.planners.pipeline.version_lifetimes import Alive, steady_peaks, timeline
 
 ASYNC = """
 F0 F1 F2 .. .. .. .. B0 -- F3 B1 -- F4 B2 -- .. B3 -- .. B4 --

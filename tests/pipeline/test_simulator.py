@@ -21,15 +21,15 @@ from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline.networks import chain, network, published_vgg  # noqa: E402
 from relaytrain.pipeline.simulator import simulate  # noqa: E402
 from relaytrain.pipeline.stage import Stage  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
-from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
+from relaytrain.pipeline.unit_counter import measure  # noqa: E402
+from relaytrain.pipeline.update_rules import SGD, Adam  # noqa: E402
 from relaytrain.planners.pipeline.actions import ActionKind  # noqa: E402
 from relaytrain.planners.pipeline.chain import Policy  # noqa: E402
-from relaytrain.planners.pipeline.lifetimes import peak, steady_peaks, timeline  # noqa: E402
-from relaytrain.planners.pipeline.memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
 from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
-from relaytrain.planners.pipeline.policy import within_stage  # noqa: E402
+from relaytrain.planners.pipeline.policy_choice import within_stage  # noqa: E402
 from relaytrain.planners.pipeline.schedules import Window, async_1f1b, gpipe, sync_1f1b  # noqa: E402
+from relaytrain.planners.pipeline.stage_memory import corrected_bound, peak_total, smallest, stage_bytes  # noqa: E402
+from relaytrain.planners.pipeline.version_lifetimes import peak, steady_peaks, timeline  # noqa: E402
 
 pytestmark = pytest.mark.train
 RULES = {

@@ -15,8 +15,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import Runtime, Split, Training, run_pipeline
-from relaytrain.pipeline.updates import SGD
+from relaytrain.pipeline.pipeline_run import Runtime, Split, Training, run_pipeline
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, split
 
 STAGES, M, SIZE, CUTS = 3, 4, 2, (3, 8)

@@ -103,7 +103,7 @@ def plan(
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
     from ..pipeline.plan_named import picture, plan_network
-    from ..planners.pipeline.policy import Keeping
+    from ..planners.pipeline.policy_choice import Keeping
     from ..planners.pipeline.schedules import Window
 
     planned = plan_network(

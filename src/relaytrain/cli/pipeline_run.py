@@ -17,7 +17,7 @@ from .reading import need_torch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.running import PipelineResult
+    from ..pipeline.pipeline_run import PipelineResult
 
 SHORT = "Train a network stage by stage, a process each."
 HELP = """Train a network on this host as a pipeline, a process a stage, and show what came out.
@@ -108,17 +108,17 @@ def run(
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")
-    from ..pipeline.run_named import Order, run_order, said
-    from ..pipeline.run_named import prepare as write_job
-    from ..pipeline.running import Emulation, Runtime, Training
-    from ..planners.pipeline.policy import Keeping
+    from ..pipeline.named_run import TrainingOrder, run_order, said
+    from ..pipeline.named_run import prepare as write_job
+    from ..pipeline.pipeline_run import Emulation, Runtime, Training
+    from ..planners.pipeline.policy_choice import Keeping
 
     if owner not in ("first", "master"):
         raise UsageError(f"--owner: got {owner[:40]!r}, expected first or master")
     if not (math.isfinite(lr) and lr > 0):
         raise UsageError(f"--lr: got {lr:g}, expected a positive number")
     devices = devices_of(device or THREE)
-    order = Order(network, data, width, batch, minibatches, optimizer, lr, seed)
+    order = TrainingOrder(network, data, width, batch, minibatches, optimizer, lr, seed)
     training = Training(order.rule(), m=in_flight, keeping=named(Keeping, "--keep", keep))
     runtime = Runtime(
         where="simulator" if simulate else "processes", owner="master" if owner == "master" else "first", folder=folder,

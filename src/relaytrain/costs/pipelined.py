@@ -20,7 +20,7 @@ from ..core.errors import InfeasibleError, UsageError
 from ..core.problem import Chain, Node, NodeSet
 from ..planners.pipeline.chain import of_chain
 from ..planners.pipeline.partition import Device, PipelinePlan, partition
-from ..planners.pipeline.policy import Keeping
+from ..planners.pipeline.policy_choice import Keeping
 from .devices import DeviceProfile
 
 

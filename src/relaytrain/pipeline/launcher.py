@@ -85,7 +85,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = socket.socket(fileno=int(sys.argv[1]))
     os.dup2(2, 1)
-    from .pages import rss_bytes
+    from .process_memory import rss_bytes
     from .worker import supervised
 
     gc.collect()

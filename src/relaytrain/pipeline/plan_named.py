@@ -12,12 +12,12 @@ import torch.nn.functional as F
 
 from ..core.errors import InfeasibleError, UsageError
 from ..planners.pipeline.chain import Unit
-from ..planners.pipeline.memory import StageBytes
 from ..planners.pipeline.partition import Device, PipelinePlan, partition
-from ..planners.pipeline.policy import Keeping
+from ..planners.pipeline.policy_choice import Keeping
 from ..planners.pipeline.schedules import Window, async_1f1b
+from ..planners.pipeline.stage_memory import StageBytes
 from .networks import chain, network
-from .units import measure
+from .unit_counter import measure
 
 STATE_TENSORS = {"sgd": 0, "momentum": 1, "adam": 2}
 """Tensors of the weights' size that an optimizer keeps."""

@@ -8,7 +8,7 @@ from ..core.problem import Chain
 from ..planners.pipeline.chain import chain_of
 from ..training.setup import TrainingSetup
 from .networks import chain
-from .units import measure
+from .unit_counter import measure
 
 
 def counted_chain(setup: TrainingSetup, version: str) -> Chain:

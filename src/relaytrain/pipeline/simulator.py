@@ -11,8 +11,8 @@ from ..core.errors import UsageError
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.schedules import PipelineSchedule
 from .factors import Tensors
-from .stage import HeldActivations, Loss, Policies, Stage
-from .updates import OptimizerState, Rule
+from .stage import HeldBytes, Loss, Policies, Stage
+from .update_rules import OptimizerState, Rule
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Simulated:
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]
-    held: tuple[tuple[HeldActivations, ...], ...]
+    held: tuple[tuple[HeldBytes, ...], ...]
     states: tuple[dict[str, OptimizerState], ...]
 
     def peak_stored(self, stage: int) -> int:
@@ -70,7 +70,7 @@ def simulate(
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}
     losses: list[float] = []
-    held: list[list[HeldActivations]] = [[] for _ in stages]
+    held: list[list[HeldBytes]] = [[] for _ in stages]
     for action in schedule.in_order():
         at, k = action.stage, action.index
         if action.kind is ActionKind.forward:

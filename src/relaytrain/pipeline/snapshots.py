@@ -27,7 +27,7 @@ from ..core.errors import StoreDamaged
 from ..store.files import make_dir, write_atomic
 from .factors import Tensors
 from .tensorfile import KINDS, TensorFile
-from .updates import OptimizerState
+from .update_rules import OptimizerState
 
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
@@ -36,24 +36,24 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass
-class Content:
+class SnapshotContent:
     """Weights, optimizer states and buffers by their names in the whole chain."""
 
     weights: Tensors = field(default_factory=dict)
     states: dict[str, OptimizerState] = field(default_factory=dict)
     buffers: Tensors = field(default_factory=dict)
 
-    def within(self, first: int, end: int) -> Content:
+    def within(self, first: int, end: int) -> SnapshotContent:
         """The part of units `first` to before `end`, by the names in that stage's own module."""
-        return Content(
+        return SnapshotContent(
             {_shift(n, -first): t for n, t in self.weights.items() if first <= unit_of(n) < end},
             {_shift(n, -first): t for n, t in self.states.items() if first <= unit_of(n) < end},
             {_shift(n, -first): t for n, t in self.buffers.items() if first <= unit_of(n) < end},
         )
 
-    def moved(self, first: int) -> Content:
+    def moved(self, first: int) -> SnapshotContent:
         """The inverse: a stage's own names become those of the chain."""
-        return Content(
+        return SnapshotContent(
             {_shift(n, first): t for n, t in self.weights.items()},
             {_shift(n, first): t for n, t in self.states.items()},
             {_shift(n, first): t for n, t in self.buffers.items()},
@@ -75,7 +75,7 @@ def place(folder: Path, step: int, attempt: int) -> Path:
     return folder / f"{step:08d}-{attempt:03d}"
 
 
-def write_part(folder: Path, name: str, content: Content) -> None:
+def write_part(folder: Path, name: str, content: SnapshotContent) -> None:
     """One part, whole or not at all whatever process dies; a machine that dies may lose it."""
     tensors = {f"w:{n}": t for n, t in content.weights.items()} | {f"b:{n}": t for n, t in content.buffers.items()}
     for n, state in content.states.items():
@@ -104,13 +104,13 @@ def _pieces(header: bytes, tensors: Mapping[str, Tensor]) -> Iterator[bytes | me
             yield memoryview(flat)
 
 
-def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
+def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotContent:
     """All parts of a snapshot, or what belongs to the units from `units[0]` to before `units[1]`.
 
     Raises:
         StoreDamaged: a part is not whole.
     """
-    found = Content()
+    found = SnapshotContent()
     for path in sorted(folder.glob("*.safetensors")):
         with TensorFile(path) as part:
             states: dict[str, dict[int, Tensor]] = {}

@@ -28,8 +28,8 @@ from torch.func import functional_call
 from ..core.errors import UsageError
 from ..planners.pipeline.chain import Policy
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
-from .updates import OptimizerState, Rule
-from .weights import LayerWeights, OnDemand, Update, versions_of
+from .update_rules import OptimizerState, Rule
+from .weight_versions import LayerWeights, OnDemand, Update, versions_of
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Flight:
 
 
 @dataclass(frozen=True)
-class HeldActivations:
+class HeldBytes:
     """Bytes a stage holds between two actions, each storage once."""
 
     weights: int
@@ -335,14 +335,14 @@ class Stage:
                 found |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
         return found
 
-    def held(self) -> HeldActivations:
+    def held(self) -> HeldBytes:
         """What the stage holds now."""
         stores = self.layers.values()
         seen: set[tuple[int, int]] = set()
         weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
         versions = _count((t for s in stores for t in s.versions()), seen)
         optimizer = _count((t for s in stores for t in s.optimizer()), seen)
-        return HeldActivations(weights, versions, optimizer, _count(self._in_flight(), seen))
+        return HeldBytes(weights, versions, optimizer, _count(self._in_flight(), seen))
 
     def _in_flight(self) -> Iterable[Tensor]:
         for flight in self._flights.values():

@@ -33,12 +33,12 @@ from ..planners.pipeline.partition import Device
 from ..store.files import make_dir, write_atomic
 from .addresses import address_of, interface_of
 from .blueprint import blueprint, names_in, units_from
-from .job import Pace, StageJob
+from .job_file import Pace, StageJob
 from .launcher import Launcher
 from .links import Wire
-from .running import PipelineResult, PipelineWork, Split, letters, predicted, split_of
-from .snapshots import Content, newest, place, prune, read, write_part
-from .straggling import Straggling
+from .pipeline_run import PipelineResult, PipelineWork, Split, letters, predicted, split_of
+from .snapshots import SnapshotContent, newest, place, prune, read, write_part
+from .stragglers import Straggling
 
 _launcher: Launcher | None = None
 
@@ -308,7 +308,7 @@ def write_start(work: PipelineWork, folder: Path) -> None:
     if newest(folder, set(names)) is None:
         state = {**dict(work.model.named_parameters()), **dict(work.model.named_buffers())}
         owned = {name for name, _ in nn.Sequential(*work.chain).named_parameters()}
-        content = Content(
+        content = SnapshotContent(
             {ours: state[theirs].detach() for ours, theirs in names.items() if ours in owned},
             {ours: work.states[theirs] for ours, theirs in names.items() if theirs in work.states},
             {ours: state[theirs] for ours, theirs in names.items() if ours not in owned},

@@ -28,10 +28,10 @@ import numpy as np
 
 from ...core.errors import ScenarioError
 from ...planners.pipeline.chain import Policy, Unit
-from ...planners.pipeline.lifetimes import Alive, steady_peaks
-from ...planners.pipeline.memory import all_by, replay_flops, stage_bytes
 from ...planners.pipeline.partition import Device, partition, split
-from ...planners.pipeline.policy import Keeping, PolicyChoice, saving
+from ...planners.pipeline.policy_choice import Keeping, PolicyChoice, saving
+from ...planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
+from ...planners.pipeline.version_lifetimes import Alive, steady_peaks
 from ...store.files import make_dir, write_atomic
 
 if TYPE_CHECKING:

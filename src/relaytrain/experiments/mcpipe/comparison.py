@@ -26,8 +26,8 @@ from ...models.rebuild import build
 from ...models.spec import Spec, family_spec
 from ...pipeline.networks import chain
 from ...pipeline.simulator import simulate
-from ...pipeline.units import measure
-from ...pipeline.updates import SGD
+from ...pipeline.unit_counter import measure
+from ...pipeline.update_rules import SGD
 from ...planners.pipeline.chain import Policy, Unit
 from ...planners.pipeline.partition import split
 from ...planners.pipeline.schedules import async_1f1b

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...planners.pipeline.actions import Action, ActionKind
-from ...planners.pipeline.schedules import PipelineSchedule, Placed
+from ...planners.pipeline.schedules import PipelineSchedule, PlacedAction
 
 WORKERS = 4
 HOP = 1
@@ -69,10 +69,10 @@ class Example:
             row = []
             for box in boxes:
                 if box.what == "A" and box.end <= until:
-                    row.append(Placed(box.start, 1, Action(worker, ActionKind.forward, box.index)))
+                    row.append(PlacedAction(box.start, 1, Action(worker, ActionKind.forward, box.index)))
                 if box.what == "U" and box.end <= until:
                     length = 2 if worker else 1
-                    row.append(Placed(box.end - length, length, Action(worker, ActionKind.backward, box.index)))
+                    row.append(PlacedAction(box.end - length, length, Action(worker, ActionKind.backward, box.index)))
             rows.append(tuple(sorted(row)))
         return PipelineSchedule(tuple(rows))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...planners.pipeline.lifetimes import peak, steady_peaks
+from ...planners.pipeline.version_lifetimes import peak, steady_peaks
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...pipeline.networks import chain
-from ...pipeline.running import Emulation, PipelineWork, Runtime, Split, Training, run_pipeline
+from ...pipeline.pipeline_run import Emulation, PipelineWork, Runtime, Split, Training, run_pipeline
 from ...pipeline.supervisor import make_job, write_start
 from ...planners.pipeline.partition import Device, split
-from ...planners.pipeline.policy import within_stage
+from ...planners.pipeline.policy_choice import within_stage
 from .accuracy import IN_FLIGHT, UpdateSteps
 from .comparison import ComparisonTask, PipelineBench
 from .ring import measured_s

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
 from ...pipeline.blueprint import units_from
-from ...pipeline.job import StageJob, read_job
+from ...pipeline.job_file import StageJob, read_job
 from ...pipeline.launcher import environment
 from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
 from ...pipeline.snapshots import read
-from ...pipeline.stage_program import Data
-from ...pipeline.updates import OptimizerState
+from ...pipeline.stage_program import MinibatchFile
+from ...pipeline.update_rules import OptimizerState
 from ...training.losses import loss_named
 
 RING = 1
@@ -89,7 +89,7 @@ def train(job: StageJob, rank: int, world: int) -> list[float]:
     model = nn.Sequential(*units_from(job.blueprint))
     held = read(Path(job.source))
     model.load_state_dict({**held.weights, **held.buffers}, assign=True)
-    data, loss, states = Data(job), loss_named(job.loss), [OptimizerState() for _ in model.parameters()]
+    data, loss, states = MinibatchFile(job), loss_named(job.loss), [OptimizerState() for _ in model.parameters()]
     ring = Ring.of(rank, world, share_of(model, world), job.wires[0])
     pace_s = job.paces[rank].forward_s + job.paces[rank].backward_s
     moments = []

@@ -18,9 +18,9 @@ from typing import Any
 
 from ...core.errors import InfeasibleError, UsageError
 from .chain import Policy, Unit
-from .lifetimes import Alive, steady_peaks
-from .policy import Keeping, PolicyChoice, choose, within_stage
+from .policy_choice import Keeping, PolicyChoice, choose, within_stage
 from .schedules import Window
+from .version_lifetimes import Alive, steady_peaks
 
 
 @dataclass(frozen=True)

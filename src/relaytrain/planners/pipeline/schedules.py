@@ -34,7 +34,7 @@ class Window(StrEnum):
 
 
 @dataclass(frozen=True, order=True)
-class Placed:
+class PlacedAction:
     """An action in time: the slots `start` to `start + length - 1`."""
 
     start: int
@@ -46,7 +46,7 @@ class Placed:
 class PipelineSchedule:
     """What every stage does, in order. `flush` is the number of minibatches an update waits for; None: asynchronous."""
 
-    rows: tuple[tuple[Placed, ...], ...]
+    rows: tuple[tuple[PlacedAction, ...], ...]
     flush: int | None = None
 
     @property
@@ -84,12 +84,12 @@ def parse_grid(text: str, flush: int | None = None) -> PipelineSchedule:
     """The inverse of `Schedule.draw`."""
     rows = []
     for stage, line in enumerate(text.strip().splitlines()):
-        row: list[Placed] = []
+        row: list[PlacedAction] = []
         for slot, cell in enumerate(line.split()):
             if cell == LASTS and row and row[-1].start + row[-1].length == slot:
-                row[-1] = Placed(row[-1].start, row[-1].length + 1, row[-1].action)
+                row[-1] = PlacedAction(row[-1].start, row[-1].length + 1, row[-1].action)
             elif cell[0] in {"F", "B", "U"} and cell[1:].isdecimal():
-                row.append(Placed(slot, 1, Action(stage, ActionKind(cell[0]), int(cell[1:]))))
+                row.append(PlacedAction(slot, 1, Action(stage, ActionKind(cell[0]), int(cell[1:]))))
             elif cell != IDLE:
                 raise UsageError(f"grid: stage {stage}, slot {slot}: got {cell[:20]!r}, expected F0, B0, U0, -- or ..")
         rows.append(tuple(row))
@@ -132,7 +132,7 @@ class _Stage:
     """How far one stage has come; ends[kind][k] is when k's result is there."""
 
     free: int = 0
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedAction] = field(default_factory=list)
     ends: dict[ActionKind, list[int]] = field(default_factory=lambda: {kind: [] for kind in ActionKind})
 
     def count(self, kind: ActionKind) -> int:
@@ -159,7 +159,7 @@ def _play(
                 continue
             kind = _next(line, index, clock, total, windows[index], flush, forward_first)
             if kind is not None:
-                stage.placed.append(Placed(clock, slots[kind], Action(index, kind, stage.count(kind))))
+                stage.placed.append(PlacedAction(clock, slots[kind], Action(index, kind, stage.count(kind))))
                 stage.free = clock + slots[kind]
                 stage.ends[kind].append(stage.free)
         clock += 1

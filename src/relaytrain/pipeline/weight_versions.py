@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..planners.pipeline.chain import Policy
 from .factors import Factors, Rows, Tensors, blocks, gradients, weighted
-from .updates import SGD, OptimizerState, Rule
+from .update_rules import SGD, OptimizerState, Rule
 
 Update = Factors | Tensors
 """What a backward leaves behind: factors, or the gradients by name where a layer has no rule."""

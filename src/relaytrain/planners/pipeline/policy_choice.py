@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .chain import Layer, Policy, Unit
-from .lifetimes import Alive
-from .memory import StageBytes, all_by, replay_bytes, replay_flops, smallest, stage_bytes, version_bytes
+from .stage_memory import StageBytes, all_by, replay_bytes, replay_flops, smallest, stage_bytes, version_bytes
+from .version_lifetimes import Alive
 
 
 class Keeping(StrEnum):

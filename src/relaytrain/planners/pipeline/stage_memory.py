@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .chain import Layer, Policy, Unit
-from .lifetimes import Alive
+from .version_lifetimes import Alive
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..core.errors import ScenarioError
 from ..planners.pipeline.chain import Policy
 from ..store.files import write_atomic
 from .links import Wire
-from .updates import SGD, Adam, Rule
+from .update_rules import SGD, Adam, Rule
 
 SCHEMA = "relaytrain.pipeline-job/1"
 Owner = Literal["first", "master"]

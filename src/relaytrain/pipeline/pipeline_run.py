@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..models.spec import Spec
 from ..planners.pipeline.chain import Policy, Unit
-from ..planners.pipeline.lifetimes import peak
-from ..planners.pipeline.memory import stage_bytes
 from ..planners.pipeline.partition import Device, PipelinePlan, partition, split
-from ..planners.pipeline.policy import Keeping
+from ..planners.pipeline.policy_choice import Keeping
 from ..planners.pipeline.schedules import PipelineSchedule, Window, async_1f1b, gpipe, sync_1f1b
+from ..planners.pipeline.stage_memory import stage_bytes
+from ..planners.pipeline.version_lifetimes import peak
 from ..training.losses import loss_named
 from .blueprint import names_in
 from .factors import Tensors
-from .job import Owner
+from .job_file import Owner
 from .networks import chain
 from .simulator import simulate
-from .units import measure
-from .updates import OptimizerState, Rule
+from .unit_counter import measure
+from .update_rules import OptimizerState, Rule
 
 Batches = Sequence[tuple[Tensor, Tensor]]
 Progress = Callable[[dict[str, Any]], None]

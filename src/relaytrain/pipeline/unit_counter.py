@@ -18,7 +18,7 @@ from ..core.errors import UsageError
 from ..planners.pipeline.chain import Layer, Policy, Saved, Unit
 from .factors import column_bytes, has_rule
 from .stage import Loss, Stage, narrow
-from .updates import SGD
+from .update_rules import SGD
 
 
 def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tensor) -> tuple[Unit, ...]:

@@ -18,17 +18,17 @@ from ..models.spec import Spec, family_spec
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir
 from .networks import CONVOLUTIONS, PUBLISHED, chain, published_vgg
-from .running import Batches, PipelineResult, PipelineWork, Progress, Runtime, Training, run_pipeline, split_of
+from .pipeline_run import Batches, PipelineResult, PipelineWork, Progress, Runtime, Training, run_pipeline, split_of
 from .supervisor import make_job, write_start
-from .units import measure
-from .updates import SGD, Adam, Rule
+from .unit_counter import measure
+from .update_rules import SGD, Adam, Rule
 
 RULES = ("sgd", "momentum", "adam")
 SCHEMA = "relaytrain.pipeline-run/1"
 
 
 @dataclass(frozen=True)
-class Order:
+class TrainingOrder:
     """What to train: a network by name and width, a dataset by name, how many minibatches of what size, which optimizer."""
 
     network: str
@@ -48,7 +48,11 @@ class Order:
 
 
 def run_order(
-    order: Order, devices: Sequence[Device], training: Training, runtime: Runtime, progress: Progress | None = None
+    order: TrainingOrder,
+    devices: Sequence[Device],
+    training: Training,
+    runtime: Runtime,
+    progress: Progress | None = None,
 ) -> PipelineResult:
     """Train what is ordered; see `run_pipeline`."""
     model, spec, batches = _made(order)
@@ -56,7 +60,7 @@ def run_order(
 
 
 def prepare(
-    order: Order, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
+    order: TrainingOrder, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
 ) -> tuple[Path, int]:
     """Write a folder that torchrun's workers need, on this or other hosts: its job file, and how many processes it wants."""
     model, spec, batches = _made(order)
@@ -72,7 +76,7 @@ def prepare(
     return folder / "job.json", job.world
 
 
-def said(order: Order, result: PipelineResult) -> dict[str, Any]:
+def said(order: TrainingOrder, result: PipelineResult) -> dict[str, Any]:
     """The JSON form of a result."""
     split = result.splits[-1]
     return {
@@ -83,7 +87,7 @@ def said(order: Order, result: PipelineResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _made(order: Order) -> tuple[nn.Module, Spec | None, Batches]:
+def _made(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
     for key, value in (("--batch", order.batch), ("--minibatches", order.minibatches)):
         if value < 1:
             raise UsageError(f"{key}: got {value}, expected at least 1")
