@@ -35,16 +35,8 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.pipeline_run import (
-    Emulation,
-    PipelineWork,
-    Runtime,
-    Split,
-    Training,
-    predicted,
-    run_pipeline,
-    split_of,
-)
+from relaytrain.pipeline.pipeline_run import run_pipeline
+from relaytrain.pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
 from relaytrain.pipeline.supervisor import launcher, make_job, write_start
 from relaytrain.pipeline.unit_counter import measure
 from relaytrain.pipeline.update_rules import SGD
@@ -216,7 +208,7 @@ def links():
         plan = partition(facts(), devices, m=4, keeping=Keeping.stash, state_tensors=1)
         best = savings(facts(), plan.cuts, 4)[1.0]
         parallel = crew(stages, data_parallel, 2 if QUICK else 4, wire)[0]
-        for name, chosen in (("stash", split_of(plan)), ("best-of", best)):
+        for name, chosen in (("stash", Split.of(plan)), ("best-of", best)):
             found = pipeline(devices, 4, 16 if QUICK else 48, chosen=chosen, emulation=emulation)
             print(f"  N = {stages}: {name:<8} {found:7.1f}   data-parallel {parallel:7.1f}   {found / parallel:5.1f}x")
 
@@ -235,7 +227,7 @@ def emulated():
     theirs = crew(stages, torch_1f1b, small, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
     ideal = BATCH / (forward_s + backward_s)
     print(f"  Schedule1F1B {theirs:7.1f} samples/s; no idle time at all would be {ideal:.1f}")
-    for name, way in (("stash", split_of(plan)), ("best-of", chosen)):
+    for name, way in (("stash", Split.of(plan)), ("best-of", chosen)):
         ours = pipeline(devices, m, m * steps, width=small, chosen=way, emulation=emulation)
         print(f"  {name:<12} {ours:7.1f} samples/s   {ours / theirs:.2f}x")
 
@@ -252,7 +244,7 @@ def real():
     found = {"Schedule1F1B": [], "stash": [], "best-of 50%": [], "best-of 100%": []}
     for _ in range(repeats):
         found["Schedule1F1B"].append(crew(stages, torch_1f1b, 0.5, plan.cuts, m, steps, Wire(), None)[0])
-        for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
+        for name, chosen in (("stash", Split.of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
             found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
     print(
@@ -275,18 +267,16 @@ def memory():
     units = facts()
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
     print(f"memory: import torch {base / 2**20:.0f} MiB; VGG11 x0.5, N = {stages}, m = {m}, B = {BATCH}, momentum; MiB")
-    for name, chosen in (("stash", split_of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
+    for name, chosen in (("stash", Split.of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
         with tempfile.TemporaryDirectory() as folder:
             runtime = Runtime(count_bytes=True, group_s=120.0)
-            work = PipelineWork(
-                model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None
-            )
+            work = PipelineWork.of(model, batches, Training(SGD(0.01, 0.9), m=m), runtime)
             write_start(work, Path(folder))
             path = Path(folder) / "job.json"
             make_job(work, chosen, devices, Path(folder)).write(path)
             done = torchrun_like(path, stages)
         for rank, said in enumerate(done):
-            held, above, private = predicted(work, chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
+            held, above, private = work.predicted_bytes(chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
             print(
                 f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, above import torch {above / 2**20:5.1f}, "
                 f"closed form {held / 2**20:5.1f}, beyond that {(above - held) / 2**20:5.1f}; "
@@ -294,7 +284,7 @@ def memory():
             )
             assert not said["pipelining"], "a worker imported torch.distributed.pipelining"
     training, runtime = Training(SGD(0.01, 0.9), m=m), Runtime(count_bytes=True, group_s=120.0)
-    result = run_pipeline(model, batches, devices, training, runtime, split=split_of(plan))
+    result = run_pipeline(model, batches, devices, training, runtime, split=Split.of(plan))
     peaks = ", ".join(f"{worker['rss_bytes'] / 2**20:.0f}" for worker in result.workers)
     print(f"  forked by the supervisor, which share what they do not touch: peaks {peaks}")
 

@@ -15,7 +15,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.pipeline_run import Runtime, Split, Training, run_pipeline
+from relaytrain.pipeline.pipeline_run import run_pipeline
+from relaytrain.pipeline.pipeline_work import Runtime, Split, Training
 from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, split
 

@@ -16,7 +16,7 @@ from .reading import need_torch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.plan_named import Planned
+    from ..planners.pipeline.keeping_plans import KeepingPlans
 
 SHORT = "Split a network over devices that cannot hold it."
 HELP = """Split a network that no device can hold over several, as a pipeline."""
@@ -102,19 +102,32 @@ def plan(
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
-    from ..pipeline.plan_named import picture, plan_network
+    from ..pipeline.unit_counter import measure_named
+    from ..pipeline.update_rules import rule_named
+    from ..planners.pipeline.keeping_plans import plan_each_keeping
     from ..planners.pipeline.policy_choice import Keeping
     from ..planners.pipeline.schedules import Window
+    from ..planners.pipeline.stage_picture import picture
 
-    planned = plan_network(
-        network, devices_of(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
-        window=named(Window, "--window", window), keeping=named(Keeping, "--keep", keep), optimizer=optimizer, checkpoint=checkpoint,
-    )  # fmt: skip
+    devices = devices_of(device or DEVICES)
+    way, keeping = named(Window, "--window", window), named(Keeping, "--keep", keep)
+    state_tensors = rule_named(optimizer).state_tensors
+    units = measure_named(network, width=width, input=_shape(image), classes=classes, batch=batch)
+    planned = plan_each_keeping(
+        network,
+        units,
+        devices,
+        m=in_flight,
+        window=way,
+        keeping=keeping,
+        state_tensors=state_tensors,
+        checkpoint=checkpoint,
+    )
     if output is Format.json:
         emit_json(planned.to_dict())
     else:
         emit_view(_view(planned))
-        emit("\n" + picture(planned))
+        emit("\n" + picture(planned.plan, planned.devices))
     return 0
 
 
@@ -135,17 +148,17 @@ def count(
     need_torch("pipeline count")
     from dataclasses import asdict
 
-    from ..pipeline.scenario_chains import counted_chain
+    from ..pipeline.unit_counter import counted_chain
     from ..scenario import load_scenario
     from ..training.setup import TrainingSetup
 
     setup = TrainingSetup.from_scenario(load_scenario(scenario))
     names = list(setup.versions) if version is None else [setup.plan(version).name]
-    made = {name: asdict(counted_chain(setup, name)) for name in names}
+    chains = {name: asdict(counted_chain(setup, name)) for name in names}
     if output is Format.json:
-        emit_json({"schema": "relaytrain.chains/1", "versions": made})
+        emit_json({"schema": "relaytrain.chains/1", "versions": chains})
         return 0
-    for name, figures in made.items():
+    for name, figures in chains.items():
         lines = [f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in figures.items()]
         emit("\n".join([f"# {name}, for a minibatch of {figures['batch']}", "[versions.chain]", *lines, ""]))
     return 0
@@ -159,34 +172,23 @@ def _shape(text: str) -> tuple[int, int, int]:
     return channels, height, side
 
 
-def _view(planned: Planned) -> RenderableType:
+def _view(planned: KeepingPlans) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     from ..core.explain import say_time
     from ..report.tables import table, titled
 
-    columns = (
-        "device",
-        "units",
-        "compute",
-        "link",
-        "weights",
-        "versions",
-        "optimizer",
-        "in flight",
-        "transient",
-        "total",
-        "on demand",
-    )
-    made = table(columns, numbers=columns[2:10])
+    sizes = ("weights", "versions", "optimizer", "in flight", "transient", "total")
+    columns = ("device", "units", "compute", "link", *sizes, "on demand")
+    stages = table(columns, numbers=columns[2:10])
     for stage in planned.plan.stages:
         size = stage.choice.size
-        sizes = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
+        held = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
         demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
-        made.add_row(
+        stages.add_row(
             Text(stage.device), f"{stage.first}-{stage.end - 1}", say_time(stage.compute_s), say_time(stage.link_s),
-            *(f"{count / 2**20:.1f}" for count in sizes),
+            *(f"{count / 2**20:.1f}" for count in held),
             f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
         )  # fmt: skip
     head = (
@@ -196,4 +198,4 @@ def _view(planned: Planned) -> RenderableType:
     for way, other in planned.others.items():
         row = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")
         ways.add_row(way.value, *row)
-    return Group(titled(head, made), Text(), titled("by how versions are kept", ways))
+    return Group(titled(head, stages), Text(), titled("by how versions are kept", ways))

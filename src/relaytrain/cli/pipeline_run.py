@@ -17,7 +17,7 @@ from .reading import need_torch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.pipeline_run import PipelineResult
+    from ..pipeline.pipeline_work import PipelineResult
 
 SHORT = "Train a network stage by stage, a process each."
 HELP = """Train a network on this host as a pipeline, a process a stage, and show what came out.
@@ -110,7 +110,7 @@ def run(
     need_torch("pipeline run")
     from ..pipeline.named_run import TrainingOrder, run_order, said
     from ..pipeline.named_run import prepare as write_job
-    from ..pipeline.pipeline_run import Emulation, Runtime, Training
+    from ..pipeline.pipeline_work import Emulation, Runtime, Training
     from ..planners.pipeline.policy_choice import Keeping
 
     if owner not in ("first", "master"):

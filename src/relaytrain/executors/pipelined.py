@@ -26,7 +26,8 @@ from ..core.problem import Node, NodeSet, Pair
 from ..costs.devices import DeviceProfile
 from ..costs.meters import Reading
 from ..costs.pipelined import stage_devices
-from ..pipeline.pipeline_run import PipelineResult, Runtime, Training, run_pipeline
+from ..pipeline.pipeline_run import run_pipeline
+from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
 from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
 from ..planners.pipeline.policy_choice import Keeping
 from ..training.checkpoint import Checkpoint

@@ -20,6 +20,7 @@ from ..core.errors import UsageError
 from ..models.rebuild import build, from_scenario, skeleton
 from ..models.spec import FactorySpec, Spec, validate_spec
 from .networks import chain
+from .tensorfile import DTYPES, dtype_name
 
 Blueprint = dict[str, Any]
 _IMAGE = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
@@ -69,7 +70,7 @@ def units_from(plan: Mapping[str, Any], folder: Path | None = None) -> tuple[nn.
             return chain(build(spec, resolve=from_scenario(spec.factory, folder)).to("meta"))
         return chain(skeleton(spec))
     with torch.device("meta"):
-        return chain(nn.Sequential(*(_made(name, arguments) for name, arguments in plan["layers"])))
+        return chain(nn.Sequential(*(_layer(name, arguments) for name, arguments in plan["layers"])))
 
 
 def names_in(units: tuple[nn.Module, ...], model: nn.Module) -> dict[str, str]:
@@ -101,11 +102,11 @@ def _described(layer: nn.Module) -> list[Any]:
         arguments["bias"] = layer.bias is not None
     weight = next(layer.parameters(), None)
     if weight is not None:
-        arguments["dtype"] = str(weight.dtype).removeprefix("torch.")
+        arguments["dtype"] = dtype_name(weight)
     return [name, arguments]
 
 
-def _made(name: str, arguments: Mapping[str, Any]) -> nn.Module:
+def _layer(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     if name not in LAYERS:
         raise UsageError(f"blueprint: got a layer {name!r}, expected one of {', '.join(LAYERS)}")
     known = {*LAYERS[name], "dtype", *(["bias"] if name in _BIASED else [])}
@@ -116,15 +117,5 @@ def _made(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     }
     if "dtype" in values:
         values["dtype"] = DTYPES[values["dtype"]]
-    made: nn.Module = getattr(nn, name)(**values)
-    return made
-
-
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "int64": torch.int64,
-}
-"""Kinds of tensors by name."""
+    layer: nn.Module = getattr(nn, name)(**values)
+    return layer

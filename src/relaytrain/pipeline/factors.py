@@ -37,11 +37,6 @@ class Factors:
     inputs: Tensor
     errors: Tensor
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of both."""
-        return self.inputs.nbytes + self.errors.nbytes
-
 
 def has_rule(layer: nn.Module) -> bool:
     """Whether `layer`'s gradients follow from its factors; other layers keep versions."""

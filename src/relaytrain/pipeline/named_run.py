@@ -13,17 +13,15 @@ from torch import nn
 
 from ..core.errors import UsageError
 from ..data.source import read
-from ..models.rebuild import build
-from ..models.spec import Spec, family_spec
+from ..models.spec import Spec
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir
-from .networks import CONVOLUTIONS, PUBLISHED, chain, published_vgg
-from .pipeline_run import Batches, PipelineResult, PipelineWork, Progress, Runtime, Training, run_pipeline, split_of
+from .networks import trainable
+from .pipeline_run import run_pipeline
+from .pipeline_work import Batches, PipelineResult, PipelineWork, Progress, Runtime, Split, Training
 from .supervisor import make_job, write_start
-from .unit_counter import measure
-from .update_rules import SGD, Adam, Rule
+from .update_rules import Rule, rule_named
 
-RULES = ("sgd", "momentum", "adam")
 SCHEMA = "relaytrain.pipeline-run/1"
 
 
@@ -42,9 +40,7 @@ class TrainingOrder:
 
     def rule(self) -> Rule:
         """The update rule."""
-        if self.optimizer not in RULES:
-            raise UsageError(f"--optimizer: got {self.optimizer[:40]!r}, expected one of {', '.join(RULES)}")
-        return Adam(self.lr) if self.optimizer == "adam" else SGD(self.lr, 0.9 if self.optimizer == "momentum" else 0.0)
+        return rule_named(self.optimizer, self.lr)
 
 
 def run_order(
@@ -55,7 +51,7 @@ def run_order(
     progress: Progress | None = None,
 ) -> PipelineResult:
     """Train what is ordered; see `run_pipeline`."""
-    model, spec, batches = _made(order)
+    model, spec, batches = _ordered(order)
     return run_pipeline(model, batches, devices, training, runtime, spec=spec, progress=progress)
 
 
@@ -63,13 +59,9 @@ def prepare(
     order: TrainingOrder, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
 ) -> tuple[Path, int]:
     """Write a folder that torchrun's workers need, on this or other hosts: its job file, and how many processes it wants."""
-    model, spec, batches = _made(order)
-    from ..training.losses import loss_named
-
-    units = chain(model)
-    facts = measure(units, batches[0][0], loss_named(training.loss), batches[0][1])
-    work = PipelineWork(model, units, facts, batches, training, runtime, spec, {}, lambda _: None)
-    split = split_of(work.plan(devices))
+    model, spec, batches = _ordered(order)
+    work = PipelineWork.of(model, batches, training, runtime, spec=spec)
+    split = Split.of(work.plan(devices))
     write_start(work, make_dir(folder))
     job = make_job(work, split, devices, Path())  # paths as seen from the folder, wherever it lies on each host
     job.write(folder / "job.json")
@@ -87,7 +79,7 @@ def said(order: TrainingOrder, result: PipelineResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _made(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
+def _ordered(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
     for key, value in (("--batch", order.batch), ("--minibatches", order.minibatches)):
         if value < 1:
             raise UsageError(f"{key}: got {value}, expected at least 1")
@@ -100,10 +92,5 @@ def _made(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
     for at in range(order.minibatches):
         chosen = rows[at * order.batch : (at + 1) * order.batch]
         batches.append((torch.from_numpy(data.images[chosen]), torch.from_numpy(data.labels[chosen])))
-    plain = order.network.removesuffix(PUBLISHED)
-    if plain in CONVOLUTIONS and order.network.endswith(PUBLISHED):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(order.seed)
-            return published_vgg(plain, width=order.width, input=data.input, classes=data.classes), None, batches
-    spec = family_spec(order.network, input=data.input, classes=data.classes, width=order.width)
-    return build(spec, seed=order.seed), spec, batches
+    model, spec = trainable(order.network, seed=order.seed, width=order.width, input=data.input, classes=data.classes)
+    return model, spec, batches

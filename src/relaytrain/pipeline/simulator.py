@@ -24,10 +24,6 @@ class Simulated:
     held: tuple[tuple[HeldBytes, ...], ...]
     states: tuple[dict[str, OptimizerState], ...]
 
-    def peak_stored(self, stage: int) -> int:
-        """The most bytes of weights and versions that `stage` held."""
-        return max(held.stored for held in self.held[stage])
-
     def peak_total(self, stage: int) -> int:
         """The most bytes that `stage` held between two actions."""
         return max(held.total for held in self.held[stage])

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import StoreDamaged
+from ..planners.pipeline.chain import renumbered, unit_of
 from ..store.files import make_dir, write_atomic
 from .factors import Tensors
 from .tensorfile import KINDS, TensorFile
@@ -45,29 +46,17 @@ class SnapshotContent:
 
     def within(self, first: int, end: int) -> SnapshotContent:
         """The part of units `first` to before `end`, by the names in that stage's own module."""
-        return SnapshotContent(
-            {_shift(n, -first): t for n, t in self.weights.items() if first <= unit_of(n) < end},
-            {_shift(n, -first): t for n, t in self.states.items() if first <= unit_of(n) < end},
-            {_shift(n, -first): t for n, t in self.buffers.items() if first <= unit_of(n) < end},
-        )
+        return self._renumbered(-first, range(first, end))
 
     def moved(self, first: int) -> SnapshotContent:
         """The inverse: a stage's own names become those of the chain."""
-        return SnapshotContent(
-            {_shift(n, first): t for n, t in self.weights.items()},
-            {_shift(n, first): t for n, t in self.states.items()},
-            {_shift(n, first): t for n, t in self.buffers.items()},
-        )
+        return self._renumbered(first)
 
+    def _renumbered(self, by: int, units: Collection[int] | None = None) -> SnapshotContent:
+        def kept(table: Mapping[str, Any]) -> dict[str, Any]:
+            return {renumbered(n, by): value for n, value in table.items() if units is None or unit_of(n) in units}
 
-def unit_of(name: str) -> int:
-    """The unit that a name in the chain belongs to."""
-    return int(name.partition(".")[0])
-
-
-def _shift(name: str, by: int) -> str:
-    unit, dot, rest = name.partition(".")
-    return f"{int(unit) + by}{dot}{rest}"
+        return SnapshotContent(kept(self.weights), kept(self.states), kept(self.buffers))
 
 
 def place(folder: Path, step: int, attempt: int) -> Path:
@@ -110,7 +99,7 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotConte
     Raises:
         StoreDamaged: a part is not whole.
     """
-    found = SnapshotContent()
+    content = SnapshotContent()
     for path in sorted(folder.glob("*.safetensors")):
         with TensorFile(path) as part:
             states: dict[str, dict[int, Tensor]] = {}
@@ -121,13 +110,13 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotConte
                 if kind[0] == "s":
                     states.setdefault(name, {})[int(kind[1:])] = part.tensor(key)
                 else:
-                    (found.weights if kind == "w" else found.buffers)[name] = part.tensor(key)
+                    (content.weights if kind == "w" else content.buffers)[name] = part.tensor(key)
             steps = json.loads(part.metadata.get(STEPS, "{}"))
         for name in steps:
             if units is None or units[0] <= unit_of(name) < units[1]:
                 tensors = states.get(name, {})
-                found.states[name] = OptimizerState(steps[name], tuple(tensors[i] for i in sorted(tensors)))
-    return found
+                content.states[name] = OptimizerState(steps[name], tuple(tensors[i] for i in sorted(tensors)))
+    return content
 
 
 def names_held(folder: Path) -> set[str]:
@@ -144,12 +133,7 @@ def names_held(folder: Path) -> set[str]:
 
 def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
     """The most advanced snapshot that holds all of `wanted`, and its step."""
-    found = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        match = _FOLDER.fullmatch(path.name)
-        if match is not None:
-            found.append((int(match[1]), int(match[2]), path))
-    for step, _, path in sorted(found, reverse=True):
+    for step, _, path in sorted(_kept(folder), reverse=True):
         if names_held(path) >= set(wanted):
             return step, path
     return None
@@ -157,7 +141,12 @@ def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
 
 def prune(folder: Path, keep_from: int) -> None:
     """Remove snapshots of fewer updates than `keep_from`."""
-    for path in list(folder.iterdir()):
-        match = _FOLDER.fullmatch(path.name)
-        if match is not None and int(match[1]) < keep_from:
+    for step, _, path in _kept(folder):
+        if step < keep_from:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _kept(folder: Path) -> list[tuple[int, int, Path]]:
+    """Step, attempt and place of all snapshots, whole or not."""
+    matches = [(_FOLDER.fullmatch(path.name), path) for path in (folder.iterdir() if folder.is_dir() else ())]
+    return [(int(match[1]), int(match[2]), path) for match, path in matches if match is not None]

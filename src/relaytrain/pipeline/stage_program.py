@@ -16,13 +16,13 @@ from ..core.errors import UsageError
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.chain import Policy
 from ..training.losses import loss_named
-from .blueprint import DTYPES, units_from
+from .blueprint import units_from
 from .factors import Tensors
 from .job_file import StageJob
 from .links import GlooReceiver, GlooSender, Shape
 from .snapshots import SnapshotContent, place, read, write_part
 from .stage import Stage
-from .tensorfile import TensorFile
+from .tensorfile import DTYPES, TensorFile
 from .update_rules import OptimizerState
 
 ACTIVATIONS, ERRORS, INPUTS, LABELS = 1, 2, 3, 4
@@ -199,11 +199,9 @@ def stage_of(job: StageJob, rank: int) -> Stage:
     first, end = job.bounds(rank)
     module = nn.Sequential(*units[first:end])
     held = read(Path(job.source), units=(first, end)).within(first, end)
-    found = module.load_state_dict({**held.weights, **held.buffers}, strict=False, assign=True)
-    if found.missing_keys or found.unexpected_keys:
-        raise UsageError(
-            f"snapshot {job.source}: lacks {found.missing_keys[:3]}, has {found.unexpected_keys[:3]} too many"
-        )
+    missing, surplus = module.load_state_dict({**held.weights, **held.buffers}, strict=False, assign=True)
+    if missing or surplus:
+        raise UsageError(f"snapshot {job.source}: lacks {missing[:3]}, has {surplus[:3]} too many")
     loss = loss_named(job.loss, code) if rank == job.stages - 1 else None
     stage = Stage(
         module,

@@ -12,6 +12,7 @@ from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .example import HOP, WORKERS, Example, Lives, lives, most, play
+from .theorem import theorem_1
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,7 +138,7 @@ def _checks(
     two, with_weights = rows[1], rows[:3]
     wanted, plain = expected["more-updates"].limits["pipelined"], expected["more-updates"].limits["plain"]
     held = ", ".join(f"Worker {row['worker']} {row['versions_stash']}" for row in with_weights)
-    bound = SIZE**2 + 2 * (WINDOW - 1) * SIZE
+    bound = int(theorem_1((WORKERS - 1) * SIZE**2, WORKERS - 1, WINDOW))
     alive = [peak(examples["yes"].schedule(until), worker) for worker in range(WORKERS - 1)]
     lean = ", ".join(str(alive.versions) for alive in steady_peaks(WORKERS - 1, WINDOW)[: WORKERS - 1])
     return {
