@@ -12,7 +12,8 @@ import pytest
 import relaytrain.costs.devices as devices_module
 from relaytrain.core.cost import CostTable
 from relaytrain.core.problem import Node, NodeSet, Pair, PipelineWay, Version
-from relaytrain.costs import AnalyticSettings, DeviceProfile, analytic_costs, load_devices
+from relaytrain.costs.analytic import AnalyticSettings, analytic_costs
+from relaytrain.costs.devices import DeviceProfile, load_devices
 from relaytrain.scenario import load_scenario
 
 SETTINGS = AnalyticSettings(spread=0.1, batch=10, weight_copies=3, compress_s=2, compress_j=7, grow_back=False)

@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from relaytrain.core.problem import Chain, Node, NodeSet, PipelineWay
-from relaytrain.costs import DeviceProfile
-from relaytrain.costs.pipelined import minibatches, pipeline_epoch, try_pipeline_epoch
+from relaytrain.costs.devices import DeviceProfile
+from relaytrain.costs.pipelined import pipeline_epoch, try_pipeline_epoch
+from relaytrain.costs.profiled import minibatches
 from relaytrain.scenario import load_scenario
 
 CHAIN = Chain(

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.data import Dataset, read, select, union
 from relaytrain.data.batchfile import read_batch
 from relaytrain.data.cifar import cifar
-from relaytrain.data.dataset import from_arrays
+from relaytrain.data.dataset import Dataset, from_arrays, select, union
 from relaytrain.data.idx import idx_folder, read_idx
+from relaytrain.data.source import read
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)

@@ -10,7 +10,7 @@ from ..core.errors import UsageError
 from . import pipeline_run
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, emit_view
-from .pipeline_options import Batch, InFlight, Keep, devices_of, named
+from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -34,26 +34,18 @@ Examples:
 """
 DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
 
-Network = Annotated[
-    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg16-4096 without one.", show_default=False)
-]
+Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg16-4096 without one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."
     ),
 ]
-Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (1).", show_default=False)]
-Image = Annotated[
-    str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)
-]
-Classes = Annotated[int, typer.Option("--classes", metavar="N", help="Number of classes (10).", show_default=False)]
-WindowName = Annotated[
-    str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)
-]
-Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)
-]
+Width = Annotated[float, option("--width", "X", "All widths times this (1).")]
+Image = Annotated[str, option("--input", "CxHxW", "The images' shape (3x32x32).")]
+Classes = Annotated[int, option("--classes", "N", "Number of classes (10).")]
+WindowName = Annotated[str, option("--window", "NAME", "1f1b or uniform (1f1b).")]
+Optimizer = Annotated[str, option("--optimizer", "NAME", "sgd, momentum or adam (sgd).")]
 Checkpoint = Annotated[
     bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")
 ]
@@ -68,9 +60,7 @@ Examples:
   relaytrain pipeline count far_pipeline
   relaytrain pipeline count my.toml full --format json
 """
-ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A file or a preset that trains.", show_default=False)
-]
+ScenarioName = Annotated[str, argument("SCENARIO", "A file or a preset that trains.")]
 VersionName = Annotated[str | None, typer.Argument(metavar="[VERSION]", help="One version; all of them without.")]
 
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)

@@ -11,7 +11,7 @@ import typer
 from ..core.errors import UsageError
 from .options import Format, Output, Quiet, Verbose
 from .output import emit_json, emit_view, note
-from .pipeline_options import Batch, InFlight, Keep, devices_of, named
+from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -35,35 +35,21 @@ Examples:
 """
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
 
-Network = Annotated[
-    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg11 without one.", show_default=False)
-]
+Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg11 without one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."
     ),
 ]
-Data = Annotated[
-    str, typer.Option("--data", metavar="NAME", help="digits, fashion-mnist, cifar10 ... (digits).", show_default=False)
-]
-Width = Annotated[
-    float, typer.Option("--width", metavar="X", help="All widths times this (0.125).", show_default=False)
-]
-Minibatches = Annotated[
-    int, typer.Option("--minibatches", metavar="N", help="How many to train (40).", show_default=False)
-]
-Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum, adam (momentum).", show_default=False)
-]
-Rate = Annotated[float, typer.Option("--lr", metavar="X", help="Learning rate (0.01).", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and order (0).", show_default=False)]
-Owner = Annotated[
-    str, typer.Option("--owner", metavar="WHO", help="Who holds the data: first or master (first).", show_default=False)
-]
-Every = Annotated[
-    int, typer.Option("--snapshot-every", metavar="N", help="Updates between snapshots (10).", show_default=False)
-]
+Data = Annotated[str, option("--data", "NAME", "digits, fashion-mnist, cifar10 ... (digits).")]
+Width = Annotated[float, option("--width", "X", "All widths times this (0.125).")]
+Minibatches = Annotated[int, option("--minibatches", "N", "How many to train (40).")]
+Optimizer = Annotated[str, option("--optimizer", "NAME", "sgd, momentum, adam (momentum).")]
+Rate = Annotated[float, option("--lr", "X", "Learning rate (0.01).")]
+Seed = Annotated[int, option("--seed", "N", "Of weights and order (0).")]
+Owner = Annotated[str, option("--owner", "WHO", "Who holds the data: first or master (first).")]
+Every = Annotated[int, option("--snapshot-every", "N", "Updates between snapshots (10).")]
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Keep snapshots here; a killed run goes on from them.")
 ]
@@ -71,9 +57,7 @@ Emulate = Annotated[bool, typer.Option("--emulate", help="Devices and links as s
 Rebalance = Annotated[
     bool, typer.Option("--rebalance", help="Give a persistently slow stage less; results then depend on timing.")
 ]
-Bind = Annotated[
-    str, typer.Option("--bind", metavar="WHERE", help="An interface or address (localhost).", show_default=False)
-]
+Bind = Annotated[str, option("--bind", "WHERE", "An interface or address (localhost).")]
 Trusted = Annotated[bool, typer.Option("--trusted-network", help="Allow an address that others can reach.")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="All stages in one process: the same result.")]
 Prepare = Annotated[
@@ -162,12 +146,12 @@ def _view(network: str, result: PipelineResult) -> RenderableType:
 
     split = result.splits[-1]
     columns = ("device", "units from", "peak", "closed form")
-    made = table(columns, numbers=columns[1:])
+    stages = table(columns, numbers=columns[1:])
     for at, name in enumerate(split.devices):
         first = (0, *split.cuts)[at]
-        made.add_row(
+        stages.add_row(
             Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
         )
     losses = result.losses
     head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, loss {losses[0]:.3f} to {losses[-1]:.3f}; MiB"
-    return titled(head, made)
+    return titled(head, stages)

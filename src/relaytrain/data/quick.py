@@ -54,8 +54,6 @@ RECIPES = {
 }
 """Sources of `[data]` that come already divided, by name."""
 
-SIZES = RECIPES["quick"].sizes
-
 
 def quick_data(seed: int = 0, name: str = "quick") -> dict[str, Dataset]:
     """The five sets of a recipe by name, disjoint images, each seed another draw."""

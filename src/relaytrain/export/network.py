@@ -115,7 +115,7 @@ def chosen(view: RunView, which: Which) -> EpochView:
 def _contents(
     checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None
 ) -> tuple[dict[str, bytes], list[str]]:
-    from ..models import spec_json
+    from ..models.spec import spec_json
     from . import formats
 
     weights = checkpoint.weights
@@ -161,7 +161,8 @@ def _network(
 
 def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None) -> bool:
     """Read every file back and compare it with the checkpoint, bit for bit; whether the network was built again too."""
-    from ..models import load_version, read_version_spec
+    from ..models import load_version
+    from ..models.travel import read_version_spec
     from . import formats
 
     version = (place / "model.safetensors").read_bytes()

@@ -9,7 +9,6 @@ here, whatever a reference says.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -70,11 +69,6 @@ def family_spec(family: str, *, input: tuple[int, int, int], classes: int, width
 def spec_json(spec: Spec) -> str:
     """One canonical line: sorted keys, no spaces. Equal specs give equal text."""
     return json.dumps(spec.to_dict(), sort_keys=True, separators=(",", ":"))
-
-
-def digest(spec: Spec) -> str:
-    """What names a version: SHA-256 of its canonical JSON, whatever path led to it and whatever weights it holds."""
-    return hashlib.sha256(spec_json(spec).encode()).hexdigest()
 
 
 def read_spec(text: str | bytes, where: str = "spec") -> Spec:
