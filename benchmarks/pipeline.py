@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from relaytrain.core.errors import InfeasibleError
+from relaytrain.experiments.mcpipe.savings import saving, smallest
 from relaytrain.experiments.mcpipe.theorem import equal_size
 from relaytrain.pipeline.networks import chain, network, published_vgg
 from relaytrain.pipeline.simulator import simulate
@@ -24,9 +25,9 @@ from relaytrain.pipeline.unit_counter import measure
 from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.chain import Policy
 from relaytrain.planners.pipeline.partition import Device, partition, split
-from relaytrain.planners.pipeline.policy_choice import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.policy_choice import Keeping, within_stage
 from relaytrain.planners.pipeline.schedules import async_1f1b
-from relaytrain.planners.pipeline.stage_memory import all_by, replay_flops, smallest, stage_bytes
+from relaytrain.planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
 from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv

@@ -33,6 +33,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
 from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
+from relaytrain.experiments.mcpipe.savings import saving
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
 from relaytrain.pipeline.pipeline_run import run_pipeline
@@ -41,7 +42,7 @@ from relaytrain.pipeline.supervisor import launcher, make_job, write_start
 from relaytrain.pipeline.unit_counter import measure
 from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, partition, split
-from relaytrain.planners.pipeline.policy_choice import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.policy_choice import Keeping, within_stage
 from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv

@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
+from relaytrain.experiments.mcpipe.savings import smallest  # noqa: E402
 from relaytrain.experiments.mcpipe.theorem import corrected_bound, equal_size  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
@@ -29,7 +30,7 @@ from relaytrain.planners.pipeline.chain import Policy  # noqa: E402
 from relaytrain.planners.pipeline.partition import Device, partition, split  # noqa: E402
 from relaytrain.planners.pipeline.policy_choice import within_stage  # noqa: E402
 from relaytrain.planners.pipeline.schedules import Window, async_1f1b, gpipe, sync_1f1b  # noqa: E402
-from relaytrain.planners.pipeline.stage_memory import smallest, stage_bytes  # noqa: E402
+from relaytrain.planners.pipeline.stage_memory import stage_bytes  # noqa: E402
 from relaytrain.planners.pipeline.version_lifetimes import peak, steady_peaks, timeline  # noqa: E402
 
 pytestmark = pytest.mark.train

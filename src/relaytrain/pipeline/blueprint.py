@@ -9,7 +9,7 @@ so that a device never holds more than its own stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..models.rebuild import build, from_scenario, skeleton
 from ..models.spec import FactorySpec, Spec, validate_spec
-from .networks import chain
+from .networks import chain, parts_in_order
 from .tensorfile import DTYPES, dtype_name
 
 Blueprint = dict[str, Any]
@@ -59,7 +59,7 @@ def blueprint(model: nn.Module, spec: Spec | None = None) -> Blueprint:
         return {"spec": spec.to_dict()}
     if not isinstance(model, nn.Sequential):
         raise UsageError(f"model: got {type(model).__name__} without a spec, expected an nn.Sequential; pass spec=")
-    return {"layers": [_described(layer) for layer in _flat(model)]}
+    return {"layers": [_described(layer) for layer in parts_in_order(model)]}
 
 
 def units_from(plan: Mapping[str, Any], folder: Path | None = None) -> tuple[nn.Module, ...]:
@@ -81,14 +81,6 @@ def names_in(units: tuple[nn.Module, ...], model: nn.Module) -> dict[str, str]:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
-def _flat(model: nn.Sequential) -> Iterator[nn.Module]:
-    for layer in model:
-        if isinstance(layer, nn.Sequential):
-            yield from _flat(layer)
-        else:
-            yield layer
 
 
 def _described(layer: nn.Module) -> list[Any]:

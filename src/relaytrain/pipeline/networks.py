@@ -34,7 +34,7 @@ def chain(model: nn.Module) -> tuple[nn.Module, ...]:
         UsageError: neither an `nn.Sequential` nor one of this package's families.
     """
     units: list[list[nn.Module]] = []
-    for part in _parts(model):
+    for part in parts_in_order(model):
         heavy = any(True for _ in part.parameters()) and not isinstance(part, _FOLLOWERS)
         if heavy and not (units and not any(True for p in units[-1] for _ in p.parameters())):
             units.append([])  # what stands before the first layer, such as a flatten, goes with it
@@ -90,10 +90,11 @@ def published_vgg(
     return nn.Sequential(*layers, nn.Linear(middle, classes))
 
 
-def _parts(model: nn.Module) -> Iterator[nn.Module]:
+def parts_in_order(model: nn.Module) -> Iterator[nn.Module]:
+    """The layers of a network in the order its forward uses them, blocks with a shortcut as one."""
     if isinstance(model, nn.Sequential):
         for part in model:
-            yield from _parts(part) if isinstance(part, nn.Sequential) else (part,)
+            yield from parts_in_order(part) if isinstance(part, nn.Sequential) else (part,)
         return
     children = dict(model.named_children())
     if not children or not set(children) <= set(ORDER) or not {"blocks", "features"} & set(children):
@@ -103,6 +104,6 @@ def _parts(model: nn.Module) -> Iterator[nn.Module]:
     for name in ORDER:
         if name in children:
             part = children[name]
-            yield from _parts(part) if isinstance(part, nn.Sequential) else (part,)
+            yield from parts_in_order(part) if isinstance(part, nn.Sequential) else (part,)
             if name == "average":
                 yield nn.Flatten()

@@ -101,7 +101,7 @@ class _Seed(torch.autograd.Function):
         return output.new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, *one: Any) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *errors: Any) -> tuple[Tensor, None]:
         return ctx.errors, None
 
 
@@ -112,24 +112,24 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, anchor: Tensor, layer: nn.Module, store: OnDemand) -> Tensor:
         ctx.layer, ctx.store, ctx.version, ctx.inputs = layer, store, store.version, inputs.detach()
         axis = -1 if isinstance(layer, nn.Linear) else -3
-        replayed, made = store.replay(), None
+        replayed, whole = store.replay(), None
         for rows in store.blocks:
             part = outputs(layer, inputs, replayed(rows))
-            if made is None:
-                made = part.new_empty(
-                    [*part.shape[:axis], store.blocks[-1].stop, *part.shape[len(part.shape) + axis + 1 :]]
-                )
-            made.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
+            if whole is None:
+                shape = list(part.shape)
+                shape[axis] = store.blocks[-1].stop
+                whole = part.new_empty(shape)
+            whole.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
             del part
-        assert made is not None
-        return made
+        assert whole is not None
+        return whole
 
     @staticmethod
     def backward(ctx: Any, *errors: Any) -> tuple[Tensor | None, None, None, None]:
         if not ctx.needs_input_grad[0]:
             return None, None, None, None
-        found = input_errors(ctx.layer, Factors(ctx.inputs, errors[0].contiguous()), ctx.store.at(ctx.version))
-        return found, None, None, None
+        back = input_errors(ctx.layer, Factors(ctx.inputs, errors[0].contiguous()), ctx.store.at(ctx.version))
+        return back, None, None, None
 
 
 class Versioned(nn.Module):
@@ -324,16 +324,16 @@ class Stage:
 
     def weights(self) -> Tensors:
         """The newest weights by their names in the module, and its buffers; live tensors: copy what is to be kept."""
-        made = {f"{layer}.{name}".lstrip("."): w for layer, s in self.layers.items() for name, w in s.newest().items()}
-        return made | self.buffers()
+        newest = {f"{layer}.{n}".lstrip("."): w for layer, s in self.layers.items() for n, w in s.newest().items()}
+        return newest | self.buffers()
 
     def buffers(self) -> Tensors:
         """Running statistics and the like; they have no versions."""
-        found = dict(self.module.named_buffers())
+        buffers = dict(self.module.named_buffers())
         for name, wrapped in self.module.named_modules():
             if isinstance(wrapped, Versioned):
-                found |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
-        return found
+                buffers |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
+        return buffers
 
     def held(self) -> HeldBytes:
         """What the stage holds now."""
@@ -370,9 +370,9 @@ class Stage:
 
     def _add(self, updates: Mapping[str, Update]) -> None:
         for name, update in updates.items():
-            found = self.layers[name].gradients(update)
+            formed = self.layers[name].gradients(update)
             sums = self._sums.get(name)
-            self._sums[name] = found if sums is None else {n: sums[n] + g for n, g in found.items()}
+            self._sums[name] = formed if sums is None else {n: sums[n] + g for n, g in formed.items()}
 
     def _pack(self, flight: _Flight) -> Callable[[Tensor], Any]:
         def pack(tensor: Tensor) -> Any:

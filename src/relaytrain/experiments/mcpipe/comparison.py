@@ -27,7 +27,7 @@ from ...models.spec import Spec, family_spec
 from ...pipeline.networks import chain
 from ...pipeline.simulator import simulate
 from ...pipeline.unit_counter import measure_shapes
-from ...pipeline.update_rules import SGD
+from ...pipeline.update_rules import SGD, OptimizerState
 from ...planners.pipeline.chain import Policy, Unit
 from ...planners.pipeline.partition import split
 from ...planners.pipeline.schedules import async_1f1b
@@ -159,18 +159,18 @@ def _whole(bench: PipelineBench, model: nn.Module) -> Callable[[Batches], None]:
 def _staged(bench: PipelineBench, way: Way, model: nn.Module, cuts: Sequence[int]) -> Callable[[Batches], None]:
     parts = [nn.Sequential(*part) for part in split(chain(model), cuts)]  # the model's own layers: it follows them
     policy = Policy.stash if way == "delayed" else Policy.greedy
-    states: list[dict[str, object]] = []
+    states: list[dict[str, OptimizerState]] = []
 
     def trains(batches: Batches) -> None:
         for part in parts:
             part.train()
         schedule = async_1f1b(len(parts), len(batches), bench.task.in_flight)
+        rule, policies = bench.task.rule, [policy] * len(parts)
         done = simulate(
-            parts, schedule, batches, F.cross_entropy, bench.task.rule, [policy] * len(parts),
-            states=states or None, count_bytes=False,  # type: ignore[arg-type]
-        )  # fmt: skip
+            parts, schedule, batches, F.cross_entropy, rule, policies, states=states or None, count_bytes=False
+        )
         for part, weights in zip(parts, done.weights, strict=True):
             part.load_state_dict(weights)
-        states[:] = done.states  # type: ignore[assignment]
+        states[:] = done.states
 
     return trains

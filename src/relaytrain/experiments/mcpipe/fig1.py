@@ -49,10 +49,8 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
 
 
 def _row(worker: int, examples: Mapping[str, Example], stored: Mapping[int, Lives], until: int) -> Row:
-    found = stored.get(worker)
-    versions, weights, pairs = (
-        (0, 0, 0) if found is None else (most(found.stash), most(found.weights), most(found.pairs))
-    )
+    kept = stored.get(worker, Lives((), (), ()))
+    versions, weights, pairs = most(kept.stash), most(kept.weights), most(kept.pairs)
     return {
         "worker": worker + 1,
         "updates_plain": examples["no"].updates(worker, until),
@@ -109,11 +107,11 @@ def _lifetimes(axes: Axes, stored: Mapping[int, Lives], until: int, *, mcpipe: b
     """One line for each thing stored; Worker 1 above Worker 2."""
     labels, line = [], 0
     for worker in (0, 1):
-        found = stored[worker]
-        things = [("weights", f"w({_index(x.number, 't')})", x) for x in (found.weights if mcpipe else found.stash)]
+        kept = stored[worker]
+        lines = [("weights", f"w({_index(x.number, 't')})", x) for x in (kept.weights if mcpipe else kept.stash)]
         if mcpipe:
-            things += [("pairs", f"pair {_index(x.number)}", x) for x in found.pairs]
-        for kind, label, life in things:
+            lines += [("pairs", f"pair {_index(x.number)}", x) for x in kept.pairs]
+        for kind, label, life in lines:
             axes.broken_barh([(life.begin, life.end - life.begin)], (-line - 0.36, 0.72), facecolor=STORED[kind])
             labels.append((-line, f"W{worker + 1} {label}"))
             line += 1
@@ -151,8 +149,8 @@ def _checks(
             "busy until tau: " + ", ".join(f"{row['busy_plain']:.0%} -> {row['busy_pipelined']:.0%}" for row in rows),
         ),
         "four-forwards": (
-            all(one.in_flight == WINDOW for one in alive),
-            "activations before the first update: " + ", ".join(str(one.in_flight) for one in alive),
+            all(counts.in_flight == WINDOW for counts in alive),
+            "activations before the first update: " + ", ".join(str(counts.in_flight) for counts in alive),
         ),
         "four-weights": (
             two["versions_stash"] == WINDOW,
@@ -170,7 +168,7 @@ def _checks(
             f"PipeDream {max(row['stored_stash'] for row in with_weights)}",
         ),
         "fewer-later": (
-            [one.pending for one in steady_peaks(WORKERS - 1, WORKERS - 1)] == [2, 1, 0],
+            [counts.pending for counts in steady_peaks(WORKERS - 1, WORKERS - 1)] == [2, 1, 0],
             f"three workers with weights and as many minibatches: pending updates 2, 1, 0; with {WINDOW}, versions {lean}",
         ),
     }

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,7 @@ from torch._C._distributed_c10d import FileStore
 from ...pipeline.blueprint import units_from
 from ...pipeline.job_file import StageJob, read_job
 from ...pipeline.launcher import environment
-from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
+from ...pipeline.links import GlooReceiver, GlooSender, Wire
 from ...pipeline.snapshots import read
 from ...pipeline.stage_program import MinibatchFile
 from ...pipeline.update_rules import OptimizerState
@@ -33,6 +34,20 @@ from ...training.losses import loss_named
 
 RING = 1
 """The tag of the ring's links."""
+
+
+class Sender(Protocol):
+    """The near end."""
+
+    def send(self, tensor: Tensor) -> None:
+        """Hand over; the tensor must not change until it has arrived."""
+
+
+class Receiver(Protocol):
+    """The far end."""
+
+    def recv(self) -> Tensor:
+        """The next tensor, in the order sent."""
 
 
 @dataclass
@@ -109,13 +124,13 @@ def train(job: StageJob, rank: int, world: int) -> list[float]:
 
 def measured_s(path: Path, world: int, store: Path, *, warm: int = 1, limit_s: float = 120.0) -> float:
     """Seconds of an update with `world` fresh processes; the first `warm` are left out."""
+    program = [sys.executable, "-m", "relaytrain.experiments.mcpipe.ring", str(path)]
     crew = [
         subprocess.Popen(
-            [sys.executable, "-m", "relaytrain.experiments.mcpipe.ring", str(path), str(rank), str(world), str(store)],
-            env=environment(), stdout=subprocess.PIPE, text=True,
+            [*program, str(rank), str(world), str(store)], env=environment(), stdout=subprocess.PIPE, text=True
         )
         for rank in range(world)
-    ]  # fmt: skip
+    ]
     try:
         moments = [json.loads(process.communicate(timeout=limit_s)[0]) for process in crew]
     finally:

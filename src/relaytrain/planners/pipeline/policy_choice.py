@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .chain import Layer, Policy, Unit, layers_of, renumbered
-from .stage_memory import StageBytes, all_by, replay_bytes, replay_flops, smallest, stage_bytes, version_bytes
+from .stage_memory import StageBytes, all_by, replay_bytes, replay_flops, stage_bytes, version_bytes
 from .version_lifetimes import Alive
 
 
@@ -97,22 +97,6 @@ def _choose(
     if best is None:
         return None
     return choice_of({x.name: Policy.on_demand if x.name in best[1] else Policy.stash for x in layers})
-
-
-def saving(units: Sequence[Unit], alive: Alive, share: float, *, state_tensors: int, last: bool) -> PolicyChoice:
-    """The choice with the fewest added FLOPs that saves `share` (0 to 1) of the version bytes that best-of can save at most.
-
-    Room for replays is not held against it; where nothing can be saved, everything is stashed.
-    """
-    layers = layers_of(units)
-    most, least = (
-        stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last)
-        for policies in (all_by(Policy.stash, layers), smallest(layers, alive))
-    )
-    cap = most.total - share * (most.versions - least.versions) + max(0, least.transient - most.transient)
-    choice = _choose(units, alive, cap, Keeping.best_of, state_tensors, last, checkpoint=False)
-    assert choice is not None, "the smallest choice fits its own bytes"
-    return choice
 
 
 def within_stage(policies: Mapping[str, Policy], first: int) -> dict[str, Policy]:

@@ -125,12 +125,3 @@ def replay_flops(layer: Layer, policy: Policy, alive: Alive) -> int:
 def all_by(policy: Policy, layers: Iterable[Layer]) -> dict[str, Policy]:
     """The same policy for every layer."""
     return {layer.name: policy for layer in layers}
-
-
-def smallest(layers: Iterable[Layer], alive: Alive, demand: Policy = Policy.on_demand) -> dict[str, Policy]:
-    """Best-of without a budget: for each layer whichever stores less; at a tie the stash, which costs nothing."""
-    policies = {}
-    for layer in layers:
-        saves = version_bytes(layer, demand, alive) < version_bytes(layer, Policy.stash, alive)
-        policies[layer.name] = demand if saves else Policy.stash
-    return policies
