@@ -1,4 +1,4 @@
-"""What an epoch on a pipeline node set costs, by hand arithmetic; and that chains written out say what counting says."""
+"""What an epoch on a pipeline node set costs, by hand arithmetic; and that written chains say what counting says."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from relaytrain.costs.profiled import minibatches
 from relaytrain.scenario import load_scenario
 
 CHAIN = Chain(
-    batch=10, input_bytes=400, weight_bytes=(1000, 3000), plain_bytes=(0, 20), buffer_bytes=(0, 8), factor_bytes=(700, 500),
-    forward_flops=(100, 300), saved_bytes=(50, 60), output_bytes=(80, 40), block_bytes=(1000, 3000), slice_bytes=(0, 0), end_bytes=4,
+    batch=10, input_bytes=400, weight_bytes=(1000, 3000), plain_bytes=(0, 20), buffer_bytes=(0, 8),
+    factor_bytes=(700, 500), forward_flops=(100, 300), saved_bytes=(50, 60), output_bytes=(80, 40),
+    block_bytes=(1000, 3000), slice_bytes=(0, 0), end_bytes=4,
 )  # fmt: skip
 FIRST = DeviceProfile(
     "first", flops_per_s=100.0, busy_w=5.0, idle_w=1.0, memory_bytes=math.inf, bits_per_s=640.0, j_per_bit=0.01
@@ -32,7 +33,7 @@ def _group(**way: object) -> NodeSet:
 
 def test_an_epoch_by_hand() -> None:
     found = pipeline_epoch(CHAIN, _group(), [(A, FIRST), (B, SECOND)], state_tensors=0)
-    # 95 samples of a in tens: ten minibatches. 200 FLOP (no error beyond the input) at 100/s; 900 at 300/s; 80 B both ways
+    # 95 samples of a in tens: ten minibatches. 200 FLOP (no error beyond the input) at 100/s; 900 at 300/s; 80 B twice
     compute, link = (2.0, 3.0), 2 * 80 / 80
     assert found.minibatches == 10 and found.plan.step_s == 3.0
     seconds = sum(compute) + link + 9 * 3.0

@@ -127,8 +127,9 @@ def old_pickle(key: str, pixels: np.ndarray, labels: list[int]) -> bytes:
         + b"q\x14tq\x15b"
     )
     return (
-        b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03" + text(key.encode()) + b"q\x04]q\x05("
-        + listed + b"e" + text(b"data") + b"q\x06" + array + text(b"filenames") + b"]q\x16(" + text(b"a.png") + b"h\x02eu."
+        b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03"
+        + text(key.encode()) + b"q\x04]q\x05(" + listed + b"e" + text(b"data") + b"q\x06" + array
+        + text(b"filenames") + b"]q\x16(" + text(b"a.png") + b"h\x02eu."
     )  # fmt: skip
 
 

@@ -144,6 +144,7 @@ def test_spec_of_refuses_a_model_of_another_family() -> None:
 
 
 def test_specs_are_checked_without_torch() -> None:
-    code = "import sys, relaytrain.models as m; m.family_spec('vgg11', input=(3, 32, 32), classes=10); print('torch' in sys.modules)"
+    code = "import sys, relaytrain.models as m; m.family_spec('vgg11', input=(3, 32, 32), classes=10); "
+    code += "print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Prints the largest difference between our gradients and those of torch.distributed.pipelining's Schedule1F1B, float64.
+"""Prints the largest difference between our gradients and torch.distributed.pipelining's Schedule1F1B's, float64.
 
 Three ranks are forked from this process, each plays one stage of torch's; ours come from one step of SGD with rate 1
 in the simulator, to which our processes are equal.

@@ -22,9 +22,9 @@ SHORT = "Split a network over devices that cannot hold it."
 HELP = """Split a network that no device can hold over several, as a pipeline."""
 PLAN_HELP = """Which device takes which layers, how each layer keeps its weight versions, and how fast that is.
 
-NETWORK is a family (vgg16, resnet20, mobilenet ...) or vgg11-4096, vgg16-4096: VGG as published, with two hidden layers of
-4096. The split is the fastest that fits every device's memory, proven by an exact search; devices keep their order. Exit
-status 4 when nothing fits.
+NETWORK is a family (vgg16, resnet20, mobilenet ...) or vgg11-4096, vgg16-4096: VGG as published, with two hidden layers
+of 4096. The split is the fastest that fits every device's memory, proven by an exact search; devices keep their order.
+Exit status 4 when nothing fits.
 """
 PLAN_EXAMPLES = """\b
 Examples:

@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 SHORT = "Train a network stage by stage, a process each."
 HELP = """Train a network on this host as a pipeline, a process a stage, and show what came out.
 
-The split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go on
-without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several hosts:
---prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker FOLDER/job.json` on each.
-Stages listen on loopback or a named interface; any other address needs --trusted-network, as gloo does not authenticate.
+The split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go
+on without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several
+hosts: --prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker
+FOLDER/job.json` on each. Stages listen on loopback or a named interface; any other address needs --trusted-network, as
+gloo does not authenticate.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain pipeline run vgg11 --width 0.125
-  relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" --device "nuc, 4 GFLOP/s" --emulate
+  relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" \
+--device "nuc, 4 GFLOP/s" --emulate
   relaytrain pipeline run resnet8 --owner master --snapshot-every 10 --folder my-run --format json
 """
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
@@ -105,10 +107,16 @@ def run(
     order = TrainingOrder(network, data, width, batch, minibatches, optimizer, lr, seed)
     training = Training(order.rule(), m=in_flight, keeping=named(Keeping, "--keep", keep))
     runtime = Runtime(
-        where="simulator" if simulate else "processes", owner="master" if owner == "master" else "first", folder=folder,
-        snapshot_every=snapshot_every, bind=bind, trusted_network=trusted_network, rebalance=rebalance, count_bytes=True,
+        where="simulator" if simulate else "processes",
+        owner="master" if owner == "master" else "first",
+        folder=folder,
+        snapshot_every=snapshot_every,
+        bind=bind,
+        trusted_network=trusted_network,
+        rebalance=rebalance,
+        count_bytes=True,
         emulation=Emulation(links=emulate, compute=emulate),
-    )  # fmt: skip
+    )
     if prepare is not None:
         path, world = write_job(order, devices, training, runtime, prepare)
         note("start on every host, with that host's --node-rank, and with --interface NAME between hosts:")
@@ -127,13 +135,11 @@ def run(
 
 def _watch(event: dict[str, Any]) -> None:
     if event["kind"] == "started":
-        note(
-            f"attempt {event['attempt']}: from update {event['step']} on {', '.join(event['devices'])}, cut at {event['cuts']}"
-        )
+        where = f"on {', '.join(event['devices'])}, cut at {event['cuts']}"
+        note(f"attempt {event['attempt']}: from update {event['step']} {where}")
     elif event["kind"] == "lost":
-        note(
-            f"lost {', '.join(event['devices']) or 'a link'} ({event['why']}): the rest goes on from the newest snapshot"
-        )
+        who = ", ".join(event["devices"]) or "a link"
+        note(f"lost {who} ({event['why']}): the rest goes on from the newest snapshot")
     elif event["kind"] == "slow":
         note(f"{event['device']} is {event['factor']:.1f}x slower than planned against the others: split anew")
 
@@ -153,5 +159,6 @@ def _view(network: str, result: PipelineResult) -> RenderableType:
             Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
         )
     losses = result.losses
-    head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, loss {losses[0]:.3f} to {losses[-1]:.3f}; MiB"
+    fall = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
+    head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, {fall}; MiB"
     return titled(head, stages)

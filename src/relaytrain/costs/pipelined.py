@@ -1,7 +1,7 @@
 """Seconds, joules and memory of an epoch on a pipeline node set, from the partition that it would run with.
 
-The version's chain is split over the nodes in their order, exactly (see `planners.pipeline.partition`): memories are caps, speeds
-and links are those of the devices. With `step` the slowest stage or link and n minibatches,
+The version's chain is split over the nodes in their order, exactly (see `planners.pipeline.partition`): memories are
+caps, speeds and links are those of the devices. With `step` the slowest stage or link and n minibatches,
 
     seconds = (n - 1) step + sum over stages of (compute + link)          the first minibatch fills the pipeline
     joules  = sum over nodes of busy * n compute + idle * (seconds - n compute) + bits sent * joules per bit

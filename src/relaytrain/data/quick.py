@@ -29,7 +29,7 @@ from .source import read
 
 @dataclass(frozen=True)
 class QuickRecipe:
-    """Where the pictures come from, how many each set has, what share of them the target's camera saw, and how it sees."""
+    """Where pictures come from, how many a set has, what share of them the target's camera saw, and how it sees."""
 
     whole: Callable[[], Dataset]
     sizes: Mapping[str, int]

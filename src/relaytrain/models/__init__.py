@@ -1,4 +1,4 @@
-"""Versions of a network: spec-driven families, users' factories, how they travel, what they cost. torch loads on use."""
+"""Versions of a network: spec-driven families, users' factories, how they travel, their cost. torch loads on use."""
 
 from __future__ import annotations
 

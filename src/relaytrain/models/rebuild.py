@@ -94,7 +94,7 @@ def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
 
 
 def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
-    """A `resolve` for the one factory that a local scenario names, its folder first on the path. Runs the user's code."""
+    """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
     from ..scenario.resolve import resolve as resolve_reference
 
     factory = resolve_reference(check_reference(reference), folder).value

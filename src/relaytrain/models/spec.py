@@ -103,7 +103,7 @@ def validate_spec(value: object, where: str = "spec") -> Spec:
 
 
 def check_reference(reference: object, where: str = "factory") -> str:
-    """`reference` when it reads `dotted.module:name` in plain ASCII outside the standard library; nothing is imported."""
+    """`reference` if it reads `dotted.module:name` in plain ASCII outside the standard library; imports nothing."""
     from ..scenario.resolve import split_reference  # here, so that scenarios may import specs
 
     if not isinstance(reference, str):

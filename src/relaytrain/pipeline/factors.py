@@ -23,11 +23,11 @@ Tensors = dict[str, Tensor]
 Rows = slice
 """A block of rows of a layer's parameters."""
 BLOCK_BYTES = 2**21
-"""About how large a block is. Convolutions prepare their input anew for every block, so that half of this costs time."""
+"""About how large a block is. Convolutions prepare their input anew for every block, so half of this costs time."""
 _LANES = 16
 FEW_POSITIONS, LARGE_BYTES = 4, 2**16
-"""Where an output channel has no more positions than this and the weights are large, gradients are one product of columns: up
-to five times as fast as torch's own. Small layers stay with torch's, and so with autograd to the last bit."""
+"""Where an output channel has no more positions than this and the weights are large, gradients are one product of
+columns: up to five times as fast as torch's own. Small layers stay with torch's, and so with autograd to the bit."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _columns(layer: nn.Conv2d, inputs: Tensor, errors: Tensor) -> Tensor:
 
 
 def column_bytes(layer: nn.Module, inputs: Tensor, errors: Tensor) -> int:
-    """Bytes that a block's gradient needs beyond its own where it is formed from columns; of both tensors only shapes count."""
+    """Bytes that a block's gradient needs beyond its own where it is formed from columns; only shapes count."""
     if not isinstance(layer, nn.Conv2d) or not _few(layer, errors):
         return 0
     above, left = (int(edge) for edge in layer.padding)

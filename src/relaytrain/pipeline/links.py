@@ -1,4 +1,4 @@
-"""Links between stages: tensors in order from one process to another, over gloo, at the speed of a slower wire if asked.
+"""Links between stages: tensors in order from process to process, over gloo, at the speed of a slower wire if asked.
 
     sender    compute thread -> isend at once, or a thread of the link that waits as the wire would, then isend
     receiver  the next tensor is asked for before it is needed, so it travels while the stage computes

@@ -27,7 +27,7 @@ SCHEMA = "relaytrain.pipeline-run/1"
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """What to train: a network by name and width, a dataset by name, how many minibatches of what size, which optimizer."""
+    """What to train: network, width and dataset by name, how many minibatches of what size, which optimizer."""
 
     network: str
     data: str = "digits"
@@ -58,7 +58,7 @@ def run_order(
 def prepare(
     order: TrainingOrder, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
 ) -> tuple[Path, int]:
-    """Write a folder that torchrun's workers need, on this or other hosts: its job file, and how many processes it wants."""
+    """Write a folder that torchrun's workers need, on any host: its job file, and how many processes it wants."""
     model, spec, batches = _ordered(order)
     work = PipelineWork.of(model, batches, training, runtime, spec=spec)
     split = Split.of(work.plan(devices))
@@ -74,8 +74,9 @@ def said(order: TrainingOrder, result: PipelineResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA, "network": order.network, "data": order.data, "minibatches": len(result.losses),
         "first_loss": result.losses[0], "last_loss": result.losses[-1], "losses": list(result.losses),
-        "elapsed_s": result.elapsed_s, "link_bytes": result.link_bytes, "devices": list(split.devices), "cuts": list(split.cuts),
-        "peak_bytes": list(result.peak_bytes), "predicted_bytes": list(result.predicted_bytes), "history": list(result.history),
+        "elapsed_s": result.elapsed_s, "link_bytes": result.link_bytes,
+        "devices": list(split.devices), "cuts": list(split.cuts), "peak_bytes": list(result.peak_bytes),
+        "predicted_bytes": list(result.predicted_bytes), "history": list(result.history),
     }  # fmt: skip
 
 

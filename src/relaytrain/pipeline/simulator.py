@@ -17,7 +17,7 @@ from .update_rules import OptimizerState, Rule
 
 @dataclass(frozen=True)
 class Simulated:
-    """What came out: the loss of every minibatch, and of every stage its weights, bytes after each action, optimizer state."""
+    """What came out: losses by minibatch; by stage its weights, bytes after each action, optimizer state."""
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]

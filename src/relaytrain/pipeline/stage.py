@@ -9,8 +9,8 @@ Weights that autograd would save for its backward are replaced by a note (layer,
 needed: or else the graph of every minibatch in flight would keep a version of its own alive. 64-bit positions that it
 saves (those of max-pools) are kept in 32 bits.
 
-With `checkpoint` a minibatch in flight keeps the stage's input only; its backward first runs the forward once more, with
-the same weight version and the same random numbers, which gives the same activations to the last bit.
+With `checkpoint` a minibatch in flight keeps the stage's input only; its backward first runs the forward once more,
+with the same weight version and the same random numbers, which gives the same activations to the last bit.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class Stage:
         return {f"{layer}.{name}".lstrip("."): s for layer, x in self.layers.items() for name, s in x.states().items()}
 
     def watch(self, told: Callable[[str, int, Tensors, dict[str, OptimizerState]], None]) -> None:
-        """Have `told` (layer, version, weights, states) of every version that a layer reaches with its optimizer state."""
+        """Have `told` (layer, version, weights, states) of every version that a layer reaches."""
         for name, store in self.layers.items():
             store.watch = functools.partial(told, name)
 

@@ -179,7 +179,7 @@ class StageProgram:
         self._busy_s += time.monotonic() - began_s
 
     def _reached(self, layer: str, version: int, weights: Tensors, states: dict[str, OptimizerState]) -> None:
-        """A layer's weights and optimizer state stand at `version`: write them, if it is one to keep, before they go on."""
+        """A layer's weights and optimizer state stand at `version`: write them, if that is to be kept."""
         every = self.job.every
         if version == self.job.updates or (every and version % every == 0):
             named = {f"{layer}.{name}": tensor for name, tensor in weights.items()}

@@ -235,9 +235,8 @@ class _Supervisor:
         culprits = {w.name for w in dead or silent}
         why = "ended" if dead else "silent" if silent else "a link broke"
         if self.attempt > self.work.runtime.restarts:
-            raise WorkerLost(
-                f"pipeline: {self.attempt} starts, the last one: {', '.join(sorted(culprits)) or 'nobody'} {why}; look at its host"
-            )
+            who = ", ".join(sorted(culprits)) or "nobody"
+            raise WorkerLost(f"pipeline: {self.attempt} starts, the last one: {who} {why}; look at its host")
         self._tell("lost", devices=sorted(culprits), why=why)
         self.devices = [device for device in self.devices if device.name not in culprits]
         if not self.devices:

@@ -155,7 +155,7 @@ class Stash(LayerWeights):
         return self._weights if version == self.version else self._kept[version]
 
     def push(self, update: Update, needed: Collection[int]) -> None:
-        """Stash the live weights if someone needs them, and update; the new ones take the place of what nobody needs."""
+        """Stash the live weights if someone needs them, and update; the new ones go where nobody needs the old."""
         free = [self._kept.pop(version) for version in [v for v in self._kept if v not in needed]]
         if self.version in needed:
             self._kept[self.version] = self._weights

@@ -129,9 +129,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class UpdateSteps:
-    """Seconds of an update by method, of the first minibatch through the pipeline, where the stages are cut and how each
-    pipeline's stages keep versions.
-    """
+    """Seconds of an update by method and of the first minibatch, where stages are cut, and how they keep versions."""
 
     seconds: Mapping[str, float]
     fill_s: float

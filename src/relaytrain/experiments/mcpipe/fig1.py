@@ -41,8 +41,9 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     notes = (
-        f"a box takes one slot, a link {HOP}; the paper prints neither. tau is the end of Worker 2's second update without "
-        f"pipelining, slot {until}. Sizes are numbers stored, for layers of {SIZE} x {SIZE} weights and one sample",
+        f"a box takes one slot, a link {HOP}; the paper prints neither. tau is the end of Worker 2's second update "
+        f"without pipelining, slot {until}. Sizes are numbers stored, for layers of {SIZE} x {SIZE} weights "
+        "and one sample",
     )
     findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, stored, expected, until))
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
@@ -169,6 +170,7 @@ def _checks(
         ),
         "fewer-later": (
             [counts.pending for counts in steady_peaks(WORKERS - 1, WORKERS - 1)] == [2, 1, 0],
-            f"three workers with weights and as many minibatches: pending updates 2, 1, 0; with {WINDOW}, versions {lean}",
+            "three workers with weights and as many minibatches: pending updates 2, 1, 0; "
+            f"with {WINDOW}, versions {lean}",
         ),
     }

@@ -159,7 +159,8 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
         "same": (
             apart["mcPipe"] <= expected["same"].limits["points"] / 100,
             f"same accuracy after every update by construction; over time up to {apart['mcPipe']:.1%} apart, "
-            f"an update takes {methods['mcPipe'].step_s / pipe.step_s:.2f}x as long (best-of {methods['best-of'].step_s / pipe.step_s:.2f}x)",
+            f"an update takes {methods['mcPipe'].step_s / pipe.step_s:.2f}x as long "
+            f"(best-of {methods['best-of'].step_s / pipe.step_s:.2f}x)",
         ),
         "best-late": (
             all(behind[m].above for m in rivals) and all(gap.above for gap in own),
@@ -197,7 +198,7 @@ def _compared(clock: UpdateSteps, timed: Mapping[str, float]) -> tuple[str, ...]
 
 
 def times_to(one: AccuracyCurve, other: AccuracyCurve) -> tuple[list[str], list[bool]]:
-    """When two curves reach each level, in words, and whether the first is the faster; without levels neither reaches."""
+    """When two curves reach each level, in words, and whether the first is faster; without levels neither reaches."""
     words, faster = [], []
     for level in LEVELS:
         a, b = one.reaches(level), other.reaches(level)

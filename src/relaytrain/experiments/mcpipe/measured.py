@@ -1,8 +1,8 @@
-"""The emulated clock of mcPipe's figures held against processes: each method once, for some updates, at the devices' pace.
+"""The emulated clock of mcPipe's figures held against processes: each method for some updates, at the devices' pace.
 
-Devices and links are slowed down to their figures, replays included, and then all of them by `SLOWER`, so that a busy machine
-still computes faster than they do; what is measured is whether stages, messages and waiting add up to the time that was
-predicted. Everything is trained for real.
+Devices and links are slowed down to their figures, replays included, and then all of them by `SLOWER`, so that a busy
+machine still computes faster than they do; what is measured is whether stages, messages and waiting add up to the time
+that was predicted. Everything is trained for real.
 """
 
 from __future__ import annotations

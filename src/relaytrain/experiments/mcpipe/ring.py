@@ -2,8 +2,8 @@
 
     python -m relaytrain.experiments.mcpipe.ring JOB RANK WORLD STORE
 
-Each of WORLD processes trains the whole network of a pipeline's job file on minibatches of its own, at the pace of stage
-RANK; after each the gradients go around a ring, 2 (WORLD - 1) messages of a WORLD-th of the weights each.
+Each of WORLD processes trains the whole network of a pipeline's job file on minibatches of its own, at the pace of
+stage RANK; after each the gradients go around a ring, 2 (WORLD - 1) messages of a WORLD-th of the weights each.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def smallest(layers: Iterable[Layer], alive: Alive, demand: Policy = Policy.on_d
 
 
 def saving(units: Sequence[Unit], alive: Alive, share: float, *, state_tensors: int, last: bool) -> PolicyChoice:
-    """The choice with the fewest added FLOPs that saves `share` (0 to 1) of the version bytes that best-of can save at most.
+    """The choice with the fewest added FLOPs that saves `share` (0 to 1) of the version bytes that best-of can save.
 
     Room for replays is not held against it; where nothing can be saved, everything is stashed.
     """

@@ -18,7 +18,7 @@ def theorem_1(total: float, workers: int, m: int) -> float:
 
 
 def corrected_bound(units: Sequence[Unit], alive: Alive) -> int:
-    """Bytes of weights and versions under mcPipe for any layers: W + pending * sum f_l, versions where there is no f_l."""
+    """Bytes of weights and versions under mcPipe for any layers: W + pending * sum f_l, versions without an f_l."""
     layers = layers_of(units)
     kept = sum(
         (alive.versions - 1) * x.weight_bytes if x.factor_bytes is None else alive.pending * x.factor_bytes
@@ -28,7 +28,7 @@ def corrected_bound(units: Sequence[Unit], alive: Alive) -> int:
 
 
 def equal_size(weights: Sequence[int], stages: int) -> tuple[int, ...]:
-    """Cuts that make the heaviest stage as light as can be, then the next heaviest, and so on: the paper's equal shares."""
+    """Cuts that make the heaviest stage as light as can be, then the next, and so on: the paper's equal shares."""
     count = len(weights)
     if not 1 <= stages <= count:
         raise UsageError(f"stages: got {stages}, expected 1 to {count}")

@@ -29,7 +29,8 @@ Saved = frozenset[tuple[int, int]]
 class Layer:
     """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule.
 
-    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` what its gradient needs beyond that.
+    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` what its gradient needs beyond
+    that.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on and taken in."""
+    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between, sent on and taken in."""
 
     name: str
     layers: tuple[Layer, ...]

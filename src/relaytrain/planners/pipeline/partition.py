@@ -4,8 +4,8 @@
 
     best[s][j] = min over i of max(best[s-1][i], link into i, time of units i..j-1 on device s)
 
-where the time of a stage includes the replays that its memory cap forces on it (see `policy_choice`). A cap makes some stages
-impossible; speeds and caps differ by device, and devices keep their order.
+where the time of a stage includes the replays that its memory cap forces on it (see `policy_choice`). A cap makes some
+stages impossible; speeds and caps differ by device, and devices keep their order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """The split. `step_s` is the slowest of all stages and links; `speedup` is over the fastest device alone, unlimited."""
+    """The split. `step_s` is the slowest of stages and links; `speedup` is over the fastest device alone, unlimited."""
 
     stages: tuple[StagePlan, ...]
     step_s: float
@@ -104,7 +104,7 @@ def partition(
     state_tensors: int = 0,
     checkpoint: bool = False,
 ) -> PipelinePlan:
-    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations to be recomputed.
+    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations twice.
 
     Raises:
         UsageError: fewer units than devices.

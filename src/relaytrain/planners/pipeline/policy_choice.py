@@ -47,7 +47,8 @@ def choose(
 ) -> PolicyChoice | None:
     """The choice with the fewest added FLOPs that fits `cap_bytes`, or None when nothing fits.
 
-    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs more.
+    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs
+    more.
     """
     once = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=False)
     if not checkpoint or (once is not None and once.extra_flops == 0):
@@ -100,7 +101,7 @@ def _choose(
 
 
 def within_stage(policies: Mapping[str, Policy], first: int) -> dict[str, Policy]:
-    """`policies` under the names that layers have in the stage's own module, whose first unit is `first` of the chain."""
+    """`policies` under the names that layers have in the stage's own module, which begins at unit `first`."""
     return {renumbered(name, -first): policy for name, policy in policies.items()}
 
 

@@ -9,8 +9,8 @@ of weights and f_l = bytes of its input and error for one minibatch:
 
 Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l what its gradient needs beyond that: its
 share of the output, or the input as columns. An update writes weights and state in place and holds a block's gradient
-alone; a replay, with s state tensors, holds weights and state of a block of its own, and beside them the gradient of each
-update after the first; gradients of layers without a factor rule come all at once:
+alone; a replay, with s state tensors, holds weights and state of a block of its own, and beside them the gradient of
+each update after the first; gradients of layers without a factor rule come all at once:
 
     update     sum W_l (no factor rule) + max of b_l + c_l
     replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), (2 + s) b_l + c_l when pending > 1
