@@ -34,11 +34,12 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
 from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
 from relaytrain.experiments.mcpipe.savings import saving
+from relaytrain.pipeline.job_writer import make_job, write_start
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
 from relaytrain.pipeline.pipeline_run import run_pipeline
 from relaytrain.pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
-from relaytrain.pipeline.supervisor import launcher, make_job, write_start
+from relaytrain.pipeline.supervisor import launcher
 from relaytrain.pipeline.unit_counter import measure
 from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, partition, split

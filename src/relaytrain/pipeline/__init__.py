@@ -6,6 +6,6 @@ process, `networks` networks as chains of units, `unit_counter` what these weigh
 
 A run: `pipeline_run` is the call (`named_run` by names), `pipeline_work` what it is given and gives back, `supervisor`
 starts and watches the stages, `launcher` forks them, `worker` is one process and `stage_program` what it does, `links`
-carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` and `blueprint` say in JSON what to do,
-`stragglers` who is slow, `addresses` where stages may listen, `process_memory` what of a process is only code.
+carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` (by `job_writer`) and `blueprint` say in JSON
+what to do, `stragglers` who is slow, `addresses` where stages may listen, `process_memory` what is only code.
 """

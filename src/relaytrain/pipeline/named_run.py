@@ -16,10 +16,10 @@ from ..data.source import read
 from ..models.spec import Spec
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir
+from .job_writer import make_job, write_start
 from .networks import trainable
 from .pipeline_run import run_pipeline
 from .pipeline_work import Batches, PipelineResult, PipelineWork, Progress, Runtime, Split, Training
-from .supervisor import make_job, write_start
 from .update_rules import Rule, rule_named
 
 SCHEMA = "relaytrain.pipeline-run/1"

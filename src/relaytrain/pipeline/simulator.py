@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.schedules import PipelineSchedule
+from ..planners.pipeline.stage_memory import StageBytes
 from .factors import Tensors
-from .stage import HeldBytes, Loss, Policies, Stage
+from .stage import Loss, Policies, Stage
 from .update_rules import OptimizerState, Rule
 
 
@@ -21,7 +22,7 @@ class Simulated:
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]
-    held: tuple[tuple[HeldBytes, ...], ...]
+    held: tuple[tuple[StageBytes, ...], ...]
     states: tuple[dict[str, OptimizerState], ...]
 
     def peak_total(self, stage: int) -> int:
@@ -66,7 +67,7 @@ def simulate(
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}
     losses: list[float] = []
-    held: list[list[HeldBytes]] = [[] for _ in stages]
+    held: list[list[StageBytes]] = [[] for _ in stages]
     for action in schedule.in_order():
         at, k = action.stage, action.index
         if action.kind is ActionKind.forward:

@@ -27,6 +27,7 @@ from torch.func import functional_call
 
 from ..core.errors import UsageError
 from ..planners.pipeline.chain import Policy
+from ..planners.pipeline.stage_memory import StageBytes
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
 from .update_rules import OptimizerState, Rule
 from .weight_versions import LayerWeights, OnDemand, Update, versions_of
@@ -54,26 +55,6 @@ class _Flight:
     calls: dict[str, _Call] = field(default_factory=dict)
     saved: list[Tensor] = field(default_factory=list)
     weights: dict[int, tuple[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HeldBytes:
-    """Bytes a stage holds between two actions, each storage once."""
-
-    weights: int
-    versions: int
-    optimizer: int
-    in_flight: int
-
-    @property
-    def stored(self) -> int:
-        """Weights with their versions: what the policies differ in."""
-        return self.weights + self.versions
-
-    @property
-    def total(self) -> int:
-        """All of it; what an action needs only while it runs is not here."""
-        return self.stored + self.optimizer + self.in_flight
 
 
 class _Start(torch.autograd.Function):
@@ -335,14 +316,14 @@ class Stage:
                 buffers |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
         return buffers
 
-    def held(self) -> HeldBytes:
-        """What the stage holds now."""
+    def held(self) -> StageBytes:
+        """What the stage holds now, each storage once; what an action needs only while it runs is not here."""
         stores = self.layers.values()
         seen: set[tuple[int, int]] = set()
         weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
         versions = _count((t for s in stores for t in s.versions()), seen)
         optimizer = _count((t for s in stores for t in s.optimizer()), seen)
-        return HeldBytes(weights, versions, optimizer, _count(self._in_flight(), seen))
+        return StageBytes(weights, versions, optimizer, _count(self._in_flight(), seen))
 
     def _in_flight(self) -> Iterable[Tensor]:
         for flight in self._flights.values():

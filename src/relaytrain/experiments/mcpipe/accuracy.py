@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,10 +37,9 @@ from ...store.files import make_dir, write_atomic
 from .savings import saving
 
 if TYPE_CHECKING:
-    from .comparison import ComparisonTask
+    from .comparison import ComparisonTask, Way
 
 Progress = Callable[[str], None]
-Way = Literal["local", "data", "delayed", "greedy"]
 RULES: dict[str, Way] = {"Local": "local", "data-distributed": "data"}
 RULES |= {"PipeDream": "delayed", "mcPipe": "delayed", "best-of": "delayed", "GreedyUpdates": "greedy"}
 FLOPS_PER_S = (1e9, 1e9, 0.6e9)

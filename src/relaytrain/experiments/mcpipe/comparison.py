@@ -80,9 +80,8 @@ class PipelineBench:
         dice = torch.Generator().manual_seed(task.seed)
         train, test = (_whole_set(task.source, part) for part in ("train", "test"))
         chosen = torch.randperm(len(train), generator=dice)[: task.images].numpy()
-        small = shrink(train.part(chosen), task.shrink) if task.shrink > 1 else train.part(chosen)
-        held = test.part(torch.randperm(len(test), generator=dice)[: task.test_images].numpy())
-        held = shrink(held, task.shrink) if task.shrink > 1 else held
+        small = shrink(train.part(chosen), task.shrink)
+        held = shrink(test.part(torch.randperm(len(test), generator=dice)[: task.test_images].numpy()), task.shrink)
         site = Site.of(standardised(small, small))
         return cls(task, site.images, site.labels, Site.of(standardised(held, small)))
 

@@ -45,7 +45,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         f"without pipelining, slot {until}. Sizes are numbers stored, for layers of {SIZE} x {SIZE} weights "
         "and one sample",
     )
-    findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, stored, expected, until))
+    findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, expected, until))
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
 
@@ -130,7 +130,6 @@ def _index(number: int, base: str = "k") -> str:
 def _checks(
     rows: tuple[Row, ...],
     examples: Mapping[str, Example],
-    stored: Mapping[int, Lives],
     expected: Mapping[str, Expected],
     until: int,
 ) -> dict[str, Seen]:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ...pipeline.job_writer import make_job, write_start
 from ...pipeline.pipeline_run import run_pipeline
 from ...pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
-from ...pipeline.supervisor import make_job, write_start
 from ...planners.pipeline.partition import Device, split
 from ...planners.pipeline.policy_choice import within_stage
 from .accuracy import IN_FLIGHT, UpdateSteps

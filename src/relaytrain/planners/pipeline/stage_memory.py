@@ -35,13 +35,13 @@ from .version_lifetimes import Alive
 
 @dataclass(frozen=True)
 class StageBytes:
-    """The closed form, part by part."""
+    """The bytes of a stage part by part: by the closed form, or as a run holds them between two actions."""
 
     weights: int
     versions: int
     optimizer: int
     in_flight: int
-    transient: int
+    transient: int = 0
 
     @property
     def stored(self) -> int:
