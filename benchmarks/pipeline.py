@@ -17,16 +17,18 @@ import torch.nn.functional as F
 from torch import nn
 
 from relaytrain.core.errors import InfeasibleError
+from relaytrain.experiments.mcpipe.savings import saving, smallest
+from relaytrain.experiments.mcpipe.theorem import equal_size
 from relaytrain.pipeline.networks import chain, network, published_vgg
 from relaytrain.pipeline.simulator import simulate
-from relaytrain.pipeline.units import measure
-from relaytrain.pipeline.updates import SGD
+from relaytrain.pipeline.unit_counter import measure
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.chain import Policy
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
-from relaytrain.planners.pipeline.memory import all_by, replay_flops, smallest, stage_bytes
-from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split
-from relaytrain.planners.pipeline.policy import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.partition import Device, partition, split
+from relaytrain.planners.pipeline.policy_choice import Keeping, within_stage
 from relaytrain.planners.pipeline.schedules import async_1f1b
+from relaytrain.planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv
 MIB = 2**20
@@ -50,7 +52,8 @@ def show_bytes():
     for at, part in enumerate(split(units, cuts)):
         stash, demand, best = stored(part, steady_peaks(4, 4)[at], at == 3)
         print(
-            f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   best-of {best / stash:.3f}x stash, {best / demand:.3f}x on-demand"
+            f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   "
+            f"best-of {best / stash:.3f}x stash, {best / demand:.3f}x on-demand"
         )
     worse, worst, plain = 0, 0.0, 0.0
     for name in ("vgg11-4096", "vgg16-4096"):
@@ -115,7 +118,8 @@ def show_cpu():
             simulate(modules, schedule, data, F.cross_entropy, SGD(0.01, 0.9), policies, count_bytes=False)
             times[name].append(time.thread_time() - begin)
     print(
-        f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} minibatches"
+        f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, "
+        f"{repeats} runs of {count} minibatches"
     )
     base = statistics.median(times["stash"])
     for name, found in times.items():

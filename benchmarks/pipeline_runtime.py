@@ -7,8 +7,8 @@ links     VGG11, half width, B = 8, over 100 Mbit/s: samples a second of a pipel
 emulated  N = 3, m = 4, a forward of 20 ms and a backward of 40 ms at every stage: against Schedule1F1B
 real      N = 2, m = 4, real computing, links as fast as they go: against Schedule1F1B, 10 interleaved runs; needs two
           otherwise idle cores
-memory    what a worker needs above `import torch`, beyond what its stage holds: all its memory at the peak, and at the end
-          that which is not program code mapped from files
+memory    what a worker needs above `import torch`, beyond what its stage holds: all its memory at the peak, and at the
+          end that which is not program code mapped from files
 
 All methods use the same Link class; a wire is emulated on the sender. torch's sends go through it too, and never wait.
 """
@@ -33,24 +33,18 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
 
 from relaytrain.experiments.mcpipe.ring import Ring, exchange, share_of
+from relaytrain.experiments.mcpipe.savings import saving
+from relaytrain.pipeline.job_writer import make_job, write_start
 from relaytrain.pipeline.links import GlooSender, Wire
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import (
-    Emulation,
-    PipelineWork,
-    Runtime,
-    Split,
-    Training,
-    predicted,
-    run_pipeline,
-    split_of,
-)
-from relaytrain.pipeline.supervisor import launcher, make_job, write_start
-from relaytrain.pipeline.units import measure
-from relaytrain.pipeline.updates import SGD
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
+from relaytrain.pipeline.pipeline_run import run_pipeline
+from relaytrain.pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
+from relaytrain.pipeline.supervisor import launcher
+from relaytrain.pipeline.unit_counter import measure
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, partition, split
-from relaytrain.planners.pipeline.policy import Keeping, saving, within_stage
+from relaytrain.planners.pipeline.policy_choice import Keeping, within_stage
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 QUICK = "--quick" in sys.argv
 MBIT = 1e6
@@ -97,7 +91,7 @@ def crew(world, play, *arguments):
 
 
 def data_parallel(rank, world, count, wire):
-    """Every process trains the whole network on minibatches of its own; gradients go around a ring. Samples a second."""
+    """Every process trains all layers on minibatches of its own; gradients go around a ring. Samples a second."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     ring = Ring.of(rank, world, share_of(model, world), wire)
@@ -208,7 +202,8 @@ def links():
     wire = Wire(100 * MBIT)
     weights = sum(unit.weight_bytes for unit in facts())
     print(
-        f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; samples/s (load {os.getloadavg()[0]:.1f})"
+        f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; "
+        f"samples/s (load {os.getloadavg()[0]:.1f})"
     )
     for stages in (2, 3):
         devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
@@ -216,7 +211,7 @@ def links():
         plan = partition(facts(), devices, m=4, keeping=Keeping.stash, state_tensors=1)
         best = savings(facts(), plan.cuts, 4)[1.0]
         parallel = crew(stages, data_parallel, 2 if QUICK else 4, wire)[0]
-        for name, chosen in (("stash", split_of(plan)), ("best-of", best)):
+        for name, chosen in (("stash", Split.of(plan)), ("best-of", best)):
             found = pipeline(devices, 4, 16 if QUICK else 48, chosen=chosen, emulation=emulation)
             print(f"  N = {stages}: {name:<8} {found:7.1f}   data-parallel {parallel:7.1f}   {found / parallel:5.1f}x")
 
@@ -235,7 +230,7 @@ def emulated():
     theirs = crew(stages, torch_1f1b, small, plan.cuts, m, steps, Wire(100 * MBIT), PACE)[0]
     ideal = BATCH / (forward_s + backward_s)
     print(f"  Schedule1F1B {theirs:7.1f} samples/s; no idle time at all would be {ideal:.1f}")
-    for name, way in (("stash", split_of(plan)), ("best-of", chosen)):
+    for name, way in (("stash", Split.of(plan)), ("best-of", chosen)):
         ours = pipeline(devices, m, m * steps, width=small, chosen=way, emulation=emulation)
         print(f"  {name:<12} {ours:7.1f} samples/s   {ours / theirs:.2f}x")
 
@@ -252,49 +247,51 @@ def real():
     found = {"Schedule1F1B": [], "stash": [], "best-of 50%": [], "best-of 100%": []}
     for _ in range(repeats):
         found["Schedule1F1B"].append(crew(stages, torch_1f1b, 0.5, plan.cuts, m, steps, Wire(), None)[0])
-        for name, chosen in (("stash", split_of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
+        for name, chosen in (("stash", Split.of(plan)), ("best-of 50%", ways[0.5]), ("best-of 100%", ways[1.0])):
             found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
     print(
-        f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} minibatches"
+        f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs "
+        f"of {m * steps} minibatches"
     )
     for name, values in found.items():
         middle = statistics.median(values)
         print(
-            f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   (from {min(values):.1f} to {max(values):.1f})"
+            f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   "
+            f"(from {min(values):.1f} to {max(values):.1f})"
         )
 
 
 def memory():
     """Workers as torchrun would start them: fresh processes, nothing shared."""
     count, stages, m = 12, 3, 4
-    say = "import torch; print(*[int(x.split()[1]) for x in open('/proc/self/status') if x.startswith(('VmRSS', 'RssAnon'))])"
+    say = "import torch; status = open('/proc/self/status'); "
+    say += "print(*[int(x.split()[1]) for x in status if x.startswith(('VmRSS', 'RssAnon'))])"
     base, own = (1024 * int(word) for word in subprocess.check_output([sys.executable, "-c", say]).split())
     devices = [Device(f"d{i}", 1e10) for i in range(stages)]
     model, batches = network(), minibatches(count)
     units = facts()
     plan = partition(units, devices, m=m, keeping=Keeping.stash, state_tensors=1)
     print(f"memory: import torch {base / 2**20:.0f} MiB; VGG11 x0.5, N = {stages}, m = {m}, B = {BATCH}, momentum; MiB")
-    for name, chosen in (("stash", split_of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
+    for name, chosen in (("stash", Split.of(plan)), ("best-of", savings(units, plan.cuts, m)[1.0])):
         with tempfile.TemporaryDirectory() as folder:
             runtime = Runtime(count_bytes=True, group_s=120.0)
-            work = PipelineWork(
-                model, chain(model), units, batches, Training(SGD(0.01, 0.9), m=m), runtime, None, {}, lambda _: None
-            )
+            work = PipelineWork.of(model, batches, Training(SGD(0.01, 0.9), m=m), runtime)
             write_start(work, Path(folder))
             path = Path(folder) / "job.json"
             make_job(work, chosen, devices, Path(folder)).write(path)
             done = torchrun_like(path, stages)
         for rank, said in enumerate(done):
-            held, above, private = predicted(work, chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
+            held, above, private = work.predicted_bytes(chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
             print(
-                f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, above import torch {above / 2**20:5.1f}, "
+                f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, "
+                f"above import torch {above / 2**20:5.1f}, "
                 f"closed form {held / 2**20:5.1f}, beyond that {(above - held) / 2**20:5.1f}; "
                 f"without any code {private / 2**20:5.1f}, beyond {(private - held) / 2**20:5.1f}"
             )
             assert not said["pipelining"], "a worker imported torch.distributed.pipelining"
     training, runtime = Training(SGD(0.01, 0.9), m=m), Runtime(count_bytes=True, group_s=120.0)
-    result = run_pipeline(model, batches, devices, training, runtime, split=split_of(plan))
+    result = run_pipeline(model, batches, devices, training, runtime, split=Split.of(plan))
     peaks = ", ".join(f"{worker['rss_bytes'] / 2**20:.0f}" for worker in result.workers)
     print(f"  forked by the supervisor, which share what they do not touch: peaks {peaks}")
 

@@ -12,7 +12,8 @@ import pytest
 import relaytrain.costs.devices as devices_module
 from relaytrain.core.cost import CostTable
 from relaytrain.core.problem import Node, NodeSet, Pair, PipelineWay, Version
-from relaytrain.costs import AnalyticSettings, DeviceProfile, analytic_costs, load_devices
+from relaytrain.costs.analytic import AnalyticSettings, analytic_costs
+from relaytrain.costs.devices import DeviceProfile, load_devices
 from relaytrain.scenario import load_scenario
 
 SETTINGS = AnalyticSettings(spread=0.1, batch=10, weight_copies=3, compress_s=2, compress_j=7, grow_back=False)
@@ -66,7 +67,7 @@ def test_what_does_not_fit_says_so() -> None:
 
 def test_a_pipeline_holds_what_one_node_cannot() -> None:
     costs = table(("L", "pipe"))
-    # b holds 1/11 of 140 kB. 1100 samples over both speeds; activations cross one cut, forth and back, half of 2 kB each
+    # b holds 1/11 of 140 kB. 1100 samples over both speeds; activations cross one cut, both ways, half of 2 kB each
     compute = 1100 * 1e6 / 1.1e9
     transfer = 2 * 8 * 1100 * 1000 / 1e5
     assert costs.run_s[0] == pytest.approx(max(compute, transfer))

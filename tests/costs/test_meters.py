@@ -14,11 +14,11 @@ from relaytrain.costs.meters import (
     NvmlMeter,
     RaplMeter,
     Reading,
-    ReplayMeter,
     SumMeter,
     find_meter,
     weakest,
 )
+from relaytrain.testing.fakes import ReplayMeter
 
 PROFILE = load_devices()["laptop-cpu"]
 

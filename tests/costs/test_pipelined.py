@@ -1,4 +1,4 @@
-"""What an epoch on a pipeline node set costs, by hand arithmetic; and that chains written out say what counting says."""
+"""What an epoch on a pipeline node set costs, by hand arithmetic; and that written chains say what counting says."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import asdict, replace
 import pytest
 
 from relaytrain.core.problem import Chain, Node, NodeSet, PipelineWay
-from relaytrain.costs import DeviceProfile
-from relaytrain.costs.pipelined import minibatches, pipeline_epoch, try_pipeline_epoch
+from relaytrain.costs.devices import DeviceProfile
+from relaytrain.costs.pipelined import pipeline_epoch, try_pipeline_epoch
+from relaytrain.costs.profiled import minibatches
 from relaytrain.scenario import load_scenario
 
 CHAIN = Chain(
-    batch=10, input_bytes=400, weight_bytes=(1000, 3000), plain_bytes=(0, 20), buffer_bytes=(0, 8), factor_bytes=(700, 500),
-    forward_flops=(100, 300), saved_bytes=(50, 60), output_bytes=(80, 40), block_bytes=(1000, 3000), slice_bytes=(0, 0), end_bytes=4,
+    batch=10, input_bytes=400, weight_bytes=(1000, 3000), plain_bytes=(0, 20), buffer_bytes=(0, 8),
+    factor_bytes=(700, 500), forward_flops=(100, 300), saved_bytes=(50, 60), output_bytes=(80, 40),
+    block_bytes=(1000, 3000), slice_bytes=(0, 0), end_bytes=4,
 )  # fmt: skip
 FIRST = DeviceProfile(
     "first", flops_per_s=100.0, busy_w=5.0, idle_w=1.0, memory_bytes=math.inf, bits_per_s=640.0, j_per_bit=0.01
@@ -31,7 +33,7 @@ def _group(**way: object) -> NodeSet:
 
 def test_an_epoch_by_hand() -> None:
     found = pipeline_epoch(CHAIN, _group(), [(A, FIRST), (B, SECOND)], state_tensors=0)
-    # 95 samples of a in tens: ten minibatches. 200 FLOP (no error beyond the input) at 100/s; 900 at 300/s; 80 B both ways
+    # 95 samples of a in tens: ten minibatches. 200 FLOP (no error beyond the input) at 100/s; 900 at 300/s; 80 B twice
     compute, link = (2.0, 3.0), 2 * 80 / 80
     assert found.minibatches == 10 and found.plan.step_s == 3.0
     seconds = sum(compute) + link + 9 * 3.0
@@ -83,7 +85,7 @@ def test_the_far_edge_is_usable_as_a_pipeline_only() -> None:
 @pytest.mark.train
 def test_the_presets_chain_is_what_counting_says() -> None:
     pytest.importorskip("torch")
-    from relaytrain.pipeline.scenario_chains import counted_chain
+    from relaytrain.pipeline.unit_counter import counted_chain
     from relaytrain.training.setup import TrainingSetup
 
     scenario = load_scenario("far_pipeline")
@@ -98,7 +100,7 @@ def test_a_chain_written_out_splits_as_the_network_does(name: str) -> None:
 
     from relaytrain.core.errors import InfeasibleError
     from relaytrain.pipeline.networks import chain, network
-    from relaytrain.pipeline.units import measure
+    from relaytrain.pipeline.unit_counter import measure
     from relaytrain.planners.pipeline.chain import chain_of, of_chain
     from relaytrain.planners.pipeline.partition import Device, partition
 

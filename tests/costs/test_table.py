@@ -12,7 +12,7 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.core.protocols import CostModel
-from relaytrain.costs import TableCosts
+from relaytrain.costs.table import TableCosts
 
 PAIRS = [Pair("L", "gold"), Pair("S", "iron")]
 TABLE = CostTable(

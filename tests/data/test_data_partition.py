@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.data import by_class, by_size, dirichlet, iid, split
-from relaytrain.data.partition import Parts
+from relaytrain.data.partition import Parts, by_class, by_size, dirichlet, iid, split
 
 SEEDS = st.integers(0, 2**32)
 NODES = st.integers(1, 12).map(lambda n: [f"n{i}" for i in range(n)])

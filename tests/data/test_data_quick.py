@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.data import Dataset
+from relaytrain.data.dataset import Dataset
 from relaytrain.data.domain import Domain, shifted, shrink, standardised
-from relaytrain.data.quick import SHARES, SIZES, quick_data
+from relaytrain.data.quick import RECIPES, SHARES, quick_data
+
+SIZES = RECIPES["quick"].sizes
 
 
 def ramp(count: int = 6) -> Dataset:

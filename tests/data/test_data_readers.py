@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.data import Dataset, read, select, union
 from relaytrain.data.batchfile import read_batch
 from relaytrain.data.cifar import cifar
-from relaytrain.data.dataset import from_arrays
+from relaytrain.data.dataset import Dataset, from_arrays, select, union
 from relaytrain.data.idx import idx_folder, read_idx
+from relaytrain.data.source import read
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -127,8 +127,9 @@ def old_pickle(key: str, pixels: np.ndarray, labels: list[int]) -> bytes:
         + b"q\x14tq\x15b"
     )
     return (
-        b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03" + text(key.encode()) + b"q\x04]q\x05("
-        + listed + b"e" + text(b"data") + b"q\x06" + array + text(b"filenames") + b"]q\x16(" + text(b"a.png") + b"h\x02eu."
+        b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03"
+        + text(key.encode()) + b"q\x04]q\x05(" + listed + b"e" + text(b"data") + b"q\x06" + array
+        + text(b"filenames") + b"]q\x16(" + text(b"a.png") + b"h\x02eu."
     )  # fmt: skip
 
 

@@ -13,11 +13,12 @@ import torch
 
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
-from relaytrain.costs.meters import Reading, ReplayMeter
+from relaytrain.costs.meters import Reading
 from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
 from relaytrain.executors.epoch import EpochLost, EpochNonFinite, FederatedEpoch, LostEpoch, TrainedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
+from relaytrain.testing.fakes import ReplayMeter
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.training.aggregate import fedavg
 from relaytrain.training.checkpoint import Checkpoint

@@ -1,4 +1,4 @@
-"""What stands behind mcPipe's figures 2 to 4: update rules that meet where they must, and a clock by hand arithmetic."""
+"""What stands behind mcPipe's figures 2 to 4: update rules that meet where they must, a clock by hand arithmetic."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from relaytrain.experiments.mcpipe.example import HOP, WORKERS, lives, most, play
-from relaytrain.planners.pipeline.lifetimes import peak
+from relaytrain.planners.pipeline.version_lifetimes import peak
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 7])

@@ -15,17 +15,9 @@ from safetensors.torch import save as save_tensors
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.data.batchfile import read_batch
-from relaytrain.models import (
-    build,
-    check_reference,
-    family_spec,
-    load_version,
-    only,
-    read_spec,
-    save_version,
-    spec_json,
-    validate_spec,
-)
+from relaytrain.models import build, family_spec, load_version, save_version
+from relaytrain.models.rebuild import only
+from relaytrain.models.spec import check_reference, read_spec, spec_json, validate_spec
 
 pytestmark = pytest.mark.train
 

@@ -9,8 +9,9 @@ import stub
 
 import relaytrain as rt
 from relaytrain.core.errors import NonFiniteTraining, UsageError
-from relaytrain.costs.meters import Reading, ReplayMeter
+from relaytrain.costs.meters import Reading
 from relaytrain.relay import loop as orchestrator
+from relaytrain.testing.fakes import ReplayMeter
 
 
 class OwnLoop:

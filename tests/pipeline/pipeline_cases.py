@@ -6,15 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from relaytrain.experiments.mcpipe.savings import smallest
+from relaytrain.experiments.mcpipe.theorem import equal_size
 from relaytrain.models.rebuild import build
 from relaytrain.models.spec import family_spec
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import Runtime, Split
-from relaytrain.pipeline.units import measure
-from relaytrain.planners.pipeline.lifetimes import steady_peaks
-from relaytrain.planners.pipeline.memory import smallest
-from relaytrain.planners.pipeline.partition import Device, equal_size, split
-from relaytrain.planners.pipeline.policy import within_stage
+from relaytrain.pipeline.pipeline_work import Runtime, Split
+from relaytrain.pipeline.unit_counter import measure
+from relaytrain.planners.pipeline.partition import Device, split
+from relaytrain.planners.pipeline.policy_choice import within_stage
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
 
 DEVICES = [Device(f"d{i}", 1e9) for i in range(3)]
 SIMULATOR = Runtime(where="simulator")

@@ -13,13 +13,19 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
+from relaytrain.experiments.mcpipe.savings import saving, smallest  # noqa: E402
+from relaytrain.experiments.mcpipe.theorem import corrected_bound, equal_size, theorem_1  # noqa: E402
 from relaytrain.pipeline.networks import chain, network  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
+from relaytrain.pipeline.unit_counter import measure  # noqa: E402
 from relaytrain.planners.pipeline.chain import Layer, Policy, Unit  # noqa: E402
-from relaytrain.planners.pipeline.lifetimes import steady_peaks  # noqa: E402
-from relaytrain.planners.pipeline.memory import all_by, corrected_bound, replay_flops, smallest, stage_bytes, theorem_1  # noqa: E402
-from relaytrain.planners.pipeline.partition import Device, equal_size, partition, split  # noqa: E402
-from relaytrain.planners.pipeline.policy import Keeping, saving  # noqa: E402
+from relaytrain.planners.pipeline.partition import Device, partition, split  # noqa: E402
+from relaytrain.planners.pipeline.policy_choice import Keeping  # noqa: E402
+from relaytrain.planners.pipeline.stage_memory import (  # noqa: E402
+    all_by,
+    replay_flops,
+    stage_bytes,
+)
+from relaytrain.planners.pipeline.version_lifetimes import steady_peaks  # noqa: E402
 
 pytestmark = pytest.mark.train
 FLOAT = 4

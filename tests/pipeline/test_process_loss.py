@@ -20,13 +20,14 @@ from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, WorkerLost  # noqa: E402
 from relaytrain.pipeline.networks import chain  # noqa: E402
-from relaytrain.pipeline.running import Emulation, Runtime, Training, run_pipeline  # noqa: E402
+from relaytrain.pipeline.pipeline_run import run_pipeline  # noqa: E402
+from relaytrain.pipeline.pipeline_work import Emulation, Runtime, Training  # noqa: E402
 from relaytrain.pipeline.snapshots import newest  # noqa: E402
-from relaytrain.pipeline.straggling import PATIENCE, Straggling  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
-from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
+from relaytrain.pipeline.stragglers import PATIENCE, Straggling  # noqa: E402
+from relaytrain.pipeline.unit_counter import measure  # noqa: E402
+from relaytrain.pipeline.update_rules import SGD, Adam  # noqa: E402
 from relaytrain.planners.pipeline.partition import Device, partition  # noqa: E402
-from relaytrain.planners.pipeline.policy import Keeping  # noqa: E402
+from relaytrain.planners.pipeline.policy_choice import Keeping  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.usefixtures("in_memory")]
 KILLS = 10 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 2
@@ -118,8 +119,9 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from pipeline_cases import DEVICES, data_for, model_named
-from relaytrain.pipeline.running import Emulation, Runtime, Training, run_pipeline
-from relaytrain.pipeline.updates import SGD
+from relaytrain.pipeline.pipeline_work import Emulation, Runtime, Training
+from relaytrain.pipeline.pipeline_run import run_pipeline
+from relaytrain.pipeline.update_rules import SGD
 model, _, shape = model_named("mlp")
 runtime = Runtime(folder=Path(sys.argv[1]), snapshot_every=3, emulation=Emulation(delay_s=(0.05, 0.1)))
 def say(event):

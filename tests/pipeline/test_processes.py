@@ -16,12 +16,13 @@ from torch import nn  # noqa: E402
 from relaytrain.core.errors import ScenarioError, UsageError, WorkerLost  # noqa: E402
 from relaytrain.pipeline.addresses import check_master, interface_of  # noqa: E402
 from relaytrain.pipeline.blueprint import blueprint, units_from  # noqa: E402
-from relaytrain.pipeline.job import read_job  # noqa: E402
+from relaytrain.pipeline.job_file import read_job  # noqa: E402
 from relaytrain.pipeline.links import Traffic, Wire  # noqa: E402
 from relaytrain.pipeline.networks import chain  # noqa: E402
-from relaytrain.pipeline.running import Emulation, Runtime, Training, run_pipeline  # noqa: E402
-from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
-from relaytrain.planners.pipeline.policy import Keeping  # noqa: E402
+from relaytrain.pipeline.pipeline_run import run_pipeline  # noqa: E402
+from relaytrain.pipeline.pipeline_work import Emulation, Runtime, Training  # noqa: E402
+from relaytrain.pipeline.update_rules import SGD, Adam  # noqa: E402
+from relaytrain.planners.pipeline.policy_choice import Keeping  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.usefixtures("in_memory")]
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from relaytrain.experiments.mcpipe.ring import Ring, exchange  # noqa: E402
-from relaytrain.pipeline.pages import release_code, rss_bytes  # noqa: E402
+from relaytrain.pipeline.process_memory import release_code, rss_bytes  # noqa: E402
 
 pytestmark = pytest.mark.train
 

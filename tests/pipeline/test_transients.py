@@ -13,20 +13,21 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from relaytrain.experiments.mcpipe.theorem import equal_size  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline import factors  # noqa: E402
 from relaytrain.pipeline.factors import Factors, blocks, input_errors, outputs  # noqa: E402
 from relaytrain.pipeline.networks import chain  # noqa: E402
 from relaytrain.pipeline.simulator import simulate  # noqa: E402
-from relaytrain.pipeline.units import measure  # noqa: E402
-from relaytrain.pipeline.updates import SGD, Adam  # noqa: E402
-from relaytrain.pipeline.weights import versions_of  # noqa: E402
+from relaytrain.pipeline.unit_counter import measure  # noqa: E402
+from relaytrain.pipeline.update_rules import SGD, Adam  # noqa: E402
+from relaytrain.pipeline.weight_versions import versions_of  # noqa: E402
 from relaytrain.planners.pipeline.chain import Policy  # noqa: E402
-from relaytrain.planners.pipeline.lifetimes import Alive, peak  # noqa: E402
-from relaytrain.planners.pipeline.memory import replay_bytes, saved_bytes, stage_bytes, update_bytes  # noqa: E402
-from relaytrain.planners.pipeline.partition import equal_size, split  # noqa: E402
+from relaytrain.planners.pipeline.partition import split  # noqa: E402
 from relaytrain.planners.pipeline.schedules import async_1f1b  # noqa: E402
+from relaytrain.planners.pipeline.stage_memory import replay_bytes, saved_bytes, stage_bytes, update_bytes  # noqa: E402
+from relaytrain.planners.pipeline.version_lifetimes import Alive, peak  # noqa: E402
 
 pytestmark = pytest.mark.train
 RULES = {

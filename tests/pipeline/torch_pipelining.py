@@ -1,4 +1,4 @@
-"""Prints the largest difference between our gradients and those of torch.distributed.pipelining's Schedule1F1B, float64.
+"""Prints the largest difference between our gradients and torch.distributed.pipelining's Schedule1F1B's, float64.
 
 Three ranks are forked from this process, each plays one stage of torch's; ours come from one step of SGD with rate 1
 in the simulator, to which our processes are equal.
@@ -15,8 +15,9 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from relaytrain.pipeline.networks import chain, published_vgg
-from relaytrain.pipeline.running import Runtime, Split, Training, run_pipeline
-from relaytrain.pipeline.updates import SGD
+from relaytrain.pipeline.pipeline_run import run_pipeline
+from relaytrain.pipeline.pipeline_work import Runtime, Split, Training
+from relaytrain.pipeline.update_rules import SGD
 from relaytrain.planners.pipeline.partition import Device, split
 
 STAGES, M, SIZE, CUTS = 3, 4, 2, (3, 8)

@@ -22,7 +22,8 @@ from relaytrain.compression.prune import prune
 from relaytrain.core.errors import RelayTrainError, StoreDamaged, UsageError
 from relaytrain.export import network_formats as formats
 from relaytrain.export.exported_network import export_run
-from relaytrain.models import build, family_spec, from_scenario, load_version, of_module, save_version, spec_of
+from relaytrain.models import build, family_spec, load_version, save_version, spec_of
+from relaytrain.models.rebuild import from_scenario, of_module
 from relaytrain.store import RunStore
 from relaytrain.store.files import FileOps, using
 from relaytrain.training.checkpoint import Checkpoint

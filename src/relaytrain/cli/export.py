@@ -70,7 +70,7 @@ def export(
 
     resolve = None
     if model is not None:
-        from ..models import from_scenario
+        from ..models.rebuild import from_scenario
 
         resolve = from_scenario(model, Path.cwd())
     which = "best" if best else "final"

@@ -10,21 +10,21 @@ from ..core.errors import UsageError
 from . import pipeline_run
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, emit_view
-from .pipeline_options import Batch, InFlight, Keep, devices_of, named
+from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.plan_named import Planned
+    from ..planners.pipeline.keeping_plans import KeepingPlans
 
 SHORT = "Split a network over devices that cannot hold it."
 HELP = """Split a network that no device can hold over several, as a pipeline."""
 PLAN_HELP = """Which device takes which layers, how each layer keeps its weight versions, and how fast that is.
 
-NETWORK is a family (vgg16, resnet20, mobilenet ...) or vgg11-4096, vgg16-4096: VGG as published, with two hidden layers of
-4096. The split is the fastest that fits every device's memory, proven by an exact search; devices keep their order. Exit
-status 4 when nothing fits.
+NETWORK is a family (vgg16, resnet20, mobilenet ...) or vgg11-4096, vgg16-4096: VGG as published, with two hidden layers
+of 4096. The split is the fastest that fits every device's memory, proven by an exact search; devices keep their order.
+Exit status 4 when nothing fits.
 """
 PLAN_EXAMPLES = """\b
 Examples:
@@ -34,26 +34,18 @@ Examples:
 """
 DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
 
-Network = Annotated[
-    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg16-4096 without one.", show_default=False)
-]
+Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg16-4096 without one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."
     ),
 ]
-Width = Annotated[float, typer.Option("--width", metavar="X", help="All widths times this (1).", show_default=False)]
-Image = Annotated[
-    str, typer.Option("--input", metavar="CxHxW", help="The images' shape (3x32x32).", show_default=False)
-]
-Classes = Annotated[int, typer.Option("--classes", metavar="N", help="Number of classes (10).", show_default=False)]
-WindowName = Annotated[
-    str, typer.Option("--window", metavar="NAME", help="1f1b or uniform (1f1b).", show_default=False)
-]
-Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum or adam (sgd).", show_default=False)
-]
+Width = Annotated[float, option("--width", "X", "All widths times this (1).")]
+Image = Annotated[str, option("--input", "CxHxW", "The images' shape (3x32x32).")]
+Classes = Annotated[int, option("--classes", "N", "Number of classes (10).")]
+WindowName = Annotated[str, option("--window", "NAME", "1f1b or uniform (1f1b).")]
+Optimizer = Annotated[str, option("--optimizer", "NAME", "sgd, momentum or adam (sgd).")]
 Checkpoint = Annotated[
     bool, typer.Option("--checkpoint", help="Allow stages to compute activations twice, to save memory.")
 ]
@@ -68,9 +60,7 @@ Examples:
   relaytrain pipeline count far_pipeline
   relaytrain pipeline count my.toml full --format json
 """
-ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A file or a preset that trains.", show_default=False)
-]
+ScenarioName = Annotated[str, argument("SCENARIO", "A file or a preset that trains.")]
 VersionName = Annotated[str | None, typer.Argument(metavar="[VERSION]", help="One version; all of them without.")]
 
 app = typer.Typer(name="pipeline", help=HELP, short_help=SHORT, no_args_is_help=True, rich_markup_mode=None)
@@ -102,19 +92,32 @@ def plan(
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
-    from ..pipeline.plan_named import picture, plan_network
-    from ..planners.pipeline.policy import Keeping
+    from ..pipeline.unit_counter import measure_named
+    from ..pipeline.update_rules import rule_named
+    from ..planners.pipeline.keeping_plans import plan_each_keeping
+    from ..planners.pipeline.policy_choice import Keeping
     from ..planners.pipeline.schedules import Window
+    from ..planners.pipeline.stage_picture import picture
 
-    planned = plan_network(
-        network, devices_of(device or DEVICES), width=width, input=_shape(image), classes=classes, batch=batch, m=in_flight,
-        window=named(Window, "--window", window), keeping=named(Keeping, "--keep", keep), optimizer=optimizer, checkpoint=checkpoint,
-    )  # fmt: skip
+    devices = devices_of(device or DEVICES)
+    way, keeping = named(Window, "--window", window), named(Keeping, "--keep", keep)
+    state_tensors = rule_named(optimizer).state_tensors
+    units = measure_named(network, width=width, input=_shape(image), classes=classes, batch=batch)
+    planned = plan_each_keeping(
+        network,
+        units,
+        devices,
+        m=in_flight,
+        window=way,
+        keeping=keeping,
+        state_tensors=state_tensors,
+        checkpoint=checkpoint,
+    )
     if output is Format.json:
         emit_json(planned.to_dict())
     else:
         emit_view(_view(planned))
-        emit("\n" + picture(planned))
+        emit("\n" + picture(planned.plan, planned.devices))
     return 0
 
 
@@ -135,17 +138,17 @@ def count(
     need_torch("pipeline count")
     from dataclasses import asdict
 
-    from ..pipeline.scenario_chains import counted_chain
+    from ..pipeline.unit_counter import counted_chain
     from ..scenario import load_scenario
     from ..training.setup import TrainingSetup
 
     setup = TrainingSetup.from_scenario(load_scenario(scenario))
     names = list(setup.versions) if version is None else [setup.plan(version).name]
-    made = {name: asdict(counted_chain(setup, name)) for name in names}
+    chains = {name: asdict(counted_chain(setup, name)) for name in names}
     if output is Format.json:
-        emit_json({"schema": "relaytrain.chains/1", "versions": made})
+        emit_json({"schema": "relaytrain.chains/1", "versions": chains})
         return 0
-    for name, figures in made.items():
+    for name, figures in chains.items():
         lines = [f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in figures.items()]
         emit("\n".join([f"# {name}, for a minibatch of {figures['batch']}", "[versions.chain]", *lines, ""]))
     return 0
@@ -159,34 +162,23 @@ def _shape(text: str) -> tuple[int, int, int]:
     return channels, height, side
 
 
-def _view(planned: Planned) -> RenderableType:
+def _view(planned: KeepingPlans) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     from ..core.explain import say_time
     from ..report.tables import table, titled
 
-    columns = (
-        "device",
-        "units",
-        "compute",
-        "link",
-        "weights",
-        "versions",
-        "optimizer",
-        "in flight",
-        "transient",
-        "total",
-        "on demand",
-    )
-    made = table(columns, numbers=columns[2:10])
+    sizes = ("weights", "versions", "optimizer", "in flight", "transient", "total")
+    columns = ("device", "units", "compute", "link", *sizes, "on demand")
+    stages = table(columns, numbers=columns[2:10])
     for stage in planned.plan.stages:
         size = stage.choice.size
-        sizes = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
+        held = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
         demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
-        made.add_row(
+        stages.add_row(
             Text(stage.device), f"{stage.first}-{stage.end - 1}", say_time(stage.compute_s), say_time(stage.link_s),
-            *(f"{count / 2**20:.1f}" for count in sizes),
+            *(f"{count / 2**20:.1f}" for count in held),
             f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
         )  # fmt: skip
     head = (
@@ -196,4 +188,4 @@ def _view(planned: Planned) -> RenderableType:
     for way, other in planned.others.items():
         row = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")
         ways.add_row(way.value, *row)
-    return Group(titled(head, made), Text(), titled("by how versions are kept", ways))
+    return Group(titled(head, stages), Text(), titled("by how versions are kept", ways))

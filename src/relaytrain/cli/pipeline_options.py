@@ -12,13 +12,22 @@ from ..core.errors import UsageError
 if TYPE_CHECKING:
     from ..planners.pipeline.partition import Device
 
-Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Samples of a minibatch (8).", show_default=False)]
+
+def option(flag: str, metavar: str, help: str) -> Any:
+    """An option whose help says its default."""
+    return typer.Option(flag, metavar=metavar, help=help, show_default=False)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument whose help says its default."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+Batch = Annotated[int, option("--batch", "N", "Samples of a minibatch (8).")]
 InFlight = Annotated[
     int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")
 ]
-Keep = Annotated[
-    str, typer.Option("--keep", metavar="NAME", help="best-of, stash or on-demand (best-of).", show_default=False)
-]
+Keep = Annotated[str, option("--keep", "NAME", "best-of, stash or on-demand (best-of).")]
 
 
 def named(kind: Any, option: str, name: str) -> Any:
@@ -33,10 +42,10 @@ def devices_of(texts: list[str] | tuple[str, ...]) -> list[Device]:
     from ..planners.pipeline.partition import Device
     from ..scenario.units import BYTES, RATE, SPEED
 
-    made: list[Device] = []
+    devices: list[Device] = []
     for text in texts:
         name, *words = (part.strip() for part in text.split(","))
-        if not name or not 1 <= len(words) <= 3 or name in {other.name for other in made}:
+        if not name or not 1 <= len(words) <= 3 or name in {other.name for other in devices}:
             raise UsageError(
                 f"--device: got {text[:80]!r}, expected a name of its own, a speed and, if you like, memory and link"
             )
@@ -48,5 +57,5 @@ def devices_of(texts: list[str] | tuple[str, ...]) -> list[Device]:
                     f"--device {name}: got {word[:40]!r}, expected {kind.name} such as {kind.example.split(' or ')[0]}"
                 )
             figures[index] = value
-        made.append(Device(name, figures[0], figures[1], figures[2] / 8))
-    return made
+        devices.append(Device(name, figures[0], figures[1], figures[2] / 8))
+    return devices

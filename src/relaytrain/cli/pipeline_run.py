@@ -11,59 +11,47 @@ import typer
 from ..core.errors import UsageError
 from .options import Format, Output, Quiet, Verbose
 from .output import emit_json, emit_view, note
-from .pipeline_options import Batch, InFlight, Keep, devices_of, named
+from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..pipeline.running import PipelineResult
+    from ..pipeline.pipeline_work import PipelineResult
 
 SHORT = "Train a network stage by stage, a process each."
 HELP = """Train a network on this host as a pipeline, a process a stage, and show what came out.
 
-The split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go on
-without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several hosts:
---prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker FOLDER/job.json` on each.
-Stages listen on loopback or a named interface; any other address needs --trusted-network, as gloo does not authenticate.
+The split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go
+on without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several
+hosts: --prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker
+FOLDER/job.json` on each. Stages listen on loopback or a named interface; any other address needs --trusted-network, as
+gloo does not authenticate.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain pipeline run vgg11 --width 0.125
-  relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" --device "nuc, 4 GFLOP/s" --emulate
+  relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" \
+--device "nuc, 4 GFLOP/s" --emulate
   relaytrain pipeline run resnet8 --owner master --snapshot-every 10 --folder my-run --format json
 """
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
 
-Network = Annotated[
-    str, typer.Argument(metavar="[NETWORK]", help="A family's name; vgg11 without one.", show_default=False)
-]
+Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg11 without one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."
     ),
 ]
-Data = Annotated[
-    str, typer.Option("--data", metavar="NAME", help="digits, fashion-mnist, cifar10 ... (digits).", show_default=False)
-]
-Width = Annotated[
-    float, typer.Option("--width", metavar="X", help="All widths times this (0.125).", show_default=False)
-]
-Minibatches = Annotated[
-    int, typer.Option("--minibatches", metavar="N", help="How many to train (40).", show_default=False)
-]
-Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="sgd, momentum, adam (momentum).", show_default=False)
-]
-Rate = Annotated[float, typer.Option("--lr", metavar="X", help="Learning rate (0.01).", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and order (0).", show_default=False)]
-Owner = Annotated[
-    str, typer.Option("--owner", metavar="WHO", help="Who holds the data: first or master (first).", show_default=False)
-]
-Every = Annotated[
-    int, typer.Option("--snapshot-every", metavar="N", help="Updates between snapshots (10).", show_default=False)
-]
+Data = Annotated[str, option("--data", "NAME", "digits, fashion-mnist, cifar10 ... (digits).")]
+Width = Annotated[float, option("--width", "X", "All widths times this (0.125).")]
+Minibatches = Annotated[int, option("--minibatches", "N", "How many to train (40).")]
+Optimizer = Annotated[str, option("--optimizer", "NAME", "sgd, momentum, adam (momentum).")]
+Rate = Annotated[float, option("--lr", "X", "Learning rate (0.01).")]
+Seed = Annotated[int, option("--seed", "N", "Of weights and order (0).")]
+Owner = Annotated[str, option("--owner", "WHO", "Who holds the data: first or master (first).")]
+Every = Annotated[int, option("--snapshot-every", "N", "Updates between snapshots (10).")]
 Folder = Annotated[
     Path | None, typer.Option("--folder", metavar="DIR", help="Keep snapshots here; a killed run goes on from them.")
 ]
@@ -71,9 +59,7 @@ Emulate = Annotated[bool, typer.Option("--emulate", help="Devices and links as s
 Rebalance = Annotated[
     bool, typer.Option("--rebalance", help="Give a persistently slow stage less; results then depend on timing.")
 ]
-Bind = Annotated[
-    str, typer.Option("--bind", metavar="WHERE", help="An interface or address (localhost).", show_default=False)
-]
+Bind = Annotated[str, option("--bind", "WHERE", "An interface or address (localhost).")]
 Trusted = Annotated[bool, typer.Option("--trusted-network", help="Allow an address that others can reach.")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="All stages in one process: the same result.")]
 Prepare = Annotated[
@@ -108,23 +94,29 @@ def run(
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")
-    from ..pipeline.run_named import Order, run_order, said
-    from ..pipeline.run_named import prepare as write_job
-    from ..pipeline.running import Emulation, Runtime, Training
-    from ..planners.pipeline.policy import Keeping
+    from ..pipeline.named_run import TrainingOrder, run_order, said
+    from ..pipeline.named_run import prepare as write_job
+    from ..pipeline.pipeline_work import Emulation, Runtime, Training
+    from ..planners.pipeline.policy_choice import Keeping
 
     if owner not in ("first", "master"):
         raise UsageError(f"--owner: got {owner[:40]!r}, expected first or master")
     if not (math.isfinite(lr) and lr > 0):
         raise UsageError(f"--lr: got {lr:g}, expected a positive number")
     devices = devices_of(device or THREE)
-    order = Order(network, data, width, batch, minibatches, optimizer, lr, seed)
+    order = TrainingOrder(network, data, width, batch, minibatches, optimizer, lr, seed)
     training = Training(order.rule(), m=in_flight, keeping=named(Keeping, "--keep", keep))
     runtime = Runtime(
-        where="simulator" if simulate else "processes", owner="master" if owner == "master" else "first", folder=folder,
-        snapshot_every=snapshot_every, bind=bind, trusted_network=trusted_network, rebalance=rebalance, count_bytes=True,
+        where="simulator" if simulate else "processes",
+        owner="master" if owner == "master" else "first",
+        folder=folder,
+        snapshot_every=snapshot_every,
+        bind=bind,
+        trusted_network=trusted_network,
+        rebalance=rebalance,
+        count_bytes=True,
         emulation=Emulation(links=emulate, compute=emulate),
-    )  # fmt: skip
+    )
     if prepare is not None:
         path, world = write_job(order, devices, training, runtime, prepare)
         note("start on every host, with that host's --node-rank, and with --interface NAME between hosts:")
@@ -143,13 +135,11 @@ def run(
 
 def _watch(event: dict[str, Any]) -> None:
     if event["kind"] == "started":
-        note(
-            f"attempt {event['attempt']}: from update {event['step']} on {', '.join(event['devices'])}, cut at {event['cuts']}"
-        )
+        where = f"on {', '.join(event['devices'])}, cut at {event['cuts']}"
+        note(f"attempt {event['attempt']}: from update {event['step']} {where}")
     elif event["kind"] == "lost":
-        note(
-            f"lost {', '.join(event['devices']) or 'a link'} ({event['why']}): the rest goes on from the newest snapshot"
-        )
+        who = ", ".join(event["devices"]) or "a link"
+        note(f"lost {who} ({event['why']}): the rest goes on from the newest snapshot")
     elif event["kind"] == "slow":
         note(f"{event['device']} is {event['factor']:.1f}x slower than planned against the others: split anew")
 
@@ -162,12 +152,13 @@ def _view(network: str, result: PipelineResult) -> RenderableType:
 
     split = result.splits[-1]
     columns = ("device", "units from", "peak", "closed form")
-    made = table(columns, numbers=columns[1:])
+    stages = table(columns, numbers=columns[1:])
     for at, name in enumerate(split.devices):
         first = (0, *split.cuts)[at]
-        made.add_row(
+        stages.add_row(
             Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
         )
     losses = result.losses
-    head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, loss {losses[0]:.3f} to {losses[-1]:.3f}; MiB"
-    return titled(head, made)
+    fall = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
+    head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, {fall}; MiB"
+    return titled(head, stages)

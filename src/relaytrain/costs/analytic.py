@@ -47,17 +47,15 @@ class AnalyticSettings:
     state_tensors: int = 1
 
 
-@dataclass(frozen=True)
-class _Member:
-    node: Node
-    device: DeviceProfile
+Members = Sequence[tuple[Node, DeviceProfile]]
+"""The nodes of a set with their profiles."""
 
 
 @dataclass
 class _Model:
     versions: Mapping[str, Version]
     sets: Mapping[str, NodeSet]
-    members: Mapping[str, list[_Member]]
+    members: Mapping[str, Members]
     settings: AnalyticSettings
     reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
 
@@ -90,11 +88,11 @@ def analytic_costs(
     pairs: Sequence[Pair],
     versions: Mapping[str, Version],
     sets: Mapping[str, NodeSet],
-    members: Mapping[str, Sequence[tuple[Node, DeviceProfile]]],
+    members: Mapping[str, Members],
     settings: AnalyticSettings,
 ) -> CostTable:
     """The cost table of `pairs`. `members` holds each set's nodes with their profiles; pairs it lacks cost infinity."""
-    model = _Model(versions, sets, {s: [_Member(*m) for m in rows] for s, rows in members.items()}, settings)
+    model = _Model(versions, sets, members, settings)
     count = len(pairs)
     run_s, run_j = np.full(count, math.inf), np.full(count, math.inf)
     change_s, change_j = np.zeros((count, count)), np.zeros((count, count))
@@ -118,48 +116,43 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
     group = model.sets[pair.nodes]
     pipeline = group.mode == "pipeline"
     if pipeline and version.chain is not None:
-        rows = [(m.node, m.device) for m in members]
         from .pipelined import try_pipeline_epoch  # only where a pipeline is asked for: `validate` has half a second
 
-        seconds, joules, reason = try_pipeline_epoch(
-            version.chain, group, rows, state_tensors=model.settings.state_tensors
-        )
+        state_tensors = model.settings.state_tensors
+        seconds, joules, reason = try_pipeline_epoch(version.chain, group, members, state_tensors=state_tensors)
         if reason is not None:
             model.reasons[index,] = f"{version.name} on {pair.nodes}: {reason}"
         return seconds, joules
-    speed = sum(m.device.flops_per_s for m in members)
-    shares = [m.device.flops_per_s / speed if pipeline else 1.0 for m in members]
+    speed = sum(device.flops_per_s for _, device in members)
+    shares = [device.flops_per_s / speed if pipeline else 1.0 for _, device in members]
     held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
-    for member, share in zip(members, shares, strict=True):
-        if held * share > member.device.memory_bytes:
-            has = _gb(member.device.memory_bytes)
-            model.reasons[index,] = (
-                f"{version.name} needs {_gb(held * share)}, {member.node.name} of {pair.nodes} has {has}"
-            )
+    for (node, device), share in zip(members, shares, strict=True):
+        if held * share > device.memory_bytes:
+            needs, has = _gb(held * share), _gb(device.memory_bytes)
+            model.reasons[index,] = f"{version.name} needs {needs}, {node.name} of {pair.nodes} has {has}"
             return math.inf, math.inf
     if pipeline:
-        return _pipeline_epoch(version, [m for m in members if m.node.name in group.owners], members, flops)
-    compute = [(m.node.samples or 0) * flops / m.device.flops_per_s for m in members]
-    exchange = [2 * 8 * size / m.device.bits_per_s for m in members]
+        return _pipeline_epoch(version, group, members, flops)
+    compute = [(node.samples or 0) * flops / device.flops_per_s for node, device in members]
+    exchange = [2 * 8 * size / device.bits_per_s for _, device in members]
     seconds = max(c + x for c, x in zip(compute, exchange, strict=True))
     joules = sum(
-        m.device.busy_w * c + m.device.idle_w * (seconds - c) + 2 * 8 * size * m.device.j_per_bit
-        for m, c in zip(members, compute, strict=True)
+        d.busy_w * c + d.idle_w * (seconds - c) + 2 * 8 * size * d.j_per_bit
+        for (_, d), c in zip(members, compute, strict=True)
     )
     return seconds, joules
 
 
-def _pipeline_epoch(
-    version: Version, owners: list[_Member], members: list[_Member], flops: float
-) -> tuple[float, float]:
-    samples = sum(m.node.samples or 0 for m in owners)
-    compute = samples * flops / sum(m.device.flops_per_s for m in members)
+def _pipeline_epoch(version: Version, group: NodeSet, members: Members, flops: float) -> tuple[float, float]:
+    samples = sum(node.samples or 0 for node, _ in members if node.name in group.owners)
+    devices = [device for _, device in members]
+    compute = samples * flops / sum(d.flops_per_s for d in devices)
     boundaries = len(members) - 1
     # The bytes at a cut are not known here; an even share of all activations is the estimate, forth and back.
     bits = 2 * 8 * samples * (version.activation_bytes_per_sample or 0) / len(members) if boundaries else 0.0
-    seconds = max([compute, *(bits / m.device.bits_per_s for m in members)])
-    joules = sum(m.device.busy_w * compute + m.device.idle_w * (seconds - compute) for m in members)
-    return seconds, joules + bits * sum(m.device.j_per_bit for m in members[:boundaries])
+    seconds = max([compute, *(bits / d.bits_per_s for d in devices)])
+    joules = sum(d.busy_w * compute + d.idle_w * (seconds - compute) for d in devices)
+    return seconds, joules + bits * sum(d.j_per_bit for d in devices[:boundaries])
 
 
 def _sending(model: _Model, new: Pair) -> tuple[float, float]:
@@ -167,10 +160,10 @@ def _sending(model: _Model, new: Pair) -> tuple[float, float]:
     size = weight_bytes(model.versions[new.version])
     if size is None:
         return math.inf, math.inf
-    members = model.members[new.nodes]
-    share = 1.0 / len(members) if model.sets[new.nodes].mode == "pipeline" else 1.0
-    seconds = max(8 * size * share / m.device.bits_per_s for m in members)
-    joules = sum(8 * size * share * m.device.j_per_bit + m.device.idle_w * seconds for m in members)
+    devices = [device for _, device in model.members[new.nodes]]
+    share = 1.0 / len(devices) if model.sets[new.nodes].mode == "pipeline" else 1.0
+    seconds = max(8 * size * share / d.bits_per_s for d in devices)
+    joules = sum(8 * size * share * d.j_per_bit + d.idle_w * seconds for d in devices)
     return seconds, joules
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -87,14 +87,35 @@ class CpuMeter:
         return Reading(joules, self.provenance, f"CPU seconds x {self.profile.name}", cpu_s, wall_s)
 
 
-class RaplMeter:
+class _CounterMeter:
+    """Counters in joules, read at both ends of a window; one that wraps begins again after its span."""
+
+    def __init__(self, method: str, read: Callable[[], tuple[float, ...]], spans_j: Sequence[float]) -> None:
+        self._method, self._read, self._spans_j = method, read, tuple(spans_j)
+
+    def begin(self) -> Mark:
+        """Open a window."""
+        return Mark(time.monotonic(), time.process_time(), self._read())
+
+    def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
+        """Close it; a counter that wrapped once meanwhile is accounted for."""
+        used = [
+            later - earlier if later >= earlier else later - earlier + span
+            for earlier, later, span in zip(mark.counters_j, self._read(), self._spans_j, strict=True)
+        ]
+        cpu = time.process_time() - mark.cpu_s if cpu_s is None else cpu_s
+        return Reading(sum(used), "measured", self._method, cpu, time.monotonic() - mark.wall_s)
+
+
+class RaplMeter(_CounterMeter):
     """Counters of the processor packages (powercap). They see everything that runs on the machine."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         if not folders:
             raise UsageError("RAPL: no readable counter; use CpuMeter or run where /sys/class/powercap can be read")
         self.folders = tuple(folders)
-        self._range_j = tuple(_microjoules(folder / "max_energy_range_uj") for folder in self.folders)
+        spans_j = [_microjoules(folder / "max_energy_range_uj") for folder in folders]
+        super().__init__("RAPL", lambda: tuple(_microjoules(folder / "energy_uj") for folder in folders), spans_j)
 
     @classmethod
     def find(cls, root: Path = POWERCAP) -> RaplMeter | None:
@@ -110,31 +131,15 @@ class RaplMeter:
                 readable.append(folder)
         return cls(readable) if readable else None
 
-    def begin(self) -> Mark:
-        """Open a window."""
-        return Mark(time.monotonic(), time.process_time(), self._read())
 
-    def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
-        """Close it; a counter that wrapped once meanwhile is accounted for."""
-        now = self._read()
-        used = [
-            later - earlier if later >= earlier else later - earlier + span
-            for earlier, later, span in zip(mark.counters_j, now, self._range_j, strict=True)
-        ]
-        cpu = time.process_time() - mark.cpu_s if cpu_s is None else cpu_s
-        return Reading(sum(used), "measured", "RAPL", cpu, time.monotonic() - mark.wall_s)
-
-    def _read(self) -> tuple[float, ...]:
-        return tuple(_microjoules(folder / "energy_uj") for folder in self.folders)
-
-
-class NvmlMeter:
+class NvmlMeter(_CounterMeter):
     """Energy counters of NVIDIA cards, through the `pynvml` module where it is installed."""
 
     def __init__(self, nvml: Any, handles: Sequence[Any]) -> None:
         if not handles:
             raise UsageError("NVML: no card with an energy counter; leave this meter out")
-        self._nvml, self._handles = nvml, tuple(handles)
+        read = nvml.nvmlDeviceGetTotalEnergyConsumption
+        super().__init__("NVML", lambda: tuple(read(handle) / 1000.0 for handle in handles), [0.0] * len(handles))
 
     @classmethod
     def find(cls) -> NvmlMeter | None:
@@ -151,19 +156,6 @@ class NvmlMeter:
         except pynvml.NVMLError:
             return None
         return cls(pynvml, handles) if handles else None
-
-    def begin(self) -> Mark:
-        """Open a window."""
-        return Mark(time.monotonic(), time.process_time(), self._read())
-
-    def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
-        """Close it."""
-        used = sum(later - earlier for earlier, later in zip(mark.counters_j, self._read(), strict=True))
-        cpu = time.process_time() - mark.cpu_s if cpu_s is None else cpu_s
-        return Reading(used, "measured", "NVML", cpu, time.monotonic() - mark.wall_s)
-
-    def _read(self) -> tuple[float, ...]:
-        return tuple(self._nvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1000.0 for h in self._handles)
 
 
 class SumMeter:
@@ -193,23 +185,6 @@ class SumMeter:
             readings[0].cpu_s,
             readings[0].wall_s,
         )
-
-
-class ReplayMeter:
-    """Readings prepared beforehand, one a window, in the order in which windows are closed: for tests."""
-
-    def __init__(self, readings: Iterable[Reading]) -> None:
-        self._left = list(readings)
-
-    def begin(self) -> Mark:
-        """Open a window."""
-        return Mark(0.0, 0.0)
-
-    def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
-        """The next reading."""
-        if not self._left:
-            raise UsageError("replay: no reading left, expected one for every window")
-        return self._left.pop(0)
 
 
 def find_meter(profile: DeviceProfile | None = None, *, gpu: bool = False) -> Meter:

@@ -1,7 +1,7 @@
 """Seconds, joules and memory of an epoch on a pipeline node set, from the partition that it would run with.
 
-The version's chain is split over the nodes in their order, exactly (see `pipeline.partition`): memories are caps, speeds
-and links are those of the devices. With `step` the slowest stage or link and n minibatches,
+The version's chain is split over the nodes in their order, exactly (see `planners.pipeline.partition`): memories are
+caps, speeds and links are those of the devices. With `step` the slowest stage or link and n minibatches,
 
     seconds = (n - 1) step + sum over stages of (compute + link)          the first minibatch fills the pipeline
     joules  = sum over nodes of busy * n compute + idle * (seconds - n compute) + bits sent * joules per bit
@@ -20,8 +20,9 @@ from ..core.errors import InfeasibleError, UsageError
 from ..core.problem import Chain, Node, NodeSet
 from ..planners.pipeline.chain import of_chain
 from ..planners.pipeline.partition import Device, PipelinePlan, partition
-from ..planners.pipeline.policy import Keeping
+from ..planners.pipeline.policy_choice import Keeping
 from .devices import DeviceProfile
+from .profiled import minibatches
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,6 @@ def stage_devices(members: Sequence[tuple[Node, DeviceProfile]]) -> list[Device]
     return [Device(node.name, d.flops_per_s, d.memory_bytes, d.bits_per_s / 8) for node, d in members]
 
 
-def minibatches(samples: int, batch: int) -> int:
-    """How many minibatches a pass has; a lone last sample joins the one before."""
-    whole, rest = divmod(samples, batch)
-    return max(1, whole + (rest > (1 if whole else 0)))
-
-
 def pipeline_epoch(
     chain: Chain, group: NodeSet, members: Sequence[tuple[Node, DeviceProfile]], *, state_tensors: int
 ) -> PipelineEpoch:
@@ -56,20 +51,19 @@ def pipeline_epoch(
     way = group.pipeline
     if len(members) > len(chain.weight_bytes):
         raise UsageError(f"{len(members)} nodes, but only {len(chain.weight_bytes)} units to share")
+    units, m, keeping = of_chain(chain), way.in_flight or len(members), Keeping(way.keep)
     plan = partition(
-        of_chain(chain), stage_devices(members), m=way.in_flight or len(members),
-        keeping=Keeping(way.keep), state_tensors=state_tensors, checkpoint=way.checkpoint,
-    )  # fmt: skip
+        units, stage_devices(members), m=m, keeping=keeping, state_tensors=state_tensors, checkpoint=way.checkpoint
+    )
     owners = [(node, device) for node, device in members if node.name in group.owners]
     samples = sum(node.samples or 0 for node, _ in owners)
-    count = minibatches(samples, chain.batch)
+    count = max(1, minibatches(samples, chain.batch))
     foreign = [(node.samples or 0, device) for node, device in owners if node.name != members[0][0].name]
     input_bytes = chain.input_bytes / chain.batch
     input_s = max((n * input_bytes * 8 / d.bits_per_s for n, d in foreign), default=0.0)
     latency = sum(stage.compute_s + stage.link_s for stage in plan.stages)
     seconds = max(latency + (count - 1) * plan.step_s, input_s)
     joules = sum(n * input_bytes * 8 * d.j_per_bit for n, d in foreign)
-    units = of_chain(chain)
     for stage, (_, device) in zip(plan.stages, members, strict=True):
         busy = count * stage.compute_s
         last = stage.end == len(units)
@@ -83,7 +77,7 @@ def try_pipeline_epoch(
 ) -> tuple[float, float, str | None]:
     """Seconds and joules, or infinity twice and the reason."""
     try:
-        found = pipeline_epoch(chain, group, members, state_tensors=state_tensors)
+        epoch = pipeline_epoch(chain, group, members, state_tensors=state_tensors)
     except (InfeasibleError, UsageError) as error:
         return math.inf, math.inf, str(error)
-    return found.seconds, found.joules, None
+    return epoch.seconds, epoch.joules, None

@@ -60,6 +60,12 @@ class Profilable(Protocol):
         ...
 
 
+def minibatches(samples: int, batch: int) -> int:
+    """How many minibatches a pass has; a lone last sample joins the one before."""
+    whole, rest = divmod(samples, batch)
+    return whole + (rest > (1 if whole else 0))
+
+
 @dataclass(frozen=True)
 class ProfiledVersion:
     """CPU seconds of one version on this machine."""
@@ -72,10 +78,8 @@ class ProfiledVersion:
 
     def cpu_s(self, samples: int, batch: int, local_epochs: int = 1) -> float:
         """CPU seconds of one node's pass over `samples`."""
-        steps = math.ceil(samples / batch)
-        if steps > 1 and samples % batch == 1:
-            steps -= 1  # a lone last sample joins the batch before it
-        return self.pass_s + local_epochs * (self.per_batch_s * steps + self.per_sample_s * samples)
+        steps = self.per_batch_s * minibatches(samples, batch)
+        return self.pass_s + local_epochs * (steps + self.per_sample_s * samples)
 
 
 @dataclass(frozen=True)

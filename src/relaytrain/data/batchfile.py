@@ -142,7 +142,7 @@ class _Reader:
             stack[-1].update(zip(items[::2], items[1::2], strict=True))
         elif word == b"R":
             arguments = stack.pop()
-            stack[-1] = _made(stack[-1], arguments)
+            stack[-1] = _reduced(stack[-1], arguments)
         elif word == b"b":
             state = stack.pop()
             _fill(stack[-1], state)
@@ -156,7 +156,7 @@ def _name(text: str) -> _Name:
     return _Name(text)
 
 
-def _made(name: Any, arguments: Any) -> Any:
+def _reduced(name: Any, arguments: Any) -> Any:
     if isinstance(name, _Name) and name in _RECONSTRUCT:
         return _Array()
     if isinstance(name, _Name) and name == _DTYPE:

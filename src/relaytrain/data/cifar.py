@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from ..core.errors import ScenarioError, UsageError
 from .batchfile import read_batch
 from .dataset import Dataset, from_arrays
 
-Kind = Literal["cifar10", "cifar100"]
 Pair = tuple[NDArray[Any], NDArray[np.int64]]
 
 PIXELS = 3 * 32 * 32
@@ -26,7 +25,7 @@ _BATCHES = {
 }  # fmt: skip
 
 
-def cifar(folder: Path, split: str = "train", *, kind: Kind = "cifar10") -> Dataset:
+def cifar(folder: Path, split: str = "train", *, kind: str = "cifar10") -> Dataset:
     """The images of `split` (`train` or `test`) in `folder` or one folder below it, pixels in [0, 1].
 
     Deviations: CIFAR-100 uses the fine labels.
@@ -36,7 +35,7 @@ def cifar(folder: Path, split: str = "train", *, kind: Kind = "cifar10") -> Data
     if not folder.is_dir():
         raise ScenarioError(f"{folder}: no such folder; expected one with the files of {kind}")
     batch = _BATCHES[kind, split]
-    forms: list[tuple[str, Callable[[Path, Kind], Pair]]] = [
+    forms: list[tuple[str, Callable[[Path, str], Pair]]] = [
         (rf"{split}.*\.parquet", _parquet),
         (rf"{batch}\.bin", _binary),
         (batch, _python),
@@ -57,7 +56,7 @@ def cifar(folder: Path, split: str = "train", *, kind: Kind = "cifar10") -> Data
     )
 
 
-def _binary(path: Path, kind: Kind) -> Pair:
+def _binary(path: Path, kind: str) -> Pair:
     """Rows of label bytes (CIFAR-100: coarse, then fine) and 3,072 pixels, channel by channel."""
     lead = 2 if kind == "cifar100" else 1
     raw = np.frombuffer(path.read_bytes(), dtype=np.uint8)
@@ -67,7 +66,7 @@ def _binary(path: Path, kind: Kind) -> Pair:
     return rows[:, lead:].reshape(-1, 3, 32, 32), rows[:, lead - 1].astype(np.int64)
 
 
-def _python(path: Path, kind: Kind) -> Pair:
+def _python(path: Path, kind: str) -> Pair:
     batch = read_batch(path)
     key = "fine_labels" if kind == "cifar100" else "labels"
     pixels, labels = batch.get("data"), batch.get(key)
@@ -78,7 +77,7 @@ def _python(path: Path, kind: Kind) -> Pair:
     return pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
 
 
-def _parquet(path: Path, kind: Kind) -> Pair:
+def _parquet(path: Path, kind: str) -> Pair:
     """Columns `img` or `image` (a struct with encoded `bytes`) and `label` or `fine_label`."""
     try:
         import pyarrow

@@ -31,8 +31,8 @@ class Dataset:
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
         if images.ndim != 4 or images.dtype != np.float32:
-            got = f"{images.dtype} of shape {images.shape}"
-            raise ScenarioError(f"{self.name}: images are {got}, expected float32 (n, channels, height, width)")
+            seen = f"{images.dtype} of shape {images.shape}"
+            raise ScenarioError(f"{self.name}: images are {seen}, expected float32 (n, channels, height, width)")
         if labels.shape != (len(images),) or labels.dtype != np.int64:
             raise ScenarioError(
                 f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected int64 ({len(images)},)"

@@ -17,10 +17,10 @@ def digits() -> Dataset:
 
     Reads the file inside scikit-learn's folder without importing scikit-learn, which takes seconds.
     """
-    found = find_spec("sklearn")
-    if found is None or found.origin is None:
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
         raise UsageError("digits: scikit-learn is not installed; pip install 'relaytrain[data]'")
-    path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if path.is_file():
         with gzip.open(path, "rt", encoding="ascii") as lines:
             table = np.loadtxt(lines, delimiter=",", dtype=np.float32)

@@ -29,7 +29,7 @@ from .source import read
 
 @dataclass(frozen=True)
 class QuickRecipe:
-    """Where the pictures come from, how many each set has, what share of them the target's camera saw, and how it sees."""
+    """Where pictures come from, how many a set has, what share of them the target's camera saw, and how it sees."""
 
     whole: Callable[[], Dataset]
     sizes: Mapping[str, int]
@@ -53,8 +53,6 @@ RECIPES = {
     ),
 }
 """Sources of `[data]` that come already divided, by name."""
-
-SIZES = RECIPES["quick"].sizes
 
 
 def quick_data(seed: int = 0, name: str = "quick") -> dict[str, Dataset]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ScenarioError
-from .cifar import cifar
+from .cifar import CLASSES, cifar
 from .dataset import Dataset, from_arrays
 from .digits import digits
 from .idx import idx_folder
@@ -48,12 +48,10 @@ def read(
         return whole.part(split_by_class(whole.labels, shares, seed=0)[split], f"digits {split}")
     if name not in NAMES:
         raise ScenarioError(f"data: got {name!r}, expected one of {', '.join(NAMES)}, or module:function")
-    found = folder if folder is not None else _conventional(name)
-    if name == "cifar10":
-        return cifar(found, split, kind="cifar10")
-    if name == "cifar100":
-        return cifar(found, split, kind="cifar100")
-    return idx_folder(found, split, name=f"{name} {split}")
+    place = folder if folder is not None else _conventional(name)
+    if name in CLASSES:
+        return cifar(place, split, kind=name)
+    return idx_folder(place, split, name=f"{name} {split}")
 
 
 def places(name: str) -> list[Path]:

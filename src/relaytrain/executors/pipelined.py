@@ -26,9 +26,10 @@ from ..core.problem import Node, NodeSet, Pair
 from ..costs.devices import DeviceProfile
 from ..costs.meters import Reading
 from ..costs.pipelined import stage_devices
-from ..pipeline.running import PipelineResult, Runtime, Training, run_pipeline
-from ..pipeline.updates import SGD, Adam, OptimizerState, Rule
-from ..planners.pipeline.policy import Keeping
+from ..pipeline.pipeline_run import run_pipeline
+from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
+from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
+from ..planners.pipeline.policy_choice import Keeping
 from ..training.checkpoint import Checkpoint
 from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site

@@ -111,7 +111,7 @@ def chosen(view: RunView, which: Which) -> EpochView:
 def _contents(
     checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None
 ) -> tuple[dict[str, bytes], list[str]]:
-    from ..models import spec_json
+    from ..models.spec import spec_json
     from . import network_formats as formats
 
     weights = checkpoint.weights
@@ -157,7 +157,8 @@ def _network(
 
 def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None) -> bool:
     """Read every file back and compare it with the checkpoint, bit for bit; whether the network was built again too."""
-    from ..models import load_version, read_version_spec
+    from ..models import load_version
+    from ..models.travel import read_version_spec
     from . import network_formats as formats
 
     version = (place / "model.safetensors").read_bytes()

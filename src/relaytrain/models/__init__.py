@@ -1,68 +1,29 @@
-"""Versions of a network: spec-driven families, users' factories, how they travel, what they cost. torch loads on use.
-
-`versions.versions` is imported from its own file.
-"""
+"""Versions of a network: spec-driven families, users' factories, how they travel, their cost. torch loads on use."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .spec import (
-    FactorySpec,
-    FamilySpec,
-    Spec,
-    check_reference,
-    digest,
-    family_spec,
-    read_spec,
-    spec_json,
-    validate_spec,
-)
+from .spec import FactorySpec, FamilySpec, Spec, family_spec
 
 if TYPE_CHECKING:
-    from .flops import Counts, count
-    from .rebuild import build, from_scenario, of_module, only, shapes_of, spec_of
-    from .travel import load_version, read_version_spec, save_version
-    from .versions import VersionInfo
+    from .flops import count
+    from .rebuild import build, spec_of
+    from .travel import load_version, save_version
 
-_LAZY = {
-    "Counts": "flops",
-    "VersionInfo": "versions",
-    "build": "rebuild",
-    "count": "flops",
-    "from_scenario": "rebuild",
-    "load_version": "travel",
-    "of_module": "rebuild",
-    "only": "rebuild",
-    "read_version_spec": "travel",
-    "save_version": "travel",
-    "shapes_of": "rebuild",
-    "spec_of": "rebuild",
-}
+_LAZY = {"build": "rebuild", "count": "flops", "load_version": "travel", "save_version": "travel", "spec_of": "rebuild"}
 
 __all__ = [
-    "Counts",
     "FactorySpec",
     "FamilySpec",
     "Spec",
-    "VersionInfo",
     "build",
-    "check_reference",
     "count",
-    "digest",
     "family_spec",
-    "from_scenario",
     "load_version",
-    "of_module",
-    "only",
-    "read_spec",
-    "read_version_spec",
     "save_version",
-    "shapes_of",
-    "spec_json",
     "spec_of",
-    "validate_spec",
 ]
 
 

@@ -94,7 +94,7 @@ def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
 
 
 def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
-    """A `resolve` for the one factory that a local scenario names, its folder first on the path. Runs the user's code."""
+    """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
     from ..scenario.resolve import resolve as resolve_reference
 
     factory = resolve_reference(check_reference(reference), folder).value
@@ -189,13 +189,13 @@ def _resize_layer(module: nn.Module, own: Shapes) -> None:
             module._buffers[name] = empty
 
 
-def _difference(expected: Shapes, got: Shapes) -> str:
+def _difference(expected: Shapes, seen: Shapes) -> str:
     """The first way in which two states differ, in words; empty when they agree."""
-    for name in sorted(set(expected) | set(got)):
-        if name not in got:
+    for name in sorted(set(expected) | set(seen)):
+        if name not in seen:
             return f"the spec has {name}, the module does not"
         if name not in expected:
             return f"the module has {name}, the spec does not"
-        if tuple(expected[name]) != tuple(got[name]):
-            return f"{name} should be {list(expected[name])}, the module makes it {list(got[name])}"
+        if tuple(expected[name]) != tuple(seen[name]):
+            return f"{name} should be {list(expected[name])}, the module makes it {list(seen[name])}"
     return ""

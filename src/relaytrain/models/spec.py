@@ -9,7 +9,6 @@ here, whatever a reference says.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -72,11 +71,6 @@ def spec_json(spec: Spec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True, separators=(",", ":"))
 
 
-def digest(spec: Spec) -> str:
-    """What names a version: SHA-256 of its canonical JSON, whatever path led to it and whatever weights it holds."""
-    return hashlib.sha256(spec_json(spec).encode()).hexdigest()
-
-
 def read_spec(text: str | bytes, where: str = "spec") -> Spec:
     """A spec from JSON text of unknown origin."""
     if len(text) > MAX_SPEC_BYTES:
@@ -109,7 +103,7 @@ def validate_spec(value: object, where: str = "spec") -> Spec:
 
 
 def check_reference(reference: object, where: str = "factory") -> str:
-    """`reference` when it reads `dotted.module:name` in plain ASCII outside the standard library; nothing is imported."""
+    """`reference` if it reads `dotted.module:name` in plain ASCII outside the standard library; imports nothing."""
     from ..scenario.resolve import split_reference  # here, so that scenarios may import specs
 
     if not isinstance(reference, str):

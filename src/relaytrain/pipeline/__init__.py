@@ -1,11 +1,11 @@
-"""mcPipe: a network too large for one device, trained stage by stage as a pipeline that is lean in memory.
+"""mcPipe at run time: a network too large for one device, trained stage by stage as a pipeline that is lean in memory.
 
-In reading order: `actions` and `schedules` say what runs when, `lifetimes` counts which weight versions that keeps
-alive, `updates` and `factors` are the arithmetic, `weights` the policies, `stage` a part of a network on one device,
-`simulator` all stages in one process, `networks` networks as chains, `units` what their parts weigh, `memory` the bytes
-of a stage, `choice` which layers keep what under a cap, `partition` who gets which layers, `planning` all of it by name.
+What plans without torch is in `planners.pipeline`. Here, in reading order: `update_rules` and `factors` are the
+arithmetic, `weight_versions` the policies, `stage` a part of a network on one device, `simulator` all stages in one
+process, `networks` networks as chains of units, `unit_counter` what these weigh.
 
-Across processes: `running` is the call (`commanded` by name), `supervisor` starts and watches the stages, `launcher` forks them, `worker` is
-one process and `playing` what it does, `links` carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job` and `blueprint` say in JSON
-what to do, `straggling` who is slow, `addresses` where stages may listen.
+A run: `pipeline_run` is the call (`named_run` by names), `pipeline_work` what it is given and gives back, `supervisor`
+starts and watches the stages, `launcher` forks them, `worker` is one process and `stage_program` what it does, `links`
+carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` (by `job_writer`) and `blueprint` say in JSON
+what to do, `stragglers` who is slow, `addresses` where stages may listen, `process_memory` what is only code.
 """

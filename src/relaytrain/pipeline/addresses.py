@@ -9,7 +9,6 @@ import struct
 
 from ..core.errors import UsageError
 
-LOOPBACK = "lo"
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR
 EVERYWHERE = "0.0.0.0"
 
@@ -36,12 +35,12 @@ def interface_of(bind: str, *, trusted: bool = False) -> str | None:
         )
     if bind == EVERYWHERE:
         return None
-    found = next((name for name in names if address_of(name) == str(address)), None)
-    if found is None and address.is_loopback:
-        found = next((name for name in names if (address_of(name) or "").startswith("127.")), None)
-    if found is None:
+    interface = next((name for name in names if address_of(name) == str(address)), None)
+    if interface is None and address.is_loopback:
+        interface = next((name for name in names if (address_of(name) or "").startswith("127.")), None)
+    if interface is None:
         raise UsageError(f"bind: got {bind}, which is no address of this host; its interfaces are {', '.join(names)}")
-    return found
+    return interface
 
 
 def address_of(interface: str) -> str | None:

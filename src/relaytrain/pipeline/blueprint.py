@@ -9,7 +9,7 @@ so that a device never holds more than its own stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..models.rebuild import build, from_scenario, skeleton
 from ..models.spec import FactorySpec, Spec, validate_spec
-from .networks import chain
+from .networks import chain, parts_in_order
+from .tensorfile import DTYPES, dtype_name
 
 Blueprint = dict[str, Any]
 _IMAGE = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
@@ -58,7 +59,7 @@ def blueprint(model: nn.Module, spec: Spec | None = None) -> Blueprint:
         return {"spec": spec.to_dict()}
     if not isinstance(model, nn.Sequential):
         raise UsageError(f"model: got {type(model).__name__} without a spec, expected an nn.Sequential; pass spec=")
-    return {"layers": [_described(layer) for layer in _flat(model)]}
+    return {"layers": [_described(layer) for layer in parts_in_order(model)]}
 
 
 def units_from(plan: Mapping[str, Any], folder: Path | None = None) -> tuple[nn.Module, ...]:
@@ -69,7 +70,7 @@ def units_from(plan: Mapping[str, Any], folder: Path | None = None) -> tuple[nn.
             return chain(build(spec, resolve=from_scenario(spec.factory, folder)).to("meta"))
         return chain(skeleton(spec))
     with torch.device("meta"):
-        return chain(nn.Sequential(*(_made(name, arguments) for name, arguments in plan["layers"])))
+        return chain(nn.Sequential(*(_layer(name, arguments) for name, arguments in plan["layers"])))
 
 
 def names_in(units: tuple[nn.Module, ...], model: nn.Module) -> dict[str, str]:
@@ -80,14 +81,6 @@ def names_in(units: tuple[nn.Module, ...], model: nn.Module) -> dict[str, str]:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
-def _flat(model: nn.Sequential) -> Iterator[nn.Module]:
-    for layer in model:
-        if isinstance(layer, nn.Sequential):
-            yield from _flat(layer)
-        else:
-            yield layer
 
 
 def _described(layer: nn.Module) -> list[Any]:
@@ -101,11 +94,11 @@ def _described(layer: nn.Module) -> list[Any]:
         arguments["bias"] = layer.bias is not None
     weight = next(layer.parameters(), None)
     if weight is not None:
-        arguments["dtype"] = str(weight.dtype).removeprefix("torch.")
+        arguments["dtype"] = dtype_name(weight)
     return [name, arguments]
 
 
-def _made(name: str, arguments: Mapping[str, Any]) -> nn.Module:
+def _layer(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     if name not in LAYERS:
         raise UsageError(f"blueprint: got a layer {name!r}, expected one of {', '.join(LAYERS)}")
     known = {*LAYERS[name], "dtype", *(["bias"] if name in _BIASED else [])}
@@ -116,15 +109,5 @@ def _made(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     }
     if "dtype" in values:
         values["dtype"] = DTYPES[values["dtype"]]
-    made: nn.Module = getattr(nn, name)(**values)
-    return made
-
-
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "int64": torch.int64,
-}
-"""Kinds of tensors by name."""
+    layer: nn.Module = getattr(nn, name)(**values)
+    return layer

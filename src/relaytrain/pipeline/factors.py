@@ -23,11 +23,11 @@ Tensors = dict[str, Tensor]
 Rows = slice
 """A block of rows of a layer's parameters."""
 BLOCK_BYTES = 2**21
-"""About how large a block is. Convolutions prepare their input anew for every block, so that half of this costs time."""
+"""About how large a block is. Convolutions prepare their input anew for every block, so half of this costs time."""
 _LANES = 16
 FEW_POSITIONS, LARGE_BYTES = 4, 2**16
-"""Where an output channel has no more positions than this and the weights are large, gradients are one product of columns: up
-to five times as fast as torch's own. Small layers stay with torch's, and so with autograd to the last bit."""
+"""Where an output channel has no more positions than this and the weights are large, gradients are one product of
+columns: up to five times as fast as torch's own. Small layers stay with torch's, and so with autograd to the bit."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,6 @@ class Factors:
 
     inputs: Tensor
     errors: Tensor
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of both."""
-        return self.inputs.nbytes + self.errors.nbytes
 
 
 def has_rule(layer: nn.Module) -> bool:
@@ -63,29 +58,20 @@ def blocks(layer: nn.Module, weights: Tensors) -> tuple[Rows, ...]:
 def gradients(layer: nn.Module, factors: Factors, weights: Tensors, rows: Rows) -> Tensors:
     """The gradients of those `rows` of `layer`'s parameters; of `weights` only shapes are used."""
     inputs, errors = factors.inputs, factors.errors
-    found: Tensors = {}
+    bias = "bias" in weights
     if isinstance(layer, nn.Linear):
         ins, outs = inputs.flatten(0, -2), errors.flatten(0, -2)[:, rows]
-        found["weight"] = outs.t() @ ins
-        if "bias" in weights:
-            found["bias"] = outs.sum(0)
-        return found
+        return {"weight": outs.t() @ ins, **({"bias": outs.sum(0)} if bias else {})}
     assert isinstance(layer, nn.Conv2d)
-    bias = "bias" in weights
     weight = weights["weight"][rows]
     if _few(layer, errors):
         channels = errors[:, rows].transpose(0, 1).flatten(1)
-        found["weight"] = (channels @ _columns(layer, inputs, errors)).view_as(weight)
-        if bias:
-            found["bias"] = channels.sum(1)
-        return found
+        product = (channels @ _columns(layer, inputs, errors)).view_as(weight)
+        return {"weight": product, **({"bias": channels.sum(1)} if bias else {})}
     sizes = [weight.shape[0]] if bias else None
     geometry = (layer.stride, layer.padding, layer.dilation, False, [0, 0], layer.groups, [False, True, bias])
-    results = torch.ops.aten.convolution_backward(errors[:, rows].contiguous(), inputs, weight, sizes, *geometry)
-    found["weight"] = results[1]
-    if bias:
-        found["bias"] = results[2]
-    return found
+    _, *formed = torch.ops.aten.convolution_backward(errors[:, rows].contiguous(), inputs, weight, sizes, *geometry)
+    return dict(zip(("weight", "bias") if bias else ("weight",), formed, strict=False))
 
 
 def _few(layer: nn.Conv2d, errors: Tensor) -> bool:
@@ -106,19 +92,13 @@ def _columns(layer: nn.Conv2d, inputs: Tensor, errors: Tensor) -> Tensor:
 
 
 def column_bytes(layer: nn.Module, inputs: Tensor, errors: Tensor) -> int:
-    """Bytes that a block's gradient needs beyond its own where it is formed from columns; of both tensors only shapes count."""
+    """Bytes that a block's gradient needs beyond its own where it is formed from columns; only shapes count."""
     if not isinstance(layer, nn.Conv2d) or not _few(layer, errors):
         return 0
     above, left = (int(edge) for edge in layer.padding)
     padded = len(inputs) * inputs.shape[1] * (inputs.shape[2] + 2 * above) * (inputs.shape[3] + 2 * left)
-    seen = (
-        len(inputs)
-        * errors.shape[-2]
-        * errors.shape[-1]
-        * inputs.shape[1]
-        * layer.kernel_size[0]
-        * layer.kernel_size[1]
-    )
+    positions, reach = errors.shape[-2] * errors.shape[-1], layer.kernel_size[0] * layer.kernel_size[1]
+    seen = len(inputs) * positions * inputs.shape[1] * reach
     return errors.nbytes + inputs.element_size() * (padded + seen)
 
 
@@ -140,8 +120,8 @@ def input_errors(layer: nn.Module, factors: Factors, weights: Tensors) -> Tensor
     assert isinstance(layer, nn.Conv2d)
     sizes = [layer.out_channels] if "bias" in weights else None
     geometry = (layer.stride, layer.padding, layer.dilation, False, [0, 0], layer.groups, [True, False, False])
-    found: Tensor = torch.ops.aten.convolution_backward(errors, factors.inputs, weights["weight"], sizes, *geometry)[0]
-    return found
+    back: Tensor = torch.ops.aten.convolution_backward(errors, factors.inputs, weights["weight"], sizes, *geometry)[0]
+    return back
 
 
 def weighted(parts: Sequence[tuple[float, Factors]]) -> Factors:

@@ -46,7 +46,7 @@ class Launcher:
         )
         theirs.close()
         self._socket, self._lines = ours, ours.makefile("rb")
-        self.base_rss_bytes: int = self._answer()["rss_bytes"]
+        self._answer()  # it has imported all it needs
 
     def fork(self, job: Path, rank: int, store: str) -> tuple[int, socket.socket]:
         """A new worker: its process and our end of its socket."""
@@ -85,13 +85,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = socket.socket(fileno=int(sys.argv[1]))
     os.dup2(2, 1)
-    from .pages import rss_bytes
     from .worker import supervised
 
     gc.collect()
     gc.freeze()  # or the first collection in a worker would copy the pages it shares with its parent
     children: dict[int, int | None] = {}
-    _say(supervisor, rss_bytes=rss_bytes("VmRSS"))
+    _say(supervisor, ready=True)
     while True:
         data, descriptors, _, _ = socket.recv_fds(supervisor, 65536, 1)
         if not data:

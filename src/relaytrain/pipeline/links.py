@@ -1,4 +1,4 @@
-"""Links between stages: tensors in order from one process to another, over gloo, at the speed of a slower wire if asked.
+"""Links between stages: tensors in order from process to process, over gloo, at the speed of a slower wire if asked.
 
     sender    compute thread -> isend at once, or a thread of the link that waits as the wire would, then isend
     receiver  the next tensor is asked for before it is needed, so it travels while the stage computes
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -62,20 +62,6 @@ class Traffic:
         self._free_s = max(self._free_s, now_s) + taken
         self._last_s = max(self._last_s, self._free_s + self._chance.uniform(*self._wire.delay_s))
         return self._last_s
-
-
-class Sender(Protocol):
-    """The near end."""
-
-    def send(self, tensor: Tensor) -> None:
-        """Hand over; the tensor must not change until it has arrived."""
-
-
-class Receiver(Protocol):
-    """The far end."""
-
-    def recv(self) -> Tensor:
-        """The next tensor, in the order sent."""
 
 
 class GlooSender:

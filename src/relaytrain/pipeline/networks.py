@@ -13,7 +13,7 @@ from torch import nn
 
 from ..core.errors import UsageError
 from ..models.rebuild import build
-from ..models.spec import family_spec
+from ..models.spec import Spec, family_spec
 from ..models.vgg import POOL_AFTER
 
 ORDER = ("stem", "features", "blocks", "average", "hidden", "activation", "classifier", "head")
@@ -22,7 +22,7 @@ CONVOLUTIONS = {
     "vgg11": (64, 128, 256, 256, 512, 512, 512, 512),
     "vgg16": (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512),
 }
-PUBLISHED = "-4096"
+PUBLISHED = {f"{name}-4096": name for name in CONVOLUTIONS}
 """`vgg16-4096` is VGG16 as published: two hidden layers of 4096, no batch norm."""
 _FOLLOWERS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
@@ -34,7 +34,7 @@ def chain(model: nn.Module) -> tuple[nn.Module, ...]:
         UsageError: neither an `nn.Sequential` nor one of this package's families.
     """
     units: list[list[nn.Module]] = []
-    for part in _parts(model):
+    for part in parts_in_order(model):
         heavy = any(True for _ in part.parameters()) and not isinstance(part, _FOLLOWERS)
         if heavy and not (units and not any(True for p in units[-1] for _ in p.parameters())):
             units.append([])  # what stands before the first layer, such as a flatten, goes with it
@@ -49,9 +49,21 @@ def network(
 ) -> nn.Module:
     """A family by name, or `vgg11-4096` and `vgg16-4096`, on torch's meta device: shapes without memory."""
     with torch.device("meta"):
-        if name.removesuffix(PUBLISHED) in CONVOLUTIONS and name.endswith(PUBLISHED):
-            return published_vgg(name.removesuffix(PUBLISHED), width=width, input=input, classes=classes)
+        if name in PUBLISHED:
+            return published_vgg(PUBLISHED[name], width=width, input=input, classes=classes)
     return build(family_spec(name, input=input, classes=classes, width=width)).to("meta")
+
+
+def trainable(
+    name: str, *, seed: int, width: float, input: tuple[int, int, int], classes: int
+) -> tuple[nn.Module, Spec | None]:
+    """The same with weights drawn from `seed`, and the spec of a family."""
+    if name in PUBLISHED:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return published_vgg(PUBLISHED[name], width=width, input=input, classes=classes), None
+    spec = family_spec(name, input=input, classes=classes, width=width)
+    return build(spec, seed=seed), spec
 
 
 def published_vgg(
@@ -78,10 +90,11 @@ def published_vgg(
     return nn.Sequential(*layers, nn.Linear(middle, classes))
 
 
-def _parts(model: nn.Module) -> Iterator[nn.Module]:
+def parts_in_order(model: nn.Module) -> Iterator[nn.Module]:
+    """The layers of a network in the order its forward uses them, blocks with a shortcut as one."""
     if isinstance(model, nn.Sequential):
         for part in model:
-            yield from _parts(part) if isinstance(part, nn.Sequential) else (part,)
+            yield from parts_in_order(part) if isinstance(part, nn.Sequential) else (part,)
         return
     children = dict(model.named_children())
     if not children or not set(children) <= set(ORDER) or not {"blocks", "features"} & set(children):
@@ -91,6 +104,6 @@ def _parts(model: nn.Module) -> Iterator[nn.Module]:
     for name in ORDER:
         if name in children:
             part = children[name]
-            yield from _parts(part) if isinstance(part, nn.Sequential) else (part,)
+            yield from parts_in_order(part) if isinstance(part, nn.Sequential) else (part,)
             if name == "average":
                 yield nn.Flatten()

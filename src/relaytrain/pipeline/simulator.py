@@ -10,23 +10,20 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.schedules import PipelineSchedule
+from ..planners.pipeline.stage_memory import StageBytes
 from .factors import Tensors
-from .stage import HeldActivations, Loss, Policies, Stage
-from .updates import OptimizerState, Rule
+from .stage import Loss, Policies, Stage
+from .update_rules import OptimizerState, Rule
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What came out: the loss of every minibatch, and of every stage its weights, bytes after each action, optimizer state."""
+    """What came out: losses by minibatch; by stage its weights, bytes after each action, optimizer state."""
 
     losses: tuple[float, ...]
     weights: tuple[Tensors, ...]
-    held: tuple[tuple[HeldActivations, ...], ...]
+    held: tuple[tuple[StageBytes, ...], ...]
     states: tuple[dict[str, OptimizerState], ...]
-
-    def peak_stored(self, stage: int) -> int:
-        """The most bytes of weights and versions that `stage` held."""
-        return max(held.stored for held in self.held[stage])
 
     def peak_total(self, stage: int) -> int:
         """The most bytes that `stage` held between two actions."""
@@ -70,7 +67,7 @@ def simulate(
     activations: dict[tuple[int, int], Tensor] = {}
     errors: dict[tuple[int, int], Tensor | None] = {}
     losses: list[float] = []
-    held: list[list[HeldActivations]] = [[] for _ in stages]
+    held: list[list[StageBytes]] = [[] for _ in stages]
     for action in schedule.in_order():
         at, k = action.stage, action.index
         if action.kind is ActionKind.forward:

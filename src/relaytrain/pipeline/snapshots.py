@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from ..core.errors import StoreDamaged
+from ..planners.pipeline.chain import renumbered, unit_of
 from ..store.files import make_dir, write_atomic
 from .factors import Tensors
 from .tensorfile import KINDS, TensorFile
-from .updates import OptimizerState
+from .update_rules import OptimizerState
 
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
@@ -36,38 +37,26 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass
-class Content:
+class SnapshotContent:
     """Weights, optimizer states and buffers by their names in the whole chain."""
 
     weights: Tensors = field(default_factory=dict)
     states: dict[str, OptimizerState] = field(default_factory=dict)
     buffers: Tensors = field(default_factory=dict)
 
-    def within(self, first: int, end: int) -> Content:
+    def within(self, first: int, end: int) -> SnapshotContent:
         """The part of units `first` to before `end`, by the names in that stage's own module."""
-        return Content(
-            {_shift(n, -first): t for n, t in self.weights.items() if first <= unit_of(n) < end},
-            {_shift(n, -first): t for n, t in self.states.items() if first <= unit_of(n) < end},
-            {_shift(n, -first): t for n, t in self.buffers.items() if first <= unit_of(n) < end},
-        )
+        return self._renumbered(-first, range(first, end))
 
-    def moved(self, first: int) -> Content:
+    def moved(self, first: int) -> SnapshotContent:
         """The inverse: a stage's own names become those of the chain."""
-        return Content(
-            {_shift(n, first): t for n, t in self.weights.items()},
-            {_shift(n, first): t for n, t in self.states.items()},
-            {_shift(n, first): t for n, t in self.buffers.items()},
-        )
+        return self._renumbered(first)
 
+    def _renumbered(self, by: int, units: Collection[int] | None = None) -> SnapshotContent:
+        def kept(table: Mapping[str, Any]) -> dict[str, Any]:
+            return {renumbered(n, by): value for n, value in table.items() if units is None or unit_of(n) in units}
 
-def unit_of(name: str) -> int:
-    """The unit that a name in the chain belongs to."""
-    return int(name.partition(".")[0])
-
-
-def _shift(name: str, by: int) -> str:
-    unit, dot, rest = name.partition(".")
-    return f"{int(unit) + by}{dot}{rest}"
+        return SnapshotContent(kept(self.weights), kept(self.states), kept(self.buffers))
 
 
 def place(folder: Path, step: int, attempt: int) -> Path:
@@ -75,7 +64,7 @@ def place(folder: Path, step: int, attempt: int) -> Path:
     return folder / f"{step:08d}-{attempt:03d}"
 
 
-def write_part(folder: Path, name: str, content: Content) -> None:
+def write_part(folder: Path, name: str, content: SnapshotContent) -> None:
     """One part, whole or not at all whatever process dies; a machine that dies may lose it."""
     tensors = {f"w:{n}": t for n, t in content.weights.items()} | {f"b:{n}": t for n, t in content.buffers.items()}
     for n, state in content.states.items():
@@ -104,13 +93,13 @@ def _pieces(header: bytes, tensors: Mapping[str, Tensor]) -> Iterator[bytes | me
             yield memoryview(flat)
 
 
-def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
+def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotContent:
     """All parts of a snapshot, or what belongs to the units from `units[0]` to before `units[1]`.
 
     Raises:
         StoreDamaged: a part is not whole.
     """
-    found = Content()
+    content = SnapshotContent()
     for path in sorted(folder.glob("*.safetensors")):
         with TensorFile(path) as part:
             states: dict[str, dict[int, Tensor]] = {}
@@ -121,13 +110,13 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> Content:
                 if kind[0] == "s":
                     states.setdefault(name, {})[int(kind[1:])] = part.tensor(key)
                 else:
-                    (found.weights if kind == "w" else found.buffers)[name] = part.tensor(key)
+                    (content.weights if kind == "w" else content.buffers)[name] = part.tensor(key)
             steps = json.loads(part.metadata.get(STEPS, "{}"))
         for name in steps:
             if units is None or units[0] <= unit_of(name) < units[1]:
                 tensors = states.get(name, {})
-                found.states[name] = OptimizerState(steps[name], tuple(tensors[i] for i in sorted(tensors)))
-    return found
+                content.states[name] = OptimizerState(steps[name], tuple(tensors[i] for i in sorted(tensors)))
+    return content
 
 
 def names_held(folder: Path) -> set[str]:
@@ -144,12 +133,7 @@ def names_held(folder: Path) -> set[str]:
 
 def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
     """The most advanced snapshot that holds all of `wanted`, and its step."""
-    found = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        match = _FOLDER.fullmatch(path.name)
-        if match is not None:
-            found.append((int(match[1]), int(match[2]), path))
-    for step, _, path in sorted(found, reverse=True):
+    for step, _, path in sorted(_kept(folder), reverse=True):
         if names_held(path) >= set(wanted):
             return step, path
     return None
@@ -157,7 +141,12 @@ def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
 
 def prune(folder: Path, keep_from: int) -> None:
     """Remove snapshots of fewer updates than `keep_from`."""
-    for path in list(folder.iterdir()):
-        match = _FOLDER.fullmatch(path.name)
-        if match is not None and int(match[1]) < keep_from:
+    for step, _, path in _kept(folder):
+        if step < keep_from:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _kept(folder: Path) -> list[tuple[int, int, Path]]:
+    """Step, attempt and place of all snapshots, whole or not."""
+    matches = [(_FOLDER.fullmatch(path.name), path) for path in (folder.iterdir() if folder.is_dir() else ())]
+    return [(int(match[1]), int(match[2]), path) for match, path in matches if match is not None]

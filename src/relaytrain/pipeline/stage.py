@@ -9,8 +9,8 @@ Weights that autograd would save for its backward are replaced by a note (layer,
 needed: or else the graph of every minibatch in flight would keep a version of its own alive. 64-bit positions that it
 saves (those of max-pools) are kept in 32 bits.
 
-With `checkpoint` a minibatch in flight keeps the stage's input only; its backward first runs the forward once more, with
-the same weight version and the same random numbers, which gives the same activations to the last bit.
+With `checkpoint` a minibatch in flight keeps the stage's input only; its backward first runs the forward once more,
+with the same weight version and the same random numbers, which gives the same activations to the last bit.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from torch.func import functional_call
 
 from ..core.errors import UsageError
 from ..planners.pipeline.chain import Policy
+from ..planners.pipeline.stage_memory import StageBytes
 from .factors import Factors, Tensors, has_rule, input_errors, outputs
-from .updates import OptimizerState, Rule
-from .weights import LayerWeights, OnDemand, Update, versions_of
+from .update_rules import OptimizerState, Rule
+from .weight_versions import LayerWeights, OnDemand, Update, versions_of
 
 
 @dataclass
@@ -54,26 +55,6 @@ class _Flight:
     calls: dict[str, _Call] = field(default_factory=dict)
     saved: list[Tensor] = field(default_factory=list)
     weights: dict[int, tuple[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HeldActivations:
-    """Bytes a stage holds between two actions, each storage once."""
-
-    weights: int
-    versions: int
-    optimizer: int
-    in_flight: int
-
-    @property
-    def stored(self) -> int:
-        """Weights with their versions: what the policies differ in."""
-        return self.weights + self.versions
-
-    @property
-    def total(self) -> int:
-        """All of it; what an action needs only while it runs is not here."""
-        return self.stored + self.optimizer + self.in_flight
 
 
 class _Start(torch.autograd.Function):
@@ -101,7 +82,7 @@ class _Seed(torch.autograd.Function):
         return output.new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, *one: Any) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *errors: Any) -> tuple[Tensor, None]:
         return ctx.errors, None
 
 
@@ -112,24 +93,24 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, anchor: Tensor, layer: nn.Module, store: OnDemand) -> Tensor:
         ctx.layer, ctx.store, ctx.version, ctx.inputs = layer, store, store.version, inputs.detach()
         axis = -1 if isinstance(layer, nn.Linear) else -3
-        replayed, made = store.replay(), None
+        replayed, whole = store.replay(), None
         for rows in store.blocks:
             part = outputs(layer, inputs, replayed(rows))
-            if made is None:
-                made = part.new_empty(
-                    [*part.shape[:axis], store.blocks[-1].stop, *part.shape[len(part.shape) + axis + 1 :]]
-                )
-            made.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
+            if whole is None:
+                shape = list(part.shape)
+                shape[axis] = store.blocks[-1].stop
+                whole = part.new_empty(shape)
+            whole.narrow(axis, rows.start, rows.stop - rows.start).copy_(part)
             del part
-        assert made is not None
-        return made
+        assert whole is not None
+        return whole
 
     @staticmethod
     def backward(ctx: Any, *errors: Any) -> tuple[Tensor | None, None, None, None]:
         if not ctx.needs_input_grad[0]:
             return None, None, None, None
-        found = input_errors(ctx.layer, Factors(ctx.inputs, errors[0].contiguous()), ctx.store.at(ctx.version))
-        return found, None, None, None
+        back = input_errors(ctx.layer, Factors(ctx.inputs, errors[0].contiguous()), ctx.store.at(ctx.version))
+        return back, None, None, None
 
 
 class Versioned(nn.Module):
@@ -318,31 +299,31 @@ class Stage:
         return {f"{layer}.{name}".lstrip("."): s for layer, x in self.layers.items() for name, s in x.states().items()}
 
     def watch(self, told: Callable[[str, int, Tensors, dict[str, OptimizerState]], None]) -> None:
-        """Have `told` (layer, version, weights, states) of every version that a layer reaches with its optimizer state."""
+        """Have `told` (layer, version, weights, states) of every version that a layer reaches."""
         for name, store in self.layers.items():
             store.watch = functools.partial(told, name)
 
     def weights(self) -> Tensors:
         """The newest weights by their names in the module, and its buffers; live tensors: copy what is to be kept."""
-        made = {f"{layer}.{name}".lstrip("."): w for layer, s in self.layers.items() for name, w in s.newest().items()}
-        return made | self.buffers()
+        newest = {f"{layer}.{n}".lstrip("."): w for layer, s in self.layers.items() for n, w in s.newest().items()}
+        return newest | self.buffers()
 
     def buffers(self) -> Tensors:
         """Running statistics and the like; they have no versions."""
-        found = dict(self.module.named_buffers())
+        buffers = dict(self.module.named_buffers())
         for name, wrapped in self.module.named_modules():
             if isinstance(wrapped, Versioned):
-                found |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
-        return found
+                buffers |= {f"{name}.{n}".lstrip("."): b for n, b in wrapped._layer[0].named_buffers(recurse=False)}
+        return buffers
 
-    def held(self) -> HeldActivations:
-        """What the stage holds now."""
+    def held(self) -> StageBytes:
+        """What the stage holds now, each storage once; what an action needs only while it runs is not here."""
         stores = self.layers.values()
         seen: set[tuple[int, int]] = set()
         weights = _count((t for s in stores for t in s.live()), seen) + _count(self.buffers().values(), seen)
         versions = _count((t for s in stores for t in s.versions()), seen)
         optimizer = _count((t for s in stores for t in s.optimizer()), seen)
-        return HeldActivations(weights, versions, optimizer, _count(self._in_flight(), seen))
+        return StageBytes(weights, versions, optimizer, _count(self._in_flight(), seen))
 
     def _in_flight(self) -> Iterable[Tensor]:
         for flight in self._flights.values():
@@ -370,9 +351,9 @@ class Stage:
 
     def _add(self, updates: Mapping[str, Update]) -> None:
         for name, update in updates.items():
-            found = self.layers[name].gradients(update)
+            formed = self.layers[name].gradients(update)
             sums = self._sums.get(name)
-            self._sums[name] = found if sums is None else {n: sums[n] + g for n, g in found.items()}
+            self._sums[name] = formed if sums is None else {n: sums[n] + g for n, g in formed.items()}
 
     def _pack(self, flight: _Flight) -> Callable[[Tensor], Any]:
         def pack(tensor: Tensor) -> Any:

@@ -16,14 +16,14 @@ from ..core.errors import UsageError
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.chain import Policy
 from ..training.losses import loss_named
-from .blueprint import DTYPES, units_from
+from .blueprint import units_from
 from .factors import Tensors
-from .job import StageJob
+from .job_file import StageJob
 from .links import GlooReceiver, GlooSender, Shape
-from .snapshots import Content, place, read, write_part
+from .snapshots import SnapshotContent, place, read, write_part
 from .stage import Stage
-from .tensorfile import TensorFile
-from .updates import OptimizerState
+from .tensorfile import DTYPES, TensorFile
+from .update_rules import OptimizerState
 
 ACTIVATIONS, ERRORS, INPUTS, LABELS = 1, 2, 3, 4
 """Tags of the links."""
@@ -31,7 +31,7 @@ Report = Callable[..., None]
 """`report(kind, **values)`: a word to whoever supervises."""
 
 
-class Data:
+class MinibatchFile:
     """The minibatches in a safetensors file, read one at a time."""
 
     def __init__(self, job: StageJob) -> None:
@@ -54,7 +54,7 @@ class Data:
 
 def serve_data(job: StageJob, report: Report) -> None:
     """The master's part: inputs to the first stage, labels to the last, each over a link that is charged."""
-    data, wire = Data(job), job.wires[-1]
+    data, wire = MinibatchFile(job), job.wires[-1]
     inputs, labels = GlooSender(0, INPUTS, wire, room=2), GlooSender(job.stages - 1, LABELS, wire, room=2)
     for index in range(job.start * (job.flush or 1), len(job.batches)):
         inputs.send(data.inputs(index))
@@ -64,7 +64,7 @@ def serve_data(job: StageJob, report: Report) -> None:
     report("done", sent_bytes=inputs.sent_bytes + labels.sent_bytes)
 
 
-class Player:
+class StageProgram:
     """A stage with its links, its data where it owns some, and its snapshots."""
 
     def __init__(self, job: StageJob, rank: int, report: Report) -> None:
@@ -73,7 +73,7 @@ class Player:
         self.flush = job.flush or 1
         self.offset = job.start * self.flush
         self.first, _ = job.bounds(rank)
-        self.data = Data(job) if job.owner == "first" and rank == 0 else None
+        self.data = MinibatchFile(job) if job.owner == "first" and rank == 0 else None
         self.stage = stage_of(job, rank)
         self.stage.watch(self._reached)
         self._written: dict[int, int] = {}
@@ -131,7 +131,7 @@ class Player:
             if self.job.count_bytes:
                 self._peak_bytes = max(self._peak_bytes, self.stage.held().total)
         cpu_s = time.process_time() - began_s
-        self._write(self.job.updates, Content(buffers=self.stage.buffers()))
+        self._write(self.job.updates, SnapshotContent(buffers=self.stage.buffers()))
         for sender in self._senders:
             sender.close()
         sent = sum(sender.sent_bytes for sender in self._senders)
@@ -140,7 +140,9 @@ class Player:
     def _forward(self, index: int) -> None:
         if self.job.every and index > self.offset and index % (self.job.every * self.flush) == 0:
             # buffers belong to forwards: those of the first `index` minibatches have been, no others
-            self._write(index // self.flush, Content(buffers={n: b.clone() for n, b in self.stage.buffers().items()}))
+            self._write(
+                index // self.flush, SnapshotContent(buffers={n: b.clone() for n, b in self.stage.buffers().items()})
+            )
         if self._labels_on is not None:
             self._labels_on.send(self._own().labels(index))
         inputs = (
@@ -166,7 +168,7 @@ class Player:
             self._back.send(back)
         self.report("step", index=index, busy_s=self._busy_s)
 
-    def _own(self) -> Data:
+    def _own(self) -> MinibatchFile:
         assert self.data is not None
         return self.data
 
@@ -177,13 +179,13 @@ class Player:
         self._busy_s += time.monotonic() - began_s
 
     def _reached(self, layer: str, version: int, weights: Tensors, states: dict[str, OptimizerState]) -> None:
-        """A layer's weights and optimizer state stand at `version`: write them, if it is one to keep, before they go on."""
+        """A layer's weights and optimizer state stand at `version`: write them, if that is to be kept."""
         every = self.job.every
         if version == self.job.updates or (every and version % every == 0):
             named = {f"{layer}.{name}": tensor for name, tensor in weights.items()}
-            self._write(version, Content(named, {f"{layer}.{name}": state for name, state in states.items()}))
+            self._write(version, SnapshotContent(named, {f"{layer}.{name}": state for name, state in states.items()}))
 
-    def _write(self, version: int, part: Content) -> None:
+    def _write(self, version: int, part: SnapshotContent) -> None:
         number = self._written[version] = self._written.get(version, 0) + 1
         if part.weights or part.buffers:
             folder = place(Path(self.job.snapshots), version, self.job.attempt)
@@ -197,11 +199,9 @@ def stage_of(job: StageJob, rank: int) -> Stage:
     first, end = job.bounds(rank)
     module = nn.Sequential(*units[first:end])
     held = read(Path(job.source), units=(first, end)).within(first, end)
-    found = module.load_state_dict({**held.weights, **held.buffers}, strict=False, assign=True)
-    if found.missing_keys or found.unexpected_keys:
-        raise UsageError(
-            f"snapshot {job.source}: lacks {found.missing_keys[:3]}, has {found.unexpected_keys[:3]} too many"
-        )
+    missing, surplus = module.load_state_dict({**held.weights, **held.buffers}, strict=False, assign=True)
+    if missing or surplus:
+        raise UsageError(f"snapshot {job.source}: lacks {missing[:3]}, has {surplus[:3]} too many")
     loss = loss_named(job.loss, code) if rank == job.stages - 1 else None
     stage = Stage(
         module,

@@ -19,26 +19,24 @@ import socket
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save
-from torch import nn
 from torch._C._distributed_c10d import TCPStore
 
 from ..core.errors import InfeasibleError, WorkerLost
 from ..planners.pipeline.partition import Device
-from ..store.files import make_dir, write_atomic
+from ..planners.pipeline.partition import split as parts_of
+from ..store.files import make_dir
 from .addresses import address_of, interface_of
-from .blueprint import blueprint, names_in, units_from
-from .job import Pace, StageJob
+from .blueprint import names_in
+from .job_file import StageJob
+from .job_writer import make_job, write_start
 from .launcher import Launcher
-from .links import Wire
-from .running import PipelineResult, PipelineWork, Split, letters, predicted, split_of
-from .snapshots import Content, newest, place, prune, read, write_part
-from .straggling import Straggling
+from .pipeline_work import PipelineResult, PipelineWork, Split
+from .snapshots import newest, prune, read
+from .stragglers import Straggling
 
 _launcher: Launcher | None = None
 
@@ -75,9 +73,7 @@ class _Worker:
     lost: str | None = None
     broken: str | None = None
     gone: bool = False
-    updates: int = 0
     rss_bytes: int = 0
-    sent: dict[str, Any] = field(default_factory=dict)
 
 
 class _Supervisor:
@@ -91,7 +87,6 @@ class _Supervisor:
         self.names = names_in(work.chain, work.model)
         runtime = work.runtime
         self.interface = interface_of(runtime.bind, trusted=runtime.trusted_network)
-        self.flush = (work.training.m or len(devices)) if work.training.flush else None
         self.slow: tuple[str, float] | None = None
 
     def run(self, began_s: float) -> PipelineResult:
@@ -102,9 +97,7 @@ class _Supervisor:
                 break
             self._recover(workers)
         stages = workers[: len(self.split.cuts) + 1]
-        found = newest(self.folder, set(self.names))
-        assert found is not None
-        content = read(found[1])
+        content = read(self._newest()[1])
         return PipelineResult(
             weights={self.names[n]: t for n, t in (content.weights | content.buffers).items()},
             states={self.names[n]: s for n, s in content.states.items()},
@@ -112,11 +105,17 @@ class _Supervisor:
             elapsed_s=time.monotonic() - began_s,
             link_bytes=self.link_bytes,
             peak_bytes=tuple(worker.done["held_bytes"] if worker.done else 0 for worker in stages),
-            predicted_bytes=predicted(self.work, self.split),
+            predicted_bytes=self.work.predicted_bytes(self.split),
             splits=tuple(self.splits),
             history=tuple(self.history),
             workers=tuple({"name": w.name, "rss_bytes": w.rss_bytes, **(w.done or {})} for w in workers),
         )
+
+    def _newest(self) -> tuple[int, Path]:
+        """Step and place of the newest snapshot; the one that the run began with is always there."""
+        snapshot = newest(self.folder, set(self.names))
+        assert snapshot is not None
+        return snapshot
 
     def _tell(self, kind: str, **values: Any) -> None:
         event = {"kind": kind, "attempt": self.attempt, **values}
@@ -128,10 +127,8 @@ class _Supervisor:
         """One life of the stages: until all are done, or one is not to be counted on any longer."""
         self.attempt += 1
         self.splits.append(self.split)
-        found = newest(self.folder, set(self.names))
-        assert found is not None
-        job, path = self._job(*found)
-        store, keep = self._store(job)
+        job, path = self._job(*self._newest())
+        store, keep = self._store()
         crew = launcher()
         workers: list[_Worker] = []
         watch = self._straggling(job)
@@ -206,13 +203,12 @@ class _Supervisor:
                 self.losses[said["index"]] = said["value"]
                 self._tell("loss", **said)
             elif kind == "step":
-                worker.updates = (said["index"] + 1) // (job.flush or 1)
+                updates = (said["index"] + 1) // (job.flush or 1)
                 if watch is not None:
                     watch.note(rank, said["busy_s"])
                 self._tell("step", stage=rank, **said)
-                if rank == 0 and job.every and worker.updates % job.every == 0:
-                    held = newest(self.folder, set(self.names))
-                    prune(self.folder, held[0] if held else 0)
+                if rank == 0 and job.every and updates % job.every == 0:
+                    prune(self.folder, self._newest()[0])
             elif kind == "done":
                 worker.done = said
             elif kind == "lost":
@@ -235,16 +231,15 @@ class _Supervisor:
         culprits = {w.name for w in dead or silent}
         why = "ended" if dead else "silent" if silent else "a link broke"
         if self.attempt > self.work.runtime.restarts:
-            raise WorkerLost(
-                f"pipeline: {self.attempt} starts, the last one: {', '.join(sorted(culprits)) or 'nobody'} {why}; look at its host"
-            )
+            who = ", ".join(sorted(culprits)) or "nobody"
+            raise WorkerLost(f"pipeline: {self.attempt} starts, the last one: {who} {why}; look at its host")
         self._tell("lost", devices=sorted(culprits), why=why)
         self.devices = [device for device in self.devices if device.name not in culprits]
         if not self.devices:
             raise WorkerLost("pipeline: no device is left; start them again and run with the same folder")
         if culprits - {"master"}:
             try:
-                self.split = split_of(self.work.plan(self.devices))
+                self.split = Split.of(self.work.plan(self.devices))
             except InfeasibleError as error:
                 raise WorkerLost(f"pipeline: lost {', '.join(sorted(culprits))}, and for the rest: {error}") from None
 
@@ -257,8 +252,7 @@ class _Supervisor:
         return next(device for device in self.devices if device.name == self.split.devices[stage])
 
     def _flops(self, stage: int) -> int:
-        first, end = (0, *self.split.cuts, len(self.work.units))[stage : stage + 2]
-        return sum(unit.train_flops for unit in self.work.units[first:end])
+        return sum(unit.train_flops for unit in parts_of(self.work.units, self.split.cuts)[stage])
 
     def _too_slow(self, watch: Straggling) -> bool:
         """Whether a stage has been slow for long and another split is worth the restart; then it is the next one."""
@@ -276,10 +270,10 @@ class _Supervisor:
         if plan.cuts == self.split.cuts or plan.step_s > 0.9 * max(seconds):
             return False
         self.slow = self.split.devices[stage], watch.factor(stage)
-        self.devices, self.split = devices, split_of(plan)
+        self.devices, self.split = devices, Split.of(plan)
         return True
 
-    def _store(self, job: StageJob) -> tuple[str, Any]:
+    def _store(self) -> tuple[str, Any]:
         """Where the workers meet: a file, or a socket bound to the chosen address. And what must stay until then."""
         if self.work.runtime.rendezvous == "file":
             path = self.folder / f"meet-{self.attempt:03d}"
@@ -298,97 +292,3 @@ class _Supervisor:
         path = self.folder / f"job-{self.attempt:03d}.json"
         job.write(path)
         return job, path
-
-
-def write_start(work: PipelineWork, folder: Path) -> None:
-    """The data, and the model as it is as the snapshot after 0 updates; what an earlier run left there is kept."""
-    inputs, labels = (torch.cat(list(part)).contiguous() for part in zip(*work.batches, strict=True))
-    write_atomic(folder / "data.safetensors", save({"inputs": inputs, "labels": labels}))
-    names = names_in(work.chain, work.model)
-    if newest(folder, set(names)) is None:
-        state = {**dict(work.model.named_parameters()), **dict(work.model.named_buffers())}
-        owned = {name for name, _ in nn.Sequential(*work.chain).named_parameters()}
-        content = Content(
-            {ours: state[theirs].detach() for ours, theirs in names.items() if ours in owned},
-            {ours: work.states[theirs] for ours, theirs in names.items() if theirs in work.states},
-            {ours: state[theirs] for ours, theirs in names.items() if ours not in owned},
-        )
-        write_part(place(folder, 0, 0), "000-1", content)
-
-
-def make_job(
-    work: PipelineWork,
-    split: Split,
-    devices: Sequence[Device],
-    folder: Path,
-    *,
-    start: int = 0,
-    source: Path | None = None,
-    attempt: int = 1,
-) -> StageJob:
-    """The job of `work` under `split`, from the snapshot `source` of `start` updates on."""
-    training, runtime = work.training, work.runtime
-    stages = len(split.cuts) + 1
-    flush = (training.m or len(devices)) if training.flush else None
-    left = len(work.batches) - start * (flush or 1)
-    by_name = {device.name: device for device in devices}
-    order = [by_name[name] for name in split.devices]
-    emulation = runtime.emulation
-    wires = [
-        Wire(
-            8 * d.link_bytes_per_s if emulation.links and d.link_bytes_per_s < float("inf") else None, emulation.delay_s
-        )
-        for d in order[:-1]
-    ]
-    wires.append(Wire(emulation.data_bits_per_s, emulation.delay_s))
-    labels = work.batches[0][1]
-    return StageJob(
-        blueprint=blueprint(work.model, work.spec),
-        cuts=split.cuts,
-        policies=split.policies,
-        checkpoint=tuple(split.again(at) for at in range(stages)),
-        rule=training.rule,
-        loss=training.loss,
-        rows=letters(training.rows(stages, left)) if left else ("",) * stages,
-        flush=flush,
-        batches=tuple(len(inputs) for inputs, _ in work.batches),
-        entries={str(size): _entries(work, split, size) for size in {len(inputs) for inputs, _ in work.batches}},
-        label=(list(labels.shape[1:]), str(labels.dtype).removeprefix("torch.")),
-        start=start,
-        attempt=attempt,
-        source=str(source or place(folder, 0, 0)),
-        data=str(folder / "data.safetensors"),
-        owner=runtime.owner,
-        snapshots=str(folder),
-        every=runtime.snapshot_every,
-        wires=tuple(wires),
-        paces=tuple(_pace(work, split, at, order[at]) for at in range(stages)),
-        interface=interface_of(runtime.bind, trusted=runtime.trusted_network),
-        group_s=runtime.group_s,
-        count_bytes=runtime.count_bytes,
-    )
-
-
-def _entries(work: PipelineWork, split: Split, size: int) -> list[list[Any]]:
-    """What enters each stage for a minibatch of `size`: found on shapes alone."""
-    inputs = work.batches[0][0]
-    tensor = torch.empty(size, *inputs.shape[1:], dtype=inputs.dtype, device="meta")
-    found = []
-    for at, unit in enumerate(units_from(blueprint(work.model, work.spec))):
-        if at in (0, *split.cuts):
-            found.append([list(tensor.shape), str(tensor.dtype).removeprefix("torch.")])
-        with torch.no_grad():
-            tensor = unit(tensor)
-    return found
-
-
-def _pace(work: PipelineWork, split: Split, stage: int, device: Device) -> Pace:
-    emulation = work.runtime.emulation
-    if device.name in emulation.seconds:
-        return Pace(*emulation.seconds[device.name])
-    if not emulation.compute:
-        return Pace()
-    speed = emulation.speeds.get(device.name, device.flops_per_s)
-    first, end = (0, *split.cuts, len(work.units))[stage : stage + 2]
-    part = work.units[first:end]
-    return Pace(sum(u.forward_flops for u in part) / speed, sum(u.backward_flops for u in part) / speed)

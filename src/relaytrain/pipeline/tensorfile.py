@@ -22,7 +22,14 @@ KINDS = {
     "F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16,
     "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool, "U8": torch.uint8,
 }  # fmt: skip
+DTYPES = {str(kind).removeprefix("torch."): kind for kind in KINDS.values()}
+"""The same kinds of tensors by torch's own names."""
 MAX_HEADER_BYTES = 32 * 2**20
+
+
+def dtype_name(tensor: Tensor) -> str:
+    """The name of a tensor's kind in `DTYPES`."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 class TensorFile:
@@ -73,8 +80,8 @@ class TensorFile:
     def rows(self, name: str, begin: int, end: int) -> Tensor:
         """The rows from `begin` to before `end`."""
         dtype, shape, at = self._places[name]
-        made = torch.empty((end - begin, *shape[1:]), dtype=dtype)
-        return self._read(made, at + begin * (made.nbytes // max(1, end - begin)))
+        rows = torch.empty((end - begin, *shape[1:]), dtype=dtype)
+        return self._read(rows, at + begin * (rows.nbytes // max(1, end - begin)))
 
     def _read(self, into: Tensor, at: int) -> Tensor:
         if into.numel():
@@ -82,8 +89,8 @@ class TensorFile:
             left = memoryview(flat)
             self._file.seek(at)
             while left:
-                got = self._file.readinto(left)
-                if not got:
+                count = self._file.readinto(left)
+                if not count:
                     raise StoreDamaged(f"{self.path}: ends too early; remove it and run again")
-                left = left[got:]
+                left = left[count:]
         return into

@@ -28,9 +28,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import RelayTrainError, WorkerLost
 from .addresses import check_master
-from .job import StageJob, read_job
-from .pages import release_code, rss_bytes
-from .stage_program import Player, Report, serve_data
+from .job_file import StageJob, read_job
+from .process_memory import release_code, rss_bytes
+from .stage_program import Report, StageProgram, serve_data
 
 BEAT_S = 0.25
 PATIENCE = timedelta(minutes=10)
@@ -44,7 +44,7 @@ def play(job: StageJob, rank: int, report: Report) -> None:
     if rank == job.stages:
         serve_data(job, report)
     else:
-        Player(job, rank, report).run()
+        StageProgram(job, rank, report).run()
 
 
 def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:

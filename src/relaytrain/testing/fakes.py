@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.cost import CostTable
+from ..core.errors import UsageError
 from ..core.law import LossLaw
 from ..core.plan import Nearest, Plan, build_legs
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
+from ..costs.meters import Mark, Reading
 from .brute_force import plain_step
 
 
@@ -70,3 +73,20 @@ class StayPlanner:
             nearest=() if met or not losses else (Nearest(min(losses), target.deadline_s),),
             warm=None,
         )
+
+
+class ReplayMeter:
+    """Readings prepared beforehand, one a window, in the order in which windows are closed: for tests."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self._left = list(readings)
+
+    def begin(self) -> Mark:
+        """Open a window."""
+        return Mark(0.0, 0.0)
+
+    def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
+        """The next reading."""
+        if not self._left:
+            raise UsageError("replay: no reading left, expected one for every window")
+        return self._left.pop(0)

@@ -1,6 +1,6 @@
 """mcPipe figures 2 to 4: accuracy over time of six ways of training VGG16, trained for real on an emulated clock.
 
-Each distinct update rule is trained once for every number of workers, data set and seed (`pipeline.comparison`); what
+Each distinct update rule is trained once for every number of workers, data set and seed (`comparison`); what
 each way takes for an update follows from the network's counted units, the devices and the link:
 
     Local              all FLOPs on the fastest device
@@ -20,29 +20,28 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.errors import ScenarioError
-from ...planners.pipeline.chain import Policy, Unit
-from ...planners.pipeline.lifetimes import Alive, steady_peaks
-from ...planners.pipeline.memory import all_by, replay_flops, stage_bytes
+from ...planners.pipeline.chain import Policy, Unit, layers_of
 from ...planners.pipeline.partition import Device, partition, split
-from ...planners.pipeline.policy import Keeping, PolicyChoice, saving
+from ...planners.pipeline.policy_choice import Keeping, PolicyChoice
+from ...planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
+from ...planners.pipeline.version_lifetimes import Alive, steady_peaks
 from ...store.files import make_dir, write_atomic
+from .savings import saving
 
 if TYPE_CHECKING:
-    from .comparison import ComparisonTask
+    from .comparison import ComparisonTask, Way
 
 Progress = Callable[[str], None]
-Way = Literal["local", "data", "delayed", "greedy"]
-RULES: dict[str, Way] = {
-    "Local": "local", "data-distributed": "data", "PipeDream": "delayed", "mcPipe": "delayed", "best-of": "delayed",
-    "GreedyUpdates": "greedy",
-}  # fmt: skip
+RULES: dict[str, Way] = {"Local": "local", "data-distributed": "data"}
+RULES |= {"PipeDream": "delayed", "mcPipe": "delayed", "best-of": "delayed", "GreedyUpdates": "greedy"}
 FLOPS_PER_S = (1e9, 1e9, 0.6e9)
 """Two equal workers and a slower third, as the paper's two computers and a laptop."""
 LINK_BITS_PER_S = 20e6
@@ -129,9 +128,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class UpdateSteps:
-    """Seconds of an update by method, of the first minibatch through the pipeline, where the stages are cut and how each
-    pipeline's stages keep versions.
-    """
+    """Seconds of an update by method and of the first minibatch, where stages are cut, and how they keep versions."""
 
     seconds: Mapping[str, float]
     fill_s: float
@@ -149,19 +146,23 @@ def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> U
     flops = sum(unit.train_flops for unit in units)
     weights = sum(unit.weight_bytes for unit in units)
     ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
-    made = {
+    seconds = {
         "Local": flops / max(FLOPS_PER_S),
         "data-distributed": flops / min(device.flops_per_s for device in devices) + ring,
     }
     parts, alive = split(units, plan.cuts), steady_peaks(workers, IN_FLIGHT)
-    asks: list[dict[str, Any]] = [{"state_tensors": state_tensors, "last": at == workers - 1} for at in range(workers)]
+    choosing: dict[str, Callable[..., PolicyChoice]] = {
+        "PipeDream": partial(_all, Policy.stash),
+        "GreedyUpdates": partial(_all, Policy.greedy),
+        "mcPipe": partial(_all, Policy.on_demand),
+        "best-of": partial(saving, share=0.5),
+    }
     choices = {
-        "PipeDream": tuple(_all(part, Policy.stash, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
-        "GreedyUpdates": tuple(
-            _all(part, Policy.greedy, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)
-        ),
-        "mcPipe": tuple(_all(part, Policy.on_demand, a, ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
-        "best-of": tuple(saving(part, a, 0.5, **ask) for part, a, ask in zip(parts, alive, asks, strict=True)),
+        method: tuple(
+            choose(part, alive[at], state_tensors=state_tensors, last=at == workers - 1)
+            for at, part in enumerate(parts)
+        )
+        for method, choose in choosing.items()
     }
     link = max(stage.link_s for stage in plan.stages)
     for method, chosen in choices.items():
@@ -169,17 +170,18 @@ def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> U
             (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s
             for part, choice, device in zip(parts, chosen, devices, strict=True)
         ]
-        made[method] = max(link, *times)
-    return UpdateSteps(made, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts, devices, choices)
-
-
-def _all(part: Sequence[Unit], policy: Policy, alive: Alive, ask: Mapping[str, Any]) -> PolicyChoice:
-    """The same policy for every layer of a stage."""
-    layers = [layer for unit in part for layer in unit.layers]
-    policies = all_by(policy, layers)
-    return PolicyChoice(
-        policies, stage_bytes(part, policies, alive, **ask), sum(replay_flops(x, policy, alive) for x in layers)
+        seconds[method] = max(link, *times)
+    return UpdateSteps(
+        seconds, sum(stage.compute_s + stage.link_s for stage in plan.stages), plan.cuts, devices, choices
     )
+
+
+def _all(policy: Policy, part: Sequence[Unit], alive: Alive, *, state_tensors: int, last: bool) -> PolicyChoice:
+    """The same policy for every layer of a stage."""
+    layers = layers_of(part)
+    policies = all_by(policy, layers)
+    size = stage_bytes(part, policies, alive, state_tensors=state_tensors, last=last)
+    return PolicyChoice(policies, size, sum(replay_flops(x, policy, alive) for x in layers))
 
 
 def curves(
@@ -192,28 +194,23 @@ def curves(
     units = PipelineBench.of(replace(tasks[0], images=tasks[0].batch, test_images=2)).units()
     clock = steps(units, workers)
     horizon = clock.fill_s + scale.updates * clock.seconds["PipeDream"]
-    made = {}
+    by_method = {}
     for method, way in RULES.items():
         step, fill = clock.seconds[method], 0.0 if way in ("local", "data") else clock.fill_s
-        fitting = (
-            scale.updates if way in ("delayed", "greedy") else math.ceil(horizon / step / scale.every) * scale.every
-        )
-        rows = [
-            _trained(out_dir, task, way, min(fitting, scale.updates), clock.cuts, workers, progress) for task in tasks
-        ]
+        fitting = math.ceil(horizon / step / scale.every) * scale.every if way in ("local", "data") else scale.updates
+        updates = min(fitting, scale.updates)
+        rows = [_trained(out_dir, task, way, updates, clock.cuts, workers, progress) for task in tasks]
         times = tuple(0.0 if i == 0 else fill + i * scale.every * step for i in range(len(rows[0])))
-        made[method] = AccuracyCurve(method, times, tuple(rows), step)
-    return made, clock
+        by_method[method] = AccuracyCurve(method, times, tuple(rows), step)
+    return by_method, clock
 
 
 def task_of(source: str, scale: AccuracyScale, seed: int) -> ComparisonTask:
     """What one initialisation trains."""
     from .comparison import ComparisonTask
 
-    small = 1 if source == "digits" else 2
-    return ComparisonTask(
-        source, images=scale.images, test_images=scale.test_images, every=scale.every, seed=seed, shrink=small, in_flight=IN_FLIGHT
-    )  # fmt: skip
+    task = ComparisonTask(source, seed=seed, shrink=1 if source == "digits" else 2, in_flight=IN_FLIGHT)
+    return replace(task, images=scale.images, test_images=scale.test_images, every=scale.every)
 
 
 def _trained(
@@ -242,10 +239,10 @@ def _trained(
 
     if progress is not None:
         progress(f"training {task.source}, {way}, {workers} workers, seed {task.seed}, {updates} updates")
-    found = accuracies(PipelineBench.of(task), way, updates, cuts=cuts, workers=workers)
+    reached = accuracies(PipelineBench.of(task), way, updates, cuts=cuts, workers=workers)
     make_dir(path.parent)
-    write_atomic(path, json.dumps({"of": used, "accuracy": found}))
-    return found
+    write_atomic(path, json.dumps({"of": used, "accuracy": reached}))
+    return reached
 
 
 def data_set(wanted: tuple[str, ...]) -> tuple[str, str | None]:

@@ -26,8 +26,8 @@ from ...models.rebuild import build
 from ...models.spec import Spec, family_spec
 from ...pipeline.networks import chain
 from ...pipeline.simulator import simulate
-from ...pipeline.units import measure
-from ...pipeline.updates import SGD
+from ...pipeline.unit_counter import measure_shapes
+from ...pipeline.update_rules import SGD, OptimizerState
 from ...planners.pipeline.chain import Policy, Unit
 from ...planners.pipeline.partition import split
 from ...planners.pipeline.schedules import async_1f1b
@@ -80,9 +80,8 @@ class PipelineBench:
         dice = torch.Generator().manual_seed(task.seed)
         train, test = (_whole_set(task.source, part) for part in ("train", "test"))
         chosen = torch.randperm(len(train), generator=dice)[: task.images].numpy()
-        small = shrink(train.part(chosen), task.shrink) if task.shrink > 1 else train.part(chosen)
-        held = test.part(torch.randperm(len(test), generator=dice)[: task.test_images].numpy())
-        held = shrink(held, task.shrink) if task.shrink > 1 else held
+        small = shrink(train.part(chosen), task.shrink)
+        held = shrink(test.part(torch.randperm(len(test), generator=dice)[: task.test_images].numpy()), task.shrink)
         site = Site.of(standardised(small, small))
         return cls(task, site.images, site.labels, Site.of(standardised(held, small)))
 
@@ -98,19 +97,16 @@ class PipelineBench:
     def minibatches(self, count: int) -> Batches:
         """The first `count`, in an order that the seed draws; the data are passed over as often as needed."""
         dice = torch.Generator().manual_seed(self.task.seed + 1)
-        made: Batches = []
-        while len(made) < count:
+        batches: Batches = []
+        while len(batches) < count:
             order = torch.randperm(len(self.labels), generator=dice)
             whole = len(order) // self.task.batch * self.task.batch
-            made += [(self.images[part], self.labels[part]) for part in torch.split(order[:whole], self.task.batch)]
-        return made[:count]
+            batches += [(self.images[part], self.labels[part]) for part in torch.split(order[:whole], self.task.batch)]
+        return batches[:count]
 
     def units(self) -> tuple[Unit, ...]:
         """What the network's units weigh, for a minibatch."""
-        inputs = torch.empty((self.task.batch, *self.images.shape[1:]), device="meta")
-        return measure(
-            chain(self.model()), inputs, F.cross_entropy, torch.empty(self.task.batch, dtype=torch.long, device="meta")
-        )
+        return measure_shapes(self.model(), self.images.shape[1:], self.task.batch)
 
     def accuracy(self, model: nn.Module) -> float:
         """The share of right answers on the test images."""
@@ -129,13 +125,12 @@ def accuracies(
     *,
     cuts: Sequence[int] = (),
     workers: int = 1,
-    progress: Callable[[], None] | None = None,
 ) -> tuple[float, ...]:
     """Accuracy before training and after every `every` updates, up to `updates`; stages are cut at `cuts`."""
     model = bench.model()
     with threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(bench.task.seed)
-        found = [bench.accuracy(model)]
+        reached = [bench.accuracy(model)]
         trains = _staged(bench, way, model, cuts) if way in ("delayed", "greedy") else _whole(bench, model)
         merge = workers if way == "data" else 1
         batches = bench.minibatches(updates * merge)
@@ -143,10 +138,8 @@ def accuracies(
             part = batches[begin * merge : (begin + bench.task.every) * merge]
             joined = [part[i : i + merge] for i in range(0, len(part), merge)]
             trains([(torch.cat([x for x, _ in group]), torch.cat([y for _, y in group])) for group in joined])
-            found.append(bench.accuracy(model))
-            if progress is not None:
-                progress()
-    return tuple(found)
+            reached.append(bench.accuracy(model))
+    return tuple(reached)
 
 
 def _whole(bench: PipelineBench, model: nn.Module) -> Callable[[Batches], None]:
@@ -165,18 +158,18 @@ def _whole(bench: PipelineBench, model: nn.Module) -> Callable[[Batches], None]:
 def _staged(bench: PipelineBench, way: Way, model: nn.Module, cuts: Sequence[int]) -> Callable[[Batches], None]:
     parts = [nn.Sequential(*part) for part in split(chain(model), cuts)]  # the model's own layers: it follows them
     policy = Policy.stash if way == "delayed" else Policy.greedy
-    states: list[dict[str, object]] = []
+    states: list[dict[str, OptimizerState]] = []
 
     def trains(batches: Batches) -> None:
         for part in parts:
             part.train()
         schedule = async_1f1b(len(parts), len(batches), bench.task.in_flight)
+        rule, policies = bench.task.rule, [policy] * len(parts)
         done = simulate(
-            parts, schedule, batches, F.cross_entropy, bench.task.rule, [policy] * len(parts),
-            states=states or None, count_bytes=False,  # type: ignore[arg-type]
-        )  # fmt: skip
+            parts, schedule, batches, F.cross_entropy, rule, policies, states=states or None, count_bytes=False
+        )
         for part, weights in zip(parts, done.weights, strict=True):
             part.load_state_dict(weights)
-        states[:] = done.states  # type: ignore[assignment]
+        states[:] = done.states
 
     return trains

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...planners.pipeline.actions import Action, ActionKind
-from ...planners.pipeline.schedules import PipelineSchedule, Placed
+from ...planners.pipeline.schedules import PipelineSchedule, PlacedAction
 
 WORKERS = 4
 HOP = 1
@@ -69,10 +69,10 @@ class Example:
             row = []
             for box in boxes:
                 if box.what == "A" and box.end <= until:
-                    row.append(Placed(box.start, 1, Action(worker, ActionKind.forward, box.index)))
+                    row.append(PlacedAction(box.start, 1, Action(worker, ActionKind.forward, box.index)))
                 if box.what == "U" and box.end <= until:
                     length = 2 if worker else 1
-                    row.append(Placed(box.end - length, length, Action(worker, ActionKind.backward, box.index)))
+                    row.append(PlacedAction(box.end - length, length, Action(worker, ActionKind.backward, box.index)))
             rows.append(tuple(sorted(row)))
         return PipelineSchedule(tuple(rows))
 
@@ -135,17 +135,16 @@ def lives(example: Example, worker: int, until: int) -> Lives:
     events = [(box.start if box.what == "A" else box.end, box.what == "U") for box in boxes if box.what != "D"]
     newest = base = since = 0
     flying: deque[int] = deque()
-    made, last, pending = {0: 0}, {0: 0}, dict[int, int]()
+    begun, last, pending = {0: 0}, {0: 0}, dict[int, int]()
     weights, pairs = [], []
-    for time, updates in sorted(
-        events, key=lambda event: (event[0], not event[1])
-    ):  # a forward sees the update before it
+    events.sort(key=lambda event: (event[0], not event[1]))  # a forward sees the update before it
+    for time, updates in events:
         if not updates:
             flying.append(newest)
             continue
         last[flying.popleft()] = time
         pending[newest], newest = time, newest + 1
-        made[newest] = last[newest] = time
+        begun[newest] = last[newest] = time
         last[newest - 1] = max(last[newest - 1], time)
         oldest = flying[0] if flying else newest
         while base < oldest:
@@ -157,11 +156,10 @@ def lives(example: Example, worker: int, until: int) -> Lives:
     pairs += [Life(update, begin, until) for update, begin in pending.items()]
     for version in {newest, *flying}:
         last[version] = until
-    return Lives(tuple(Life(v, begin, last[v]) for v, begin in made.items()), tuple(weights), tuple(pairs))
+    return Lives(tuple(Life(v, begin, last[v]) for v, begin in begun.items()), tuple(weights), tuple(pairs))
 
 
 def most(stored: tuple[Life, ...]) -> int:
     """The most that are stored at once."""
-    return max(
-        (sum(one.begin <= time < one.end for one in stored) for time in {one.begin for one in stored}), default=0
-    )
+    moments = {life.begin for life in stored}
+    return max((sum(life.begin <= time < life.end for life in stored) for time in moments), default=0)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...planners.pipeline.lifetimes import peak, steady_peaks
+from ...planners.pipeline.version_lifetimes import peak, steady_peaks
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .example import HOP, WORKERS, Example, Lives, lives, most, play
+from .theorem import theorem_1
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,18 +41,17 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     notes = (
-        f"a box takes one slot, a link {HOP}; the paper prints neither. tau is the end of Worker 2's second update without "
-        f"pipelining, slot {until}. Sizes are numbers stored, for layers of {SIZE} x {SIZE} weights and one sample",
+        f"a box takes one slot, a link {HOP}; the paper prints neither. tau is the end of Worker 2's second update "
+        f"without pipelining, slot {until}. Sizes are numbers stored, for layers of {SIZE} x {SIZE} weights "
+        "and one sample",
     )
-    findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, stored, expected, until))
+    findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, expected, until))
     return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
 
 
 def _row(worker: int, examples: Mapping[str, Example], stored: Mapping[int, Lives], until: int) -> Row:
-    found = stored.get(worker)
-    versions, weights, pairs = (
-        (0, 0, 0) if found is None else (most(found.stash), most(found.weights), most(found.pairs))
-    )
+    kept = stored.get(worker, Lives((), (), ()))
+    versions, weights, pairs = most(kept.stash), most(kept.weights), most(kept.pairs)
     return {
         "worker": worker + 1,
         "updates_plain": examples["no"].updates(worker, until),
@@ -108,11 +108,11 @@ def _lifetimes(axes: Axes, stored: Mapping[int, Lives], until: int, *, mcpipe: b
     """One line for each thing stored; Worker 1 above Worker 2."""
     labels, line = [], 0
     for worker in (0, 1):
-        found = stored[worker]
-        things = [("weights", f"w({_index(x.number, 't')})", x) for x in (found.weights if mcpipe else found.stash)]
+        kept = stored[worker]
+        lines = [("weights", f"w({_index(x.number, 't')})", x) for x in (kept.weights if mcpipe else kept.stash)]
         if mcpipe:
-            things += [("pairs", f"pair {_index(x.number)}", x) for x in found.pairs]
-        for kind, label, life in things:
+            lines += [("pairs", f"pair {_index(x.number)}", x) for x in kept.pairs]
+        for kind, label, life in lines:
             axes.broken_barh([(life.begin, life.end - life.begin)], (-line - 0.36, 0.72), facecolor=STORED[kind])
             labels.append((-line, f"W{worker + 1} {label}"))
             line += 1
@@ -130,14 +130,13 @@ def _index(number: int, base: str = "k") -> str:
 def _checks(
     rows: tuple[Row, ...],
     examples: Mapping[str, Example],
-    stored: Mapping[int, Lives],
     expected: Mapping[str, Expected],
     until: int,
 ) -> dict[str, Seen]:
     two, with_weights = rows[1], rows[:3]
     wanted, plain = expected["more-updates"].limits["pipelined"], expected["more-updates"].limits["plain"]
     held = ", ".join(f"Worker {row['worker']} {row['versions_stash']}" for row in with_weights)
-    bound = SIZE**2 + 2 * (WINDOW - 1) * SIZE
+    bound = int(theorem_1((WORKERS - 1) * SIZE**2, WORKERS - 1, WINDOW))
     alive = [peak(examples["yes"].schedule(until), worker) for worker in range(WORKERS - 1)]
     lean = ", ".join(str(alive.versions) for alive in steady_peaks(WORKERS - 1, WINDOW)[: WORKERS - 1])
     return {
@@ -150,8 +149,8 @@ def _checks(
             "busy until tau: " + ", ".join(f"{row['busy_plain']:.0%} -> {row['busy_pipelined']:.0%}" for row in rows),
         ),
         "four-forwards": (
-            all(one.in_flight == WINDOW for one in alive),
-            "activations before the first update: " + ", ".join(str(one.in_flight) for one in alive),
+            all(counts.in_flight == WINDOW for counts in alive),
+            "activations before the first update: " + ", ".join(str(counts.in_flight) for counts in alive),
         ),
         "four-weights": (
             two["versions_stash"] == WINDOW,
@@ -169,7 +168,8 @@ def _checks(
             f"PipeDream {max(row['stored_stash'] for row in with_weights)}",
         ),
         "fewer-later": (
-            [one.pending for one in steady_peaks(WORKERS - 1, WORKERS - 1)] == [2, 1, 0],
-            f"three workers with weights and as many minibatches: pending updates 2, 1, 0; with {WINDOW}, versions {lean}",
+            [counts.pending for counts in steady_peaks(WORKERS - 1, WORKERS - 1)] == [2, 1, 0],
+            "three workers with weights and as many minibatches: pending updates 2, 1, 0; "
+            f"with {WINDOW}, versions {lean}",
         ),
     }

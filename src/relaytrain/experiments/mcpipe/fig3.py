@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..expected import Expected, Seen
+from ..expected import Seen
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from . import figures
 from .accuracy import AccuracyCurve, AccuracyScale, Progress, curves, data_set
 from .fig2 import SOURCES
 
-NAME = "mcpipe-fig3"
+FIGURE = figures.AccuracyFigure(3, SOURCES, workers=3, measure=True)
 
 
 def reproduce(
@@ -20,24 +20,13 @@ def reproduce(
 ) -> Reproduction:
     """Train all ways with three workers (two for comparison), draw and judge; `quick` trains next to nothing."""
 
-    def extra(
-        found: Mapping[str, AccuracyCurve], scale: AccuracyScale, expected: Mapping[str, Expected]
-    ) -> dict[str, Seen]:
+    def extra(three: Mapping[str, AccuracyCurve], scale: AccuracyScale) -> dict[str, Seen]:
         two, _ = curves(out_dir, data_set(SOURCES)[0], 2, scale, progress)
-        words, faster = figures.times_to(found["mcPipe"], two["mcPipe"])
-        pipe, also = figures.times_to(found["PipeDream"], two["PipeDream"])
-        return {
-            "three-faster": (
-                bool(faster) and all(faster),
-                "mcPipe to " + ("; ".join(words) or "no level within the time"),
-            ),
-            "three-faster-pipedream": (
-                bool(also) and all(also),
-                "PipeDream to " + ("; ".join(pipe) or "no level within the time"),
-            ),
-        }
+        seen = {}
+        for finding, method in (("three-faster", "mcPipe"), ("three-faster-pipedream", "PipeDream")):
+            words, faster = figures.times_to(three[method], two[method])
+            told = f"{method} to " + ("; ".join(words) or "no level within the time")
+            seen[finding] = (bool(faster) and all(faster), told)
+        return seen
 
-    return figures.reproduce(
-        out_dir, __file__, name=NAME, title="mcPipe Fig. 3: accuracy over time, three workers", figure="mcPipe Fig. 3",
-        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra, measure=True,
-    )  # fmt: skip
+    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, progress=progress, extra=extra)

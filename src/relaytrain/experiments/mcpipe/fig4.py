@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..expected import Expected, Seen
+from ..expected import Seen
 from ..result import Reproduction
 from ..style import DEFAULT_FORMATS
 from . import figures
 from .accuracy import FULL, AccuracyCurve, AccuracyScale, Progress, curves, data_set
 from .fig2 import SOURCES as EASIER
 
-NAME = "mcpipe-fig4"
-SOURCES = ("cifar10", "digits")
 SCALE = replace(FULL, updates=600)
 """An update of the larger images takes twice as long."""
+FIGURE = figures.AccuracyFigure(4, ("cifar10", "digits"), workers=3, full=SCALE)
 
 
 def reproduce(
@@ -24,19 +23,10 @@ def reproduce(
 ) -> Reproduction:
     """Train all ways on the harder data set, draw and judge; `quick` trains next to nothing."""
 
-    def extra(
-        found: Mapping[str, AccuracyCurve], scale: AccuracyScale, expected: Mapping[str, Expected]
-    ) -> dict[str, Seen]:
+    def extra(harder: Mapping[str, AccuracyCurve], scale: AccuracyScale) -> dict[str, Seen]:
         easier, _ = curves(out_dir, data_set(EASIER)[0], 3, scale, progress)
-        words, slower = figures.times_to(easier["mcPipe"], found["mcPipe"])
-        return {
-            "slower": (
-                bool(slower) and all(slower),
-                "easier data set against this one to " + ("; ".join(words) or "no level"),
-            )
-        }
+        words, slower = figures.times_to(easier["mcPipe"], harder["mcPipe"])
+        told = "easier data set against this one to " + ("; ".join(words) or "no level")
+        return {"slower": (bool(slower) and all(slower), told)}
 
-    return figures.reproduce(
-        out_dir, __file__, name=NAME, title="mcPipe Fig. 4: accuracy over time, three workers", figure="mcPipe Fig. 4",
-        sources=SOURCES, workers=3, formats=formats, quick=quick, progress=progress, extra=extra, full=SCALE,
-    )  # fmt: skip
+    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, progress=progress, extra=extra)

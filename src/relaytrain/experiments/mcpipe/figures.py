@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,43 +46,75 @@ STYLES: dict[str, dict[str, Any]] = {
 BANDS = ("PipeDream", "GreedyUpdates")
 """Drawn from the lowest to the highest initialisation."""
 LEVELS = (0.4, 0.5, 0.6, 0.7, 0.8)
-Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale, Mapping[str, Expected]], dict[str, Seen]]
+Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale], dict[str, Seen]]
+"""What one figure alone is judged by."""
+
+
+@dataclass(frozen=True)
+class AccuracyFigure:
+    """One of the figures: its number, the data sets it wants, the best first, and how many workers train.
+
+    `full` is how much is trained unless it is only to see that it runs; with `measure` the emulated clock is then held
+    against processes.
+    """
+
+    number: int
+    sources: tuple[str, ...]
+    workers: int
+    full: AccuracyScale = FULL
+    measure: bool = False
+
+    @property
+    def name(self) -> str:
+        """As `relaytrain reproduce` knows it."""
+        return f"mcpipe-fig{self.number}"
+
+    @property
+    def title(self) -> str:
+        """Above the picture."""
+        count = {2: "two", 3: "three"}[self.workers]
+        return f"mcPipe Fig. {self.number}: accuracy over time, {count} workers"
 
 
 def reproduce(
-    out_dir: Path, module: str, *, name: str, title: str, figure: str, sources: tuple[str, ...], workers: int,
-    formats: tuple[str, ...], quick: bool, extra: Extra | None = None, measure: bool = False, full: AccuracyScale = FULL, progress: Progress | None = None,
-) -> Reproduction:  # fmt: skip
-    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings.
-
-    `full` is how much is trained unless `quick`; with `measure` the emulated clock is then held against processes.
-    """
+    figure: AccuracyFigure,
+    out_dir: Path,
+    module: str,
+    *,
+    formats: tuple[str, ...],
+    quick: bool,
+    progress: Progress | None,
+    extra: Extra | None = None,
+) -> Reproduction:
+    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings."""
+    name, title = figure.name, figure.title
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"reproduce: {name} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
-    scale = QUICK if quick else full
-    source, missing = data_set(sources)
-    found, clock = curves(out_dir, source, workers, scale, progress)
+    scale = QUICK if quick else figure.full
+    source, missing = data_set(figure.sources)
+    methods, clock = curves(out_dir, source, figure.workers, scale, progress)
     with house_style():
-        files = save(_draw(found, f"{title} ({source})"), out_dir, name, formats)
-    rows: tuple[Row, ...] = tuple(_row(curve, found) for curve in found.values())
-    timed = _timed(source, scale, clock, progress) if measure and not quick else {}
+        files = save(_draw(methods, f"{title} ({source})"), out_dir, name, formats)
+    rows: tuple[Row, ...] = tuple(_row(curve, methods) for curve in methods.values())
+    timed = _timed(source, scale, clock, progress) if figure.measure and not quick else {}
     if timed:
         rows = tuple({**row, "measured_step_s": timed[str(row["method"])]} for row in rows)
     path = out_dir / f"{name}.csv"
     write_atomic(path, table_csv(rows))
     expected = expected_of(module)
-    seen = _checks(found, expected) | (extra(found, scale, expected) if extra is not None else {})
-    notes = (*_notes(source, workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
-    return Reproduction(name, title, (*files, path), rows, judged(figure, expected, seen), notes)
+    seen = _checks(methods, expected) | (extra(methods, scale) if extra is not None else {})
+    notes = (*_notes(source, figure.workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
+    judgement = judged(f"mcPipe Fig. {figure.number}", expected, seen)
+    return Reproduction(name, title, (*files, path), rows, judgement, notes)
 
 
-def end_s(found: Mapping[str, AccuracyCurve]) -> float:
+def end_s(methods: Mapping[str, AccuracyCurve]) -> float:
     """When PipeDream's curve ends: all are compared up to there."""
-    return found["PipeDream"].seconds[-1]
+    return methods["PipeDream"].seconds[-1]
 
 
-def _row(curve: AccuracyCurve, found: Mapping[str, AccuracyCurve]) -> Row:
-    end = end_s(found)
+def _row(curve: AccuracyCurve, methods: Mapping[str, AccuracyCurve]) -> Row:
+    end = end_s(methods)
     row: Row = {"method": curve.method, "step_s": curve.step_s, "updates_by_end": end / curve.step_s}
     row |= {
         "accuracy_third": curve.at(end / 3),
@@ -91,10 +124,10 @@ def _row(curve: AccuracyCurve, found: Mapping[str, AccuracyCurve]) -> Row:
     return {**row, **{f"s_to_{level:g}": curve.reaches(level) for level in LEVELS}}
 
 
-def _draw(found: Mapping[str, AccuracyCurve], title: str) -> Figure:
+def _draw(methods: Mapping[str, AccuracyCurve], title: str) -> Figure:
     figure = new_figure(7.5, 4.8)
     axes = figure.subplots()
-    for method, curve in found.items():
+    for method, curve in methods.items():
         style = {"linewidth": 1.6, **STYLES[method]}
         axes.plot(curve.seconds, curve.accuracy, label=method, markevery=4, markersize=4, **style)
         if method in BANDS:
@@ -102,7 +135,7 @@ def _draw(found: Mapping[str, AccuracyCurve], title: str) -> Figure:
             axes.fill_between(
                 curve.seconds, rows.min(axis=0), rows.max(axis=0), color=style["color"], alpha=0.2, linewidth=0
             )
-    axes.set_xlim(0, end_s(found))
+    axes.set_xlim(0, end_s(methods))
     axes.set_ylim(0, 1)
     axes.set_xlabel("training time [s, emulated]")
     axes.set_ylabel("test accuracy")
@@ -111,22 +144,23 @@ def _draw(found: Mapping[str, AccuracyCurve], title: str) -> Figure:
     return figure
 
 
-def _checks(found: Mapping[str, AccuracyCurve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
-    end, pipe, greedy = end_s(found), found["PipeDream"], found["GreedyUpdates"]
+def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+    end, pipe, greedy = end_s(methods), methods["PipeDream"], methods["GreedyUpdates"]
     times = np.linspace(end / 20, end, 60)
     late, early = [t for t in times if t >= 0.8 * end], [t for t in times if t <= end / 3]
-    apart = {m: max(abs(found[m].at(t) - pipe.at(t)) for t in times) for m in ("mcPipe", "best-of")}
-    behind = {m: Gap.of(pipe, found[m], late) for m in ("Local", "data-distributed", "GreedyUpdates", "mcPipe")}
+    apart = {m: max(abs(methods[m].at(t) - pipe.at(t)) for t in times) for m in ("mcPipe", "best-of")}
+    behind = {m: Gap.of(pipe, methods[m], late) for m in ("Local", "data-distributed", "GreedyUpdates", "mcPipe")}
     rivals = ("Local", "data-distributed", "GreedyUpdates")
-    own = [Gap.of(found["mcPipe"], found[m], late) for m in rivals]
+    own = [Gap.of(methods["mcPipe"], methods[m], late) for m in rivals]
     ahead, floor = Gap.of(greedy, pipe, early), behind["GreedyUpdates"]
-    late_means = ", ".join(f"{m} {np.mean(curve.each(late)):.1%}" for m, curve in found.items())
+    late_means = ", ".join(f"{m} {np.mean(curve.each(late)):.1%}" for m, curve in methods.items())
     gaps = ", ".join(f"{m} {behind[m]}" for m in rivals)
     return {
         "same": (
             apart["mcPipe"] <= expected["same"].limits["points"] / 100,
-            f"same accuracy after every update by construction; over time up to {apart['mcPipe']:.1%} apart, an update takes "
-            f"{found['mcPipe'].step_s / pipe.step_s:.2f}x as long (best-of {found['best-of'].step_s / pipe.step_s:.2f}x)",
+            f"same accuracy after every update by construction; over time up to {apart['mcPipe']:.1%} apart, "
+            f"an update takes {methods['mcPipe'].step_s / pipe.step_s:.2f}x as long "
+            f"(best-of {methods['best-of'].step_s / pipe.step_s:.2f}x)",
         ),
         "best-late": (
             all(behind[m].above for m in rivals) and all(gap.above for gap in own),
@@ -157,14 +191,14 @@ def _compared(clock: UpdateSteps, timed: Mapping[str, float]) -> tuple[str, ...]
     if not timed:
         return ()
     said = (
-        f"{m} {clock.seconds[m]:.3f} and {found:.3f} s ({found / clock.seconds[m] - 1:+.0%})"
-        for m, found in timed.items()
+        f"{m} {clock.seconds[m]:.3f} and {taken_s:.3f} s ({taken_s / clock.seconds[m] - 1:+.0%})"
+        for m, taken_s in timed.items()
     )
     return (f"an update as predicted and as measured with a process a worker (Local: one): {', '.join(said)}",)
 
 
 def times_to(one: AccuracyCurve, other: AccuracyCurve) -> tuple[list[str], list[bool]]:
-    """When two curves reach each level, in words, and whether the first is the faster; levels that neither reaches are left out."""
+    """When two curves reach each level, in words, and whether the first is faster; without levels neither reaches."""
     words, faster = [], []
     for level in LEVELS:
         a, b = one.reaches(level), other.reaches(level)
@@ -182,11 +216,13 @@ def _notes(source: str, workers: int, scale: AccuracyScale, clock: UpdateSteps) 
     size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}.get(source, "")
     speeds = ", ".join(f"{speed / 1e9:g}" for speed in FLOPS_PER_S[:workers])
     return (
-        f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an eighth of its "
-        f"width, minibatches of 32, SGD 0.01 with momentum 0.9, {scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {scale.seeds} "
+        f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an "
+        "eighth of its width, minibatches of 32, SGD 0.01 with momentum 0.9, "
+        f"{scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {scale.seeds} "
         "initialisations, bands from the lowest to the highest (the paper: full width, 10 initialisations, hours)",
-        f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at {clock.cuts}; an update "
-        "takes " + ", ".join(f"{method} {seconds:.3f} s" for method, seconds in clock.seconds.items()),
-        "the pipeline is drained where accuracy is read; PipeDream, mcPipe and best-of are one training, since their updates are "
-        "equal to the last bit",
+        f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at "
+        f"{clock.cuts}; an update takes "
+        + ", ".join(f"{method} {seconds:.3f} s" for method, seconds in clock.seconds.items()),
+        "the pipeline is drained where accuracy is read; PipeDream, mcPipe and best-of are one training, since their "
+        "updates are equal to the last bit",
     )

@@ -1,8 +1,8 @@
-"""The emulated clock of mcPipe's figures held against processes: each method once, for some updates, at the devices' pace.
+"""The emulated clock of mcPipe's figures held against processes: each method for some updates, at the devices' pace.
 
-Devices and links are slowed down to their figures, replays included, and then all of them by `SLOWER`, so that a busy machine
-still computes faster than they do; what is measured is whether stages, messages and waiting add up to the time that was
-predicted. Everything is trained for real.
+Devices and links are slowed down to their figures, replays included, and then all of them by `SLOWER`, so that a busy
+machine still computes faster than they do; what is measured is whether stages, messages and waiting add up to the time
+that was predicted. Everything is trained for real.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ...pipeline.networks import chain
-from ...pipeline.running import Emulation, PipelineWork, Runtime, Split, Training, run_pipeline
-from ...pipeline.supervisor import make_job, write_start
+from ...pipeline.job_writer import make_job, write_start
+from ...pipeline.pipeline_run import run_pipeline
+from ...pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
 from ...planners.pipeline.partition import Device, split
-from ...planners.pipeline.policy import within_stage
+from ...planners.pipeline.policy_choice import within_stage
 from .accuracy import IN_FLIGHT, UpdateSteps
 from .comparison import ComparisonTask, PipelineBench
 from .ring import measured_s
@@ -34,24 +34,21 @@ def measured(task: ComparisonTask, clock: UpdateSteps) -> Mapping[str, float]:
         Device(d.name, d.flops_per_s / SLOWER, d.memory_bytes, d.link_bytes_per_s / SLOWER) for d in clock.devices
     )
     clock = replace(clock, devices=slow)
-    made = {"Local": _pipelined(bench, clock, "Local"), "data-distributed": _ring(bench, clock)}
-    made |= {method: _pipelined(bench, clock, method) for method in clock.choices}
-    return {method: seconds / SLOWER for method, seconds in made.items()}
+    slower_s = {"Local": _pipelined(bench, clock, "Local"), "data-distributed": _ring(bench, clock)}
+    slower_s |= {method: _pipelined(bench, clock, method) for method in clock.choices}
+    return {method: seconds / SLOWER for method, seconds in slower_s.items()}
 
 
 def _paces(bench: PipelineBench, clock: UpdateSteps, method: str) -> dict[str, tuple[float, float]]:
     """Forward and backward seconds by device; a forward includes the replays of its layers."""
     units = bench.units()
-    if method in ("Local", "data-distributed"):
-        whole = sum(unit.forward_flops for unit in units), sum(unit.backward_flops for unit in units)
-        return {device.name: (whole[0] / device.flops_per_s, whole[1] / device.flops_per_s) for device in clock.devices}
+    parts, replays = [units] * len(clock.devices), [0] * len(clock.devices)
+    if method in clock.choices:
+        parts, replays = split(units, clock.cuts), [choice.extra_flops for choice in clock.choices[method]]
     paces = {}
-    for part, choice, device in zip(split(units, clock.cuts), clock.choices[method], clock.devices, strict=True):
-        forward = sum(unit.forward_flops for unit in part) + choice.extra_flops
-        paces[device.name] = (
-            forward / device.flops_per_s,
-            sum(unit.backward_flops for unit in part) / device.flops_per_s,
-        )
+    for part, replayed, device in zip(parts, replays, clock.devices, strict=True):
+        forward, backward = sum(u.forward_flops for u in part) + replayed, sum(u.backward_flops for u in part)
+        paces[device.name] = (forward / device.flops_per_s, backward / device.flops_per_s)
     return paces
 
 
@@ -67,24 +64,18 @@ def _pipelined(bench: PipelineBench, clock: UpdateSteps, method: str) -> float:
     choices = clock.choices[method] if cuts else ()
     policies = tuple(within_stage(choice.policies, (0, *cuts)[at]) for at, choice in enumerate(choices)) or ({},)
     emulation = Emulation(links=True, seconds=_paces(bench, clock, method))
-    run_pipeline(
-        bench.model(), bench.minibatches(WARM + COUNT), devices, Training(bench.task.rule, m=IN_FLIGHT if cuts else 1),
-        Runtime(emulation=emulation, group_s=60.0), spec=bench.spec(), split=Split(cuts, policies, tuple(d.name for d in devices)),
-        progress=note,
-    )  # fmt: skip
+    training = Training(bench.task.rule, m=IN_FLIGHT if cuts else 1)
+    runtime = Runtime(emulation=emulation, group_s=60.0)
+    chosen, batches = Split(cuts, policies, tuple(d.name for d in devices)), bench.minibatches(WARM + COUNT)
+    run_pipeline(bench.model(), batches, devices, training, runtime, spec=bench.spec(), split=chosen, progress=note)
     return (moments[WARM + COUNT - 1] - moments[WARM - 1]) / COUNT
 
 
 def _ring(bench: PipelineBench, clock: UpdateSteps) -> float:
     workers = len(clock.devices)
-    model, runtime = (
-        bench.model(),
-        Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed"))),
-    )
-    work = PipelineWork(
-        model, chain(model), bench.units(), bench.minibatches(workers * (1 + RING_COUNT)), Training(bench.task.rule, m=IN_FLIGHT),
-        runtime, bench.spec(), {}, lambda _: None,
-    )  # fmt: skip
+    runtime = Runtime(emulation=Emulation(links=True, seconds=_paces(bench, clock, "data-distributed")))
+    training, batches = Training(bench.task.rule, m=IN_FLIGHT), bench.minibatches(workers * (1 + RING_COUNT))
+    work = PipelineWork.of(bench.model(), batches, training, runtime, spec=bench.spec())
     chosen = Split(clock.cuts, ({},) * workers, tuple(device.name for device in clock.devices))
     with tempfile.TemporaryDirectory() as folder:
         write_start(work, Path(folder))

@@ -2,8 +2,8 @@
 
     python -m relaytrain.experiments.mcpipe.ring JOB RANK WORLD STORE
 
-Each of WORLD processes trains the whole network of a pipeline's job file on minibatches of its own, at the pace of stage
-RANK; after each the gradients go around a ring, 2 (WORLD - 1) messages of a WORLD-th of the weights each.
+Each of WORLD processes trains the whole network of a pipeline's job file on minibatches of its own, at the pace of
+stage RANK; after each the gradients go around a ring, 2 (WORLD - 1) messages of a WORLD-th of the weights each.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -23,16 +24,30 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
 from ...pipeline.blueprint import units_from
-from ...pipeline.job import StageJob, read_job
+from ...pipeline.job_file import StageJob, read_job
 from ...pipeline.launcher import environment
-from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
+from ...pipeline.links import GlooReceiver, GlooSender, Wire
 from ...pipeline.snapshots import read
-from ...pipeline.stage_program import Data
-from ...pipeline.updates import OptimizerState
+from ...pipeline.stage_program import MinibatchFile
+from ...pipeline.update_rules import OptimizerState
 from ...training.losses import loss_named
 
 RING = 1
 """The tag of the ring's links."""
+
+
+class Sender(Protocol):
+    """The near end."""
+
+    def send(self, tensor: Tensor) -> None:
+        """Hand over; the tensor must not change until it has arrived."""
+
+
+class Receiver(Protocol):
+    """The far end."""
+
+    def recv(self) -> Tensor:
+        """The next tensor, in the order sent."""
 
 
 @dataclass
@@ -89,7 +104,7 @@ def train(job: StageJob, rank: int, world: int) -> list[float]:
     model = nn.Sequential(*units_from(job.blueprint))
     held = read(Path(job.source))
     model.load_state_dict({**held.weights, **held.buffers}, assign=True)
-    data, loss, states = Data(job), loss_named(job.loss), [OptimizerState() for _ in model.parameters()]
+    data, loss, states = MinibatchFile(job), loss_named(job.loss), [OptimizerState() for _ in model.parameters()]
     ring = Ring.of(rank, world, share_of(model, world), job.wires[0])
     pace_s = job.paces[rank].forward_s + job.paces[rank].backward_s
     moments = []
@@ -109,13 +124,13 @@ def train(job: StageJob, rank: int, world: int) -> list[float]:
 
 def measured_s(path: Path, world: int, store: Path, *, warm: int = 1, limit_s: float = 120.0) -> float:
     """Seconds of an update with `world` fresh processes; the first `warm` are left out."""
+    program = [sys.executable, "-m", "relaytrain.experiments.mcpipe.ring", str(path)]
     crew = [
         subprocess.Popen(
-            [sys.executable, "-m", "relaytrain.experiments.mcpipe.ring", str(path), str(rank), str(world), str(store)],
-            env=environment(), stdout=subprocess.PIPE, text=True,
+            [*program, str(rank), str(world), str(store)], env=environment(), stdout=subprocess.PIPE, text=True
         )
         for rank in range(world)
-    ]  # fmt: skip
+    ]
     try:
         moments = [json.loads(process.communicate(timeout=limit_s)[0]) for process in crew]
     finally:

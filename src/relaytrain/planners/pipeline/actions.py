@@ -7,13 +7,8 @@ U   update of a synchronous schedule, after the last backward of step k
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
-
-from ...core.errors import UsageError
-
-_TEXT = re.compile(r"(\d+)([FBU])(\d+)", re.ASCII)
 
 
 class ActionKind(StrEnum):
@@ -34,12 +29,3 @@ class Action:
 
     def __str__(self) -> str:
         return f"{self.stage}{self.kind.value}{self.index}"
-
-
-def parse_action(text: str) -> Action:
-    """The inverse of `str(action)`."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        raise UsageError(f"action: got {text[:40]!r}, expected stage, one of F B U, index, such as 0F3")
-    stage, kind, index = found.groups()
-    return Action(int(stage), ActionKind(kind), int(index))

@@ -1,12 +1,11 @@
 """What planning knows of a network in a pipeline, as plain values: its layers and units, and the policies.
 
-Nothing of the planning half of this package (`actions`, `schedules`, `lifetimes`, `facts`, `memory`, `choice`,
-`partition`) needs torch: `units` counts these facts on a module, a scenario may write them out (`of_chain`).
+`pipeline.unit_counter` counts them on a module; a scenario may write them out (`of_chain`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,7 +29,8 @@ Saved = frozenset[tuple[int, int]]
 class Layer:
     """One layer of a unit. `factor_bytes` is of one minibatch, None without a factor rule.
 
-    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` what its gradient needs beyond that.
+    `block_bytes` is of the largest block of rows in which it is updated, `slice_bytes` what its gradient needs beyond
+    that.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between them, bytes sent on and taken in."""
+    """One unit for a given minibatch: FLOPs of forward and backward, bytes kept between, sent on and taken in."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -66,9 +66,25 @@ class Unit:
         return self.forward_flops + self.backward_flops
 
 
+def layers_of(units: Iterable[Unit]) -> list[Layer]:
+    """All layers of some units, in order."""
+    return [layer for unit in units for layer in unit.layers]
+
+
+def unit_of(name: str) -> int:
+    """The unit that a name in a chain, such as `3.0.weight`, belongs to."""
+    return int(name.partition(".")[0])
+
+
+def renumbered(name: str, by: int) -> str:
+    """A name in a chain where units are counted from elsewhere: in a stage's own module from its first unit."""
+    unit, dot, rest = name.partition(".")
+    return f"{int(unit) + by}{dot}{rest}"
+
+
 def of_chain(chain: Chain) -> tuple[Unit, ...]:
     """The units of a chain whose figures are written out: one layer with a factor rule a unit, and what has none."""
-    made = []
+    units = []
     before, before_bytes = (-1, chain.input_bytes), chain.input_bytes
     for i, weights in enumerate(chain.weight_bytes):
         layers = [
@@ -89,11 +105,11 @@ def of_chain(chain: Chain) -> tuple[Unit, ...]:
         end: Saved = frozenset({(2 * i + 2, chain.end_bytes)}) if last else frozenset()
         forward = chain.forward_flops[i]
         backward = 2 * forward if i else forward
-        made.append(
+        units.append(
             Unit(f"{i}", tuple(layers), chain.buffer_bytes[i], forward, backward, saved, output, end, before_bytes)
         )
         before, before_bytes = output, output[1]
-    return tuple(made)
+    return tuple(units)
 
 
 def chain_of(units: Sequence[Unit], batch: int) -> Chain:

@@ -4,8 +4,8 @@
 
     best[s][j] = min over i of max(best[s-1][i], link into i, time of units i..j-1 on device s)
 
-where the time of a stage includes the replays that its memory cap forces on it (see `choice`). A cap makes some stages
-impossible; speeds and caps differ by device, and devices keep their order.
+where the time of a stage includes the replays that its memory cap forces on it (see `policy_choice`). A cap makes some
+stages impossible; speeds and caps differ by device, and devices keep their order.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from ...core.errors import InfeasibleError, UsageError
 from .chain import Policy, Unit
-from .lifetimes import Alive, steady_peaks
-from .policy import Keeping, PolicyChoice, choose, within_stage
+from .policy_choice import Keeping, PolicyChoice, choose, within_stage
 from .schedules import Window
+from .version_lifetimes import steady_peaks
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """The split. `step_s` is the slowest of all stages and links; `speedup` is over the fastest device alone, unlimited."""
+    """The split. `step_s` is the slowest of stages and links; `speedup` is over the fastest device alone, unlimited."""
 
     stages: tuple[StagePlan, ...]
     step_s: float
@@ -103,7 +104,7 @@ def partition(
     state_tensors: int = 0,
     checkpoint: bool = False,
 ) -> PipelinePlan:
-    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations to be recomputed.
+    """The split with the shortest step over all `devices` in their order; `checkpoint` allows activations twice.
 
     Raises:
         UsageError: fewer units than devices.
@@ -113,6 +114,7 @@ def partition(
     if not 1 <= stages <= count:
         raise UsageError(f"devices: got {stages}, expected 1 to {count}, one unit each at least")
     alive = steady_peaks(stages, m, window)
+    choosing = partial(choose, keeping=keeping, state_tensors=state_tensors, checkpoint=checkpoint)
     best: list[tuple[float, tuple[StagePlan, ...]] | None] = [(0.0, ())] + [None] * count
     for index, device in enumerate(devices):
         last = index == stages - 1
@@ -123,64 +125,29 @@ def partition(
                 now = after[end]
                 if before is None or (now is not None and before[0] >= now[0]):
                     continue
-                options = _Options(keeping, state_tensors, checkpoint)
-                stage = _stage(units, first, end, device, alive[index], options, last)
-                if stage is None:
+                choice = choosing(units[first:end], alive[index], device.memory_bytes, last=last)
+                if choice is None:
                     continue
+                stage = _stage(units, first, end, device, choice)
                 slowest = max(before[0], stage.compute_s, stage.link_s)
                 if now is None or slowest < now[0]:
                     after[end] = (slowest, (*before[1], stage))
         best = after
-    found = best[count]
-    if found is None:
+    fastest = best[count]
+    if fastest is None:
         caps = ", ".join(f"{d.name} {d.memory_bytes / 2**20:.4g} MiB" for d in devices)
         raise InfeasibleError(
             f"memory: no split of {count} units fits {caps} with {keeping.value}; give more memory or devices"
         )
     alone = sum(unit.train_flops for unit in units) / max(device.flops_per_s for device in devices)
-    return PipelinePlan(found[1], found[0], alone, window, m)
+    return PipelinePlan(fastest[1], fastest[0], alone, window, m)
 
 
-@dataclass(frozen=True)
-class _Options:
-    keeping: Keeping
-    state_tensors: int
-    checkpoint: bool
-
-
-def _stage(
-    units: Sequence[Unit], first: int, end: int, device: Device, alive: Alive, options: _Options, last: bool
-) -> StagePlan | None:
+def _stage(units: Sequence[Unit], first: int, end: int, device: Device, choice: PolicyChoice) -> StagePlan:
     part = units[first:end]
-    choice = choose(
-        part, alive, device.memory_bytes, options.keeping,
-        state_tensors=options.state_tensors, last=last, checkpoint=options.checkpoint,
-    )  # fmt: skip
-    if choice is None:
-        return None
-    compute = (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s
-    link = 0.0 if last else 2 * part[-1].output[1] / device.link_bytes_per_s
-    return StagePlan(device.name, first, end, choice, compute, link)
-
-
-def equal_size(weights: Sequence[int], stages: int) -> tuple[int, ...]:
-    """Cuts that make the heaviest stage as light as can be, then the next heaviest, and so on: the paper's equal shares."""
-    count = len(weights)
-    if not 1 <= stages <= count:
-        raise UsageError(f"stages: got {stages}, expected 1 to {count}")
-    sums = [0]
-    for weight in weights:
-        sums.append(sums[-1] + weight)
-    best: dict[int, tuple[list[int], tuple[int, ...]]] = {j: ([sums[j]], ()) for j in range(1, count + 1)}
-    for stage in range(2, stages + 1):
-        best = {
-            end: min(
-                (sorted([*best[first][0], sums[end] - sums[first]], reverse=True), (*best[first][1], first))
-                for first in range(stage - 1, end)
-            )
-            for end in range(stage, count + 1)
-        }
-    return best[count][1]
+    compute_s = (sum(unit.train_flops for unit in part) + choice.extra_flops) / device.flops_per_s
+    link_s = 0.0 if end == len(units) else 2 * part[-1].output[1] / device.link_bytes_per_s
+    return StagePlan(device.name, first, end, choice, compute_s, link_s)
 
 
 def split(items: Sequence[Any], cuts: Sequence[int]) -> list[Any]:

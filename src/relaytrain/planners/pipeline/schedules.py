@@ -34,7 +34,7 @@ class Window(StrEnum):
 
 
 @dataclass(frozen=True, order=True)
-class Placed:
+class PlacedAction:
     """An action in time: the slots `start` to `start + length - 1`."""
 
     start: int
@@ -46,7 +46,7 @@ class Placed:
 class PipelineSchedule:
     """What every stage does, in order. `flush` is the number of minibatches an update waits for; None: asynchronous."""
 
-    rows: tuple[tuple[Placed, ...], ...]
+    rows: tuple[tuple[PlacedAction, ...], ...]
     flush: int | None = None
 
     @property
@@ -63,9 +63,9 @@ class PipelineSchedule:
         """All actions by start, then stage: each comes after all it needs."""
         yield from (placed.action for placed in sorted(p for row in self.rows for p in row))
 
-    def busy(self, stage: int) -> float:
-        """The share of all slots in which `stage` works."""
-        return sum(placed.length for placed in self.rows[stage]) / max(1, self.slots)
+    def letters(self) -> tuple[str, ...]:
+        """Each stage's actions in order, a letter each; their indexes count up by themselves."""
+        return tuple("".join(placed.action.kind.value for placed in row) for row in self.rows)
 
     def draw(self) -> str:
         """One line a stage, one cell a slot."""
@@ -78,22 +78,6 @@ class PipelineSchedule:
                 cells[placed.start + 1 : placed.start + placed.length] = [LASTS] * (placed.length - 1)
             lines.append(" ".join(f"{cell:<{width}}" for cell in cells).rstrip())
         return "\n".join(lines)
-
-
-def parse_grid(text: str, flush: int | None = None) -> PipelineSchedule:
-    """The inverse of `Schedule.draw`."""
-    rows = []
-    for stage, line in enumerate(text.strip().splitlines()):
-        row: list[Placed] = []
-        for slot, cell in enumerate(line.split()):
-            if cell == LASTS and row and row[-1].start + row[-1].length == slot:
-                row[-1] = Placed(row[-1].start, row[-1].length + 1, row[-1].action)
-            elif cell[0] in {"F", "B", "U"} and cell[1:].isdecimal():
-                row.append(Placed(slot, 1, Action(stage, ActionKind(cell[0]), int(cell[1:]))))
-            elif cell != IDLE:
-                raise UsageError(f"grid: stage {stage}, slot {slot}: got {cell[:20]!r}, expected F0, B0, U0, -- or ..")
-        rows.append(tuple(row))
-    return PipelineSchedule(tuple(rows), flush)
 
 
 def async_1f1b(
@@ -109,21 +93,21 @@ def async_1f1b(
     _at_least_one(
         stages=stages, minibatches=minibatches, m=m, forward_slots=forward_slots, backward_slots=backward_slots
     )
-    slots = {ActionKind.forward: forward_slots, ActionKind.backward: backward_slots, ActionKind.update: 1}
+    slots = (forward_slots, backward_slots)
     return _play(stages, minibatches, window.sizes(stages, m), None, slots, forward_first=False)
 
 
 def sync_1f1b(stages: int, steps: int, m: int, *, forward_slots: int = 1, backward_slots: int = 1) -> PipelineSchedule:
     """PipeDream-Flush: `m` minibatches, one forward one backward, then an update; `steps` times."""
     _at_least_one(stages=stages, steps=steps, m=m, forward_slots=forward_slots, backward_slots=backward_slots)
-    slots = {ActionKind.forward: forward_slots, ActionKind.backward: backward_slots, ActionKind.update: 1}
+    slots = (forward_slots, backward_slots)
     return _play(stages, steps * m, Window.one_f_one_b.sizes(stages, stages), m, slots, forward_first=False)
 
 
 def gpipe(stages: int, steps: int, m: int, *, forward_slots: int = 1, backward_slots: int = 1) -> PipelineSchedule:
     """GPipe: `m` forwards, then `m` backwards in the same order, then an update; `steps` times."""
     _at_least_one(stages=stages, steps=steps, m=m, forward_slots=forward_slots, backward_slots=backward_slots)
-    slots = {ActionKind.forward: forward_slots, ActionKind.backward: backward_slots, ActionKind.update: 1}
+    slots = (forward_slots, backward_slots)
     return _play(stages, steps * m, (m,) * stages, m, slots, forward_first=True)
 
 
@@ -132,7 +116,7 @@ class _Stage:
     """How far one stage has come; ends[kind][k] is when k's result is there."""
 
     free: int = 0
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[PlacedAction] = field(default_factory=list)
     ends: dict[ActionKind, list[int]] = field(default_factory=lambda: {kind: [] for kind in ActionKind})
 
     def count(self, kind: ActionKind) -> int:
@@ -144,11 +128,12 @@ def _play(
     total: int,
     windows: tuple[int, ...],
     flush: int | None,
-    slots: dict[ActionKind, int],
+    slots: tuple[int, int],
     *,
     forward_first: bool,
 ) -> PipelineSchedule:
     """The clock: in every slot each free stage takes the first action of its rule that is ready."""
+    lengths = dict(zip(ActionKind, (*slots, 1), strict=True))
     line = [_Stage() for _ in range(stages)]
     clock = 0
     while any(
@@ -159,8 +144,8 @@ def _play(
                 continue
             kind = _next(line, index, clock, total, windows[index], flush, forward_first)
             if kind is not None:
-                stage.placed.append(Placed(clock, slots[kind], Action(index, kind, stage.count(kind))))
-                stage.free = clock + slots[kind]
+                stage.placed.append(PlacedAction(clock, lengths[kind], Action(index, kind, stage.count(kind))))
+                stage.free = clock + lengths[kind]
                 stage.ends[kind].append(stage.free)
         clock += 1
     return PipelineSchedule(tuple(tuple(stage.placed) for stage in line), flush)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..core.errors import UsageError
 from ..planners.pipeline.chain import Policy
 from .factors import Factors, Rows, Tensors, blocks, gradients, weighted
-from .updates import SGD, OptimizerState, Rule
+from .update_rules import SGD, OptimizerState, Rule
 
 Update = Factors | Tensors
 """What a backward leaves behind: factors, or the gradients by name where a layer has no rule."""
@@ -110,14 +110,14 @@ class LayerWeights(ABC):
     def _advance_rows(
         self, update: Update, into: Tensors, rooms: dict[str, tuple[Tensor, ...]], rows: Rows | EllipsisType
     ) -> set[str]:
-        found = self._gradients(update, rows)
-        names = set(found)
+        formed = self._gradients(update, rows)
+        names = set(formed)
         for name in sorted(names):
             weight = self._weights[name]
             if not rooms[name]:
                 rooms[name] = tuple(torch.empty_like(weight) for _ in range(self.rule.state_tensors))
             parts = OptimizerState(self._states[name].steps, tuple(tensor[rows] for tensor in rooms[name]))
-            self.rule.step(weight[rows], found.pop(name), parts, into=into[name][rows])
+            self.rule.step(weight[rows], formed.pop(name), parts, into=into[name][rows])
         return names
 
 
@@ -155,7 +155,7 @@ class Stash(LayerWeights):
         return self._weights if version == self.version else self._kept[version]
 
     def push(self, update: Update, needed: Collection[int]) -> None:
-        """Stash the live weights if someone needs them, and update; the new ones take the place of what nobody needs."""
+        """Stash the live weights if someone needs them, and update; the new ones go where nobody needs the old."""
         free = [self._kept.pop(version) for version in [v for v in self._kept if v not in needed]]
         if self.version in needed:
             self._kept[self.version] = self._weights
@@ -200,11 +200,11 @@ class OnDemand(LayerWeights):
         if len(self.blocks) == 1:
             return self.replay()(self.blocks[0])
         replayed = self.replay()
-        made = {name: torch.empty_like(weight) for name, weight in self._weights.items()}
+        whole = {name: torch.empty_like(weight) for name, weight in self._weights.items()}
         for rows in self.blocks:
             for name, weight in replayed(rows).items():
-                made[name][rows].copy_(weight)
-        return made
+                whole[name][rows].copy_(weight)
+        return whole
 
     def replay(self) -> Callable[[Rows], Tensors]:
         """The newest weights by rows."""
@@ -231,20 +231,19 @@ class OnDemand(LayerWeights):
             yield from (update.inputs, update.errors) if isinstance(update, Factors) else update.values()
 
     def _replayed(self, rows: Rows) -> Tensors:
-        made = {name: weight[rows] for name, weight in self._weights.items()}
+        weights = {name: weight[rows] for name, weight in self._weights.items()}
         states = {
             n: OptimizerState(s.steps, tuple(tensor[rows] for tensor in s.tensors)) for n, s in self._states.items()
         }
         own: set[str] = set()
         for update in self._pending:
-            found = self._gradients(update, rows)
-            for name in sorted(
-                found
-            ):  # the first update leaves the stored ones alone, those after it write over its result
-                into = made[name] if name in own else None
-                made[name], states[name] = self.rule.step(made[name], found.pop(name), states[name], into=into)
+            formed = self._gradients(update, rows)
+            # the first update leaves the stored ones alone, those after it write over its result
+            for name in sorted(formed):
+                into = weights[name] if name in own else None
+                weights[name], states[name] = self.rule.step(weights[name], formed.pop(name), states[name], into=into)
                 own.add(name)
-        return made
+        return weights
 
     def _unrolled(self, rule: SGD) -> Callable[[Rows], Tensors]:
         pending = [update for update in self._pending if isinstance(update, Factors)]
@@ -252,13 +251,13 @@ class OnDemand(LayerWeights):
         joined = weighted(list(zip(of_gradients, pending, strict=True)))
 
         def replayed(rows: Rows) -> Tensors:
-            made = self._gradients(joined, rows)
-            for name, found in made.items():
-                found.add_(self._weights[name][rows], alpha=of_weight)
+            weights = self._gradients(joined, rows)
+            for name, total in weights.items():
+                total.add_(self._weights[name][rows], alpha=of_weight)
                 if self._states[name].tensors:
-                    found.add_(self._states[name].tensors[0][rows], alpha=of_buffer)
-                made[name] = found.contiguous()
-            return made
+                    total.add_(self._states[name].tensors[0][rows], alpha=of_buffer)
+                weights[name] = total.contiguous()
+            return weights
 
         return replayed
 

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from ..core.errors import UsageError
 
+RULES = ("sgd", "momentum", "adam")
+"""Rules that commands know by name."""
+
 
 @dataclass(frozen=True)
 class OptimizerState:
@@ -65,15 +68,15 @@ class SGD:
         """w - lr * buffer, buffer = momentum * buffer + gradient + weight_decay * w."""
         if self.weight_decay:
             gradient.add_(weight, alpha=self.weight_decay)
-        made = gradient if into is None else into
+        place = gradient if into is None else into
         if not self.momentum:
-            return torch.add(weight, gradient, alpha=-self.lr, out=made), OptimizerState(state.steps + 1)
+            return torch.add(weight, gradient, alpha=-self.lr, out=place), OptimizerState(state.steps + 1)
         if state.steps:
             old = state.tensors[0]
             buffer = (old.mul(self.momentum) if into is None else old.mul_(self.momentum)).add_(gradient)
         else:
             buffer = gradient.clone() if into is None else state.tensors[0].copy_(gradient)
-        return torch.add(weight, buffer, alpha=-self.lr, out=made), OptimizerState(state.steps + 1, (buffer,))
+        return torch.add(weight, buffer, alpha=-self.lr, out=place), OptimizerState(state.steps + 1, (buffer,))
 
     def unrolled(self, updates: int) -> tuple[float, float, tuple[float, ...]]:
         """The weight after `updates` updates as a sum: of the weight, the buffer and each gradient, oldest first.
@@ -125,8 +128,15 @@ class Adam:
         steps = state.steps + 1
         step_size = self.lr / (1 - beta1**steps)
         root = torch.sqrt(second, out=gradient).div_(math.sqrt(1 - beta2**steps)).add_(self.eps)
-        made = root if into is None else into
-        return torch.addcdiv(weight, first, root, value=-step_size, out=made), OptimizerState(steps, (first, second))
+        place = root if into is None else into
+        return torch.addcdiv(weight, first, root, value=-step_size, out=place), OptimizerState(steps, (first, second))
+
+
+def rule_named(optimizer: str, lr: float = 0.01) -> Rule:
+    """The rule that `optimizer` (sgd, momentum or adam) names."""
+    if optimizer not in RULES:
+        raise UsageError(f"--optimizer: got {optimizer[:40]!r}, expected one of {', '.join(RULES)}")
+    return Adam(lr) if optimizer == "adam" else SGD(lr, 0.9 if optimizer == "momentum" else 0.0)
 
 
 def _check(lr: float, **others: float) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .chain import Layer, Policy, Unit
-from .lifetimes import Alive
-from .memory import StageBytes, all_by, replay_bytes, replay_flops, smallest, stage_bytes, version_bytes
+from .chain import Layer, Policy, Unit, layers_of, renumbered
+from .stage_memory import StageBytes, all_by, replay_bytes, replay_flops, stage_bytes, version_bytes
+from .version_lifetimes import Alive
 
 
 class Keeping(StrEnum):
@@ -47,13 +47,14 @@ def choose(
 ) -> PolicyChoice | None:
     """The choice with the fewest added FLOPs that fits `cap_bytes`, or None when nothing fits.
 
-    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs more.
+    `checkpoint` allows to compute activations again; it is used only where the choice without does not fit or costs
+    more.
     """
-    found = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=False)
-    if not checkpoint or (found is not None and found.extra_flops == 0):
-        return found
+    once = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=False)
+    if not checkpoint or (once is not None and once.extra_flops == 0):
+        return once
     again = _choose(units, alive, cap_bytes, keeping, state_tensors, last, checkpoint=True)
-    options = [option for option in (found, again) if option is not None]
+    options = [option for option in (once, again) if option is not None]
     return min(options, key=lambda option: option.extra_flops, default=None)
 
 
@@ -67,19 +68,19 @@ def _choose(
     *,
     checkpoint: bool,
 ) -> PolicyChoice | None:
-    layers = [layer for unit in units for layer in unit.layers]
+    layers = layers_of(units)
     forward = sum(unit.forward_flops for unit in units) if checkpoint else 0
 
-    def made(policies: Mapping[str, Policy]) -> PolicyChoice:
+    def choice_of(policies: Mapping[str, Policy]) -> PolicyChoice:
         size = stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last, checkpoint=checkpoint)
         return PolicyChoice(
             policies, size, forward + sum(replay_flops(x, policies[x.name], alive) for x in layers), checkpoint
         )
 
     if keeping is Keeping.on_demand:
-        fixed = made(all_by(Policy.on_demand, layers))
+        fixed = choice_of(all_by(Policy.on_demand, layers))
         return fixed if fixed.size.total <= cap_bytes else None
-    stash = made(all_by(Policy.stash, layers))
+    stash = choice_of(all_by(Policy.stash, layers))
     if stash.size.total <= cap_bytes:
         return stash
     if keeping is Keeping.stash:
@@ -91,37 +92,17 @@ def _choose(
     for transient in sorted(set(needs.values())):
         wanted = stash.size.total - always + transient - cap_bytes
         small = [(x.name, saved, flops) for x, saved, flops in able if needs[x.name] <= transient]
-        found = _cheapest(small, wanted)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found
+        cheapest = _cheapest(small, wanted)
+        if cheapest is not None and (best is None or cheapest[0] < best[0]):
+            best = cheapest
     if best is None:
         return None
-    return made({x.name: Policy.on_demand if x.name in best[1] else Policy.stash for x in layers})
-
-
-def saving(units: Sequence[Unit], alive: Alive, share: float, *, state_tensors: int, last: bool) -> PolicyChoice:
-    """The choice with the fewest added FLOPs that saves `share` (0 to 1) of the version bytes that best-of can save at most.
-
-    Room for replays is not held against it; where nothing can be saved, everything is stashed.
-    """
-    layers = [layer for unit in units for layer in unit.layers]
-    most, least = (
-        stage_bytes(units, policies, alive, state_tensors=state_tensors, last=last)
-        for policies in (all_by(Policy.stash, layers), smallest(layers, alive))
-    )
-    cap = most.total - share * (most.versions - least.versions) + max(0, least.transient - most.transient)
-    found = _choose(units, alive, cap, Keeping.best_of, state_tensors, last, checkpoint=False)
-    assert found is not None, "the smallest choice fits its own bytes"
-    return found
+    return choice_of({x.name: Policy.on_demand if x.name in best[1] else Policy.stash for x in layers})
 
 
 def within_stage(policies: Mapping[str, Policy], first: int) -> dict[str, Policy]:
-    """`policies` under the names that layers have in the stage's own module, whose first unit is `first` of the chain."""
-    made = {}
-    for name, policy in policies.items():
-        unit, _, rest = name.partition(".")
-        made[f"{int(unit) - first}.{rest}"] = policy
-    return made
+    """`policies` under the names that layers have in the stage's own module, which begins at unit `first`."""
+    return {renumbered(name, -first): policy for name, policy in policies.items()}
 
 
 def _saved(layer: Layer, alive: Alive) -> int:

@@ -8,17 +8,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..core.errors import UsageError
-from ..planners.pipeline.chain import Layer, Policy, Saved, Unit
+from ..core.problem import Chain
+from ..planners.pipeline.chain import Layer, Policy, Saved, Unit, chain_of, unit_of
 from .factors import column_bytes, has_rule
+from .networks import chain, network
 from .stage import Loss, Stage, narrow
-from .updates import SGD
+from .update_rules import SGD
+
+if TYPE_CHECKING:
+    from ..training.setup import TrainingSetup
 
 
 def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tensor) -> tuple[Unit, ...]:
@@ -43,20 +49,23 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
     def number(tensor: Tensor) -> tuple[int, int]:
         return numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers)), tensor.nbytes
 
-    made: list[Unit] = []
+    counted: list[Unit] = []
     for index, probe in enumerate(probes):
-        names = [name for name in stage.layers if name.split(".", 1)[0] == str(index)]
+        names = [name for name in stage.layers if unit_of(name) == index]
         kept = [*flight.saved[probe.begin : probe.finish], *(flight.calls[name].inputs for name in names)]
         layers = tuple(_layer(name, stage, flight.calls[name].inputs, probe.outputs[name]) for name in names)
         gradients = sum(layer.gradient_flops for layer in layers)
         errors = probe.flops if index else probe.flops - (layers[0].gradient_flops if layers else 0)
-        buffers = sum(b.nbytes for n, b in stage.buffers().items() if n.split(".", 1)[0] == str(index))
+        buffers = sum(b.nbytes for n, b in stage.buffers().items() if unit_of(n) == index)
         title = type(units[index]).__name__ if not names else type(stage.layers[names[0]].layer).__name__
-        entry_bytes = made[-1].output[1] if made else inputs.nbytes
-        made.append(
-            Unit(f"{index}:{title}", layers, buffers, probe.flops, gradients + errors, _saved(map(number, kept)),
-                 number(probe.output), frozenset(), entry_bytes)
-        )  # fmt: skip
+        entry_bytes = counted[-1].output[1] if counted else inputs.nbytes
+        saved, output_size = _saved(map(number, kept)), number(probe.output)
+        backward = gradients + errors
+        counted.append(
+            Unit(
+                f"{index}:{title}", layers, buffers, probe.flops, backward, saved, output_size, frozenset(), entry_bytes
+            )
+        )
     # the loss belongs to whatever stage is the last
     extra: list[Tensor] = []
     logits = output.detach().requires_grad_()
@@ -69,7 +78,34 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
         value = loss(logits, torch.empty(target.shape, dtype=target.dtype, device="meta"))
     extra = [t for t in extra if t.untyped_storage()._cdata != logits.untyped_storage()._cdata]
     ending = _saved(map(number, [*extra, value]))
-    return (*made[:-1], replace(made[-1], end=ending))
+    return (*counted[:-1], replace(counted[-1], end=ending))
+
+
+def measure_shapes(
+    model: nn.Module, input: Sequence[int], batch: int, loss: Loss = F.cross_entropy
+) -> tuple[Unit, ...]:
+    """Count a network on minibatches of `batch` images of this shape; no data are needed."""
+    labels = torch.empty(batch, dtype=torch.long, device="meta")
+    return measure(chain(model), torch.empty((batch, *input), device="meta"), loss, labels)
+
+
+def measure_named(
+    name: str, *, width: float = 1.0, input: tuple[int, int, int] = (3, 32, 32), classes: int = 10, batch: int = 8
+) -> tuple[Unit, ...]:
+    """Count a network by its name; see `network`."""
+    if batch < 1:
+        raise UsageError(f"batch: got {batch}, expected at least 1")
+    return measure_shapes(network(name, width=width, input=input, classes=classes), input, batch)
+
+
+def counted_chain(setup: TrainingSetup, version: str) -> Chain:
+    """The chain of an untrained `version` for the minibatches that the setup trains with, as `[versions.chain]` has it.
+
+    Raises:
+        UsageError: its network is neither an `nn.Sequential` nor one of the built-in families.
+    """
+    model, batch = setup.initial(version).model(resolve=setup.resolve), setup.settings.batch
+    return chain_of(measure_shapes(model, setup.validation.input, batch, setup.loss()), batch)
 
 
 def _saved(pairs: Any) -> Saved:
@@ -102,7 +138,7 @@ class _Probe:
         unit.register_forward_pre_hook(before)
         unit.register_forward_hook(after)
         for name, module in stage.module.named_modules():
-            if name in stage.layers and name.split(".", 1)[0] == str(index):
+            if name in stage.layers and unit_of(name) == index:
                 module.register_forward_hook(self._layer_hook(name))
 
     def _layer_hook(self, name: str) -> Any:

@@ -9,8 +9,8 @@ of weights and f_l = bytes of its input and error for one minibatch:
 
 Layers are updated and replayed in blocks of rows, b_l bytes the largest, c_l what its gradient needs beyond that: its
 share of the output, or the input as columns. An update writes weights and state in place and holds a block's gradient
-alone; a replay, with s state tensors, holds weights and state of a block of its own, and beside them the gradient of each
-update after the first; gradients of layers without a factor rule come all at once:
+alone; a replay, with s state tensors, holds weights and state of a block of its own, and beside them the gradient of
+each update after the first; gradients of layers without a factor rule come all at once:
 
     update     sum W_l (no factor rule) + max of b_l + c_l
     replay     max over layers on demand of max((1 + s) b_l, b_l + c_l), (2 + s) b_l + c_l when pending > 1
@@ -21,28 +21,27 @@ is computed again are transient.
 
 Paper: Theorem 1 bounds weights and versions by Omega/N + 2 (m - 1) sqrt(Omega/N). Deviation: that holds for one square
 dense layer a stage and one sample at a time; in general f_l / sqrt(W_l) has no bound (a minibatch multiplies it, and
-fan-in + fan-out >= 2 sqrt(W_l) always), so the bound that holds everywhere is `corrected_bound`.
+fan-in + fan-out >= 2 sqrt(W_l) always), so the bound that holds everywhere is another (`experiments.mcpipe.theorem`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .chain import Layer, Policy, Unit
-from .lifetimes import Alive
+from .chain import Layer, Policy, Unit, layers_of
+from .version_lifetimes import Alive
 
 
 @dataclass(frozen=True)
 class StageBytes:
-    """The closed form, part by part."""
+    """The bytes of a stage part by part: by the closed form, or as a run holds them between two actions."""
 
     weights: int
     versions: int
     optimizer: int
     in_flight: int
-    transient: int
+    transient: int = 0
 
     @property
     def stored(self) -> int:
@@ -65,7 +64,7 @@ def stage_bytes(
     checkpoint: bool = False,
 ) -> StageBytes:
     """The bytes of a stage made of `units`; `choice` is a policy for each layer by name."""
-    layers = [layer for unit in units for layer in unit.layers]
+    layers = layers_of(units)
     weights = sum(layer.weight_bytes for layer in layers)
     saved = saved_bytes(units, last=last)
     replays = [replay_bytes(layer, choice[layer.name], alive, state_tensors) for layer in layers]
@@ -77,13 +76,6 @@ def stage_bytes(
         in_flight=alive.in_flight * (units[0].entry_bytes if checkpoint else saved),
         transient=max([again, update_bytes(layers), *replays]),
     )
-
-
-def peak_total(
-    units: Sequence[Unit], choice: Mapping[str, Policy], moments: Iterable[Alive], *, state_tensors: int, last: bool
-) -> int:
-    """The most bytes at any one of `moments`, a stage's timeline; the counts need not peak together."""
-    return max(stage_bytes(units, choice, alive, state_tensors=state_tensors, last=last).total for alive in moments)
 
 
 def saved_bytes(units: Sequence[Unit], *, last: bool) -> int:
@@ -133,28 +125,3 @@ def replay_flops(layer: Layer, policy: Policy, alive: Alive) -> int:
 def all_by(policy: Policy, layers: Iterable[Layer]) -> dict[str, Policy]:
     """The same policy for every layer."""
     return {layer.name: policy for layer in layers}
-
-
-def smallest(layers: Iterable[Layer], alive: Alive, demand: Policy = Policy.on_demand) -> dict[str, Policy]:
-    """Best-of without a budget: for each layer whichever stores less; at a tie the stash, which costs nothing."""
-    made = {}
-    for layer in layers:
-        saves = version_bytes(layer, demand, alive) < version_bytes(layer, Policy.stash, alive)
-        made[layer.name] = demand if saves else Policy.stash
-    return made
-
-
-def theorem_1(total: float, workers: int, m: int) -> float:
-    """Theorem 1 in numbers stored, not bytes: Omega/N + 2 (m - 1) sqrt(Omega/N)."""
-    share = total / workers
-    return share + 2 * (m - 1) * math.sqrt(share)
-
-
-def corrected_bound(units: Sequence[Unit], alive: Alive) -> int:
-    """Bytes of weights and versions under mcPipe for any layers: W + pending * sum f_l, versions where there is no f_l."""
-    layers = [layer for unit in units for layer in unit.layers]
-    kept = sum(
-        (alive.versions - 1) * x.weight_bytes if x.factor_bytes is None else alive.pending * x.factor_bytes
-        for x in layers
-    )
-    return sum(x.weight_bytes for x in layers) + sum(unit.buffer_bytes for unit in units) + kept

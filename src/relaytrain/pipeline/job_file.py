@@ -1,7 +1,7 @@
 """What a stage's process has to know, as one JSON file: network, split, order of actions, optimizer, wires, places.
 
-Every process of a pipeline reads the same file and finds its part by its rank: stage s is rank s, and a master that owns
-the data, where there is one, comes after the last stage.
+Every process of a pipeline reads the same file and finds its part by its rank: stage s is rank s, and a master that
+owns the data, where there is one, comes after the last stage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..core.errors import ScenarioError
 from ..planners.pipeline.chain import Policy
 from ..store.files import write_atomic
 from .links import Wire
-from .updates import SGD, Adam, Rule
+from .update_rules import SGD, Adam, Rule
 
 SCHEMA = "relaytrain.pipeline-job/1"
 Owner = Literal["first", "master"]
@@ -36,8 +36,8 @@ class StageJob:
     """One attempt at training from snapshot `start` (updates made) on.
 
     `rows` are each stage's actions, as `FFBFB...`; `batches` the sizes of all minibatches; `entries` says for each size
-    what shape and kind enters each stage, `label` the same of one label; `wires` are those between a stage and the next,
-    and the data's own.
+    what shape and kind enters each stage, `label` the same of one label; `wires` are those between a stage and the
+    next, and the data's own.
     """
 
     blueprint: dict[str, Any]

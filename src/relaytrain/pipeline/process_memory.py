@@ -1,7 +1,7 @@
 """Memory of a process that is program code: `import torch` touches far more of it than training does.
 
-Code is mapped from files and never changed, so its pages may be given back at any time: what is used again comes back from
-the system's cache of the file within microseconds, what only the imports used does not.
+Code is mapped from files and never changed, so its pages may be given back at any time: what is used again comes back
+from the system's cache of the file within microseconds, what only the imports used does not.
 """
 
 from __future__ import annotations
