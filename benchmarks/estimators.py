@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from relaytrain.estimators.judging.metrics import Bands
+from relaytrain.estimators.bands import Bands
+from relaytrain.estimators.learned.bundle import Bundle, LegCurve, bundle_of
 from relaytrain.estimators.learned.calibration import Adaptive, scores
-from relaytrain.estimators.learned.curves import Bundle, LegCurve, bundle_of
 from relaytrain.estimators.learned.features import Seen, rows_of, windows
 from relaytrain.estimators.learned.fit import fit
 from relaytrain.estimators.learned.fitted import Fitted

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
+from relaytrain.estimators.bands import Bands
 from relaytrain.estimators.judging.evaluate import FoldResult, relative_winkler
 from relaytrain.estimators.judging.kept_forecasts import kept
-from relaytrain.estimators.judging.metrics import Bands
-from relaytrain.estimators.judging.splits import Fold, by_configuration
-from relaytrain.estimators.learned.change import LAST, paper_inputs, targets
-from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.bundle import bundle_of
+from relaytrain.estimators.learned.change_model import LAST, paper_inputs, targets
 from relaytrain.estimators.learned.features import windows
 from relaytrain.estimators.learned.paper import CHANGE_RECIPE, LearningRecipe, RunNet, fit_change, fit_run
+from relaytrain.estimators.learned.splits import Fold, by_configuration
 from relaytrain.traces.format import bundled_traces
 
 FACTORS = (0.5, 1.0, 2.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaytrain.core.problem import Node, NodeSet, Pair, Problem, Target, Version
-from relaytrain.estimators.learned.curves import Bundle, LegCurve, LegSwitch
+from relaytrain.estimators.learned.bundle import Bundle, LegCurve, LegSwitch
 
 FACTS = {"gold": (7, 2700, 0.0), "silver": (9, 300, 0.5), "bronze": (10, 90, 0.75)}
 

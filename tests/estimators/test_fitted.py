@@ -14,7 +14,7 @@ from relaytrain.estimators.judging.metrics import score
 from relaytrain.estimators.learned.features import windows
 from relaytrain.estimators.learned.fit import fit
 from relaytrain.estimators.learned.fitted import load_fitted
-from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.estimators.learned.zero_trace import zero_trace
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 

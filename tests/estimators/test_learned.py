@@ -20,7 +20,7 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Target
 from relaytrain.estimators.learned.bounds import Bound
 from relaytrain.estimators.learned.learned_law import Learned, own_pace
-from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.estimators.learned.zero_trace import zero_trace
 from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]

@@ -7,7 +7,7 @@ import pytest
 from test_prediction import write_campaign
 
 from relaytrain.core.errors import ScenarioError, UsageError
-from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import depl_campaign
 from relaytrain.experiments.pact import measured, replay

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.pact.table1 import _notes

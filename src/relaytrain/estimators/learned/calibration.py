@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import ALPHA, Bands
+from ..bands import ALPHA, Bands
 
 LEAST_RUNS = 20
 GAMMA = 0.05

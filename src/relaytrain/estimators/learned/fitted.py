@@ -21,9 +21,9 @@ from ...core.errors import ScenarioError
 from ...core.problem import Target as RunTarget
 from ...store.files import write_atomic
 from .auto import RunModel
-from .change import ChangeModel, Linear
+from .bundle import Metric
+from .change_model import ChangeModel, Linear
 from .change_net import ChangeNet
-from .curves import Metric
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 

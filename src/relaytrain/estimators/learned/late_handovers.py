@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Array
-from .curves_through import POWERS, TINY, Z_ROBUST
+from ...core.curve import followed, step
+from ...core.law import Z_ROBUST, Array
+from .curve_through import POWERS, TINY
 from .tail import HORIZONS
 
 LATER = (0, 8, 21)
@@ -116,26 +117,14 @@ def entered_from(curves: Array, loss: Array, pace: Array, room: float) -> Array:
     low, high = loss, np.where(loss > curves[:, 0], curves[:, 0] + room * (loss - curves[:, 0]), loss)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        short = middle + pace * (_step(curves, middle) - middle) < loss
+        short = step(curves.T, middle, pace) < loss
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return np.asarray(low)
 
 
-def _step(curves: Array, loss: Array) -> Array:
-    a, b, s, alpha = curves.T
-    height = np.maximum(loss - a, 1e-12)
-    return np.asarray(a + b * ((height / b) ** (-1.0 / alpha) + 1.0 / s) ** -alpha)
-
-
 def _followed(curves: Array, start: float, paces: Array) -> Array:
     """The law's own steps from `start` on curves (N, 4) with factors on progress (N, REACH): losses (N, len(_AT))."""
-    loss, seen = np.full(len(curves), max(start, TINY)), []
-    for epoch in range(REACH):
-        moved = loss + paces[:, epoch] * (_step(curves, loss) - loss)
-        loss = np.where(loss > curves[:, 0], np.maximum(moved, 0.0), loss)
-        if epoch + 1 in _NEAR:
-            seen.append(loss)
-    return np.stack(seen, axis=1)
+    return followed(curves.T, np.full(len(curves), max(start, TINY)), paces, _NEAR)
 
 
 def _errors(curves: Array, start: float, paces: Array, wanted: Array) -> Array:

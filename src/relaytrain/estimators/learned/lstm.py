@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
+from ..bands import Bands, ordered
 from .features import AHEAD, Seen
 
 WEIGHTS = (

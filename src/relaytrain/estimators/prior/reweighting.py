@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ...core.curve import onward, step
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
@@ -176,12 +177,8 @@ class Prior:
         """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
         log_pace, floors = self._hypotheses
         _, drop, scale, power = self.belief.curves[pair]
-        floor = floors[pair][:, None]
-        above = loss > floor
-        height = np.where(above, loss - floor, 1.0)
-        u = (height / drop) ** (-1.0 / power)
-        moved = floor + drop * (u + np.exp(log_pace[pair])[:, None] * advance[None, :] / scale) ** -power
-        return np.where(above, moved, loss)
+        curve = (floors[pair][:, None], drop, scale, power)
+        return onward(curve, loss, np.exp(log_pace[pair])[:, None] * advance[None, :])
 
     def _along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
@@ -225,16 +222,9 @@ class Prior:
         mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
         farthest = FARTHEST * float(self.belief.scatters[leg.pair])
         low, high = np.log(loss) - farthest, np.log(loss) + farthest
-        floor, drop, scale, power = curve
         for _ in range(40):  # an epoch of the law is monotone in the loss it starts from
             middle = 0.5 * (low + high)
-            start = float(np.exp(middle))
-            after = start
-            if start > floor:
-                after = start + mult * (
-                    floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start
-                )
-            low, high = (middle, high) if after < wanted else (low, middle)
+            low, high = (middle, high) if step(curve, np.exp(middle), mult) < wanted else (low, middle)
         return float(0.5 * (low + high) - np.log(loss))
 
     def _ahead(self, landed: Array) -> Array:

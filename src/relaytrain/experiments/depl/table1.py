@@ -18,7 +18,7 @@ import numpy as np
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit
 from ...estimators.depl.distributions import REPLICATES
-from ...estimators.learned.curves import LegCurve
+from ...estimators.learned.bundle import LegCurve
 from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged
 from ..result import Reproduction, Row, table_csv

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import Bundle, LegCurve, LegSwitch, bundle_of
+from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of
 from ...estimators.learned.fit import change_model, held_out_quarter, run_model
 from ...store.files import write_atomic

@@ -23,7 +23,7 @@ from ...core.plan import Decision
 from ...core.problem import Pair
 from ...core.state import TOLERANCE, Grid, State
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import bundle_of
+from ...estimators.learned.bundle import bundle_of
 from ...estimators.learned.fit import fit
 from ...estimators.learned.learned_law import Learned
 from ...planners.pact.level_tables import Tables

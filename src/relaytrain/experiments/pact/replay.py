@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...core.state import TOLERANCE
-from ...estimators.learned.curves import Bundle, LegCurve
-from ...estimators.learned.facts import Facts
+from ...estimators.learned.bundle import Bundle, LegCurve
 from ...estimators.learned.features import sqrt_ahead, sqrt_rate
+from ...estimators.learned.pair_facts import Facts
 from ...scenario import Scenario
 from .loop import Trace, factory
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change, evaluate_run, relative_winkler
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import Bundle, bundle_of
-from ...estimators.learned.zero import zero_trace
+from ...estimators.learned.bundle import Bundle, bundle_of
+from ...estimators.learned.zero_trace import zero_trace
 from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Seen, expected_of, judged

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import UsageError
-from ..learned.curves import Bundle, LegCurve, LegSwitch
+from .bundle import Bundle, LegCurve, LegSwitch
 
 FOLDS = 4
 
