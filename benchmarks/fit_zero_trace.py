@@ -1,12 +1,12 @@
 """Trains the zero-trace estimator that ships, on synthetic curves alone: python benchmarks/fit_zero_trace.py [OUT].
 
-Writes src/relaytrain/estimators/learned/data/zero-trace.npz; some CPU-seconds. Reproducible: the same file on every run of the
-same torch.
+Writes src/relaytrain/estimators/learned/data/zero-trace.npz; some CPU-seconds. Reproducible: the same file on every run
+of the same torch.
 
-The curves are power laws and exponentials towards an asymptote, with scatter that has a memory: the estimator has seen no
-network train, only curves as learning curves are known to look. Ranges are wide on purpose. The exponentials came in
-after power laws alone were seen to cover too little on a trial campaign, whose small data sets are learned by heart; the
-bundled traces were not looked at.
+The curves are power laws and exponentials towards an asymptote, with scatter that has a memory: the estimator has seen
+no network train, only curves as learning curves are known to look. Ranges are wide on purpose. The exponentials came in
+after power laws alone were seen to cover too little on a trial campaign, whose small data sets are learned by heart;
+the bundled traces were not looked at.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CURVES, HELD_OUT = 1500, 300
 STEPS = 2000
 
 ALLOWANCE = 0.35
-"""Widths added on each side, for real curves are unlike the synthetic ones. Chosen on the bundled digits traces, where the
-bands cover 0.63 without it and 0.93 with it; v16s, another data set and network, 0.92 and 0.99."""
+"""Widths added on each side, for real curves are unlike the synthetic ones. Chosen on the bundled digits traces, where
+the bands cover 0.63 without it and 0.93 with it; v16s, another data set and network, 0.92 and 0.99."""
 
 
 def synthetic_curves(count: int, rng: np.random.Generator, *, epochs: int = 35) -> list[LegCurve]:

@@ -16,7 +16,8 @@ def falling(start: float, rate: float, epochs: int, noise: float, rng: np.random
 
 
 def drawn_bundle(seeds: int = 6, *, metric: str = "train", noise: float = 0.03) -> Bundle:
-    """A small campaign of known shape: inverse square roots with scatter; jumps that depend on the loss and the nodes."""
+    """A small campaign of known shape: inverse square roots with scatter; jumps that depend on the loss and the
+    nodes."""
     curves, switches = [], []
     for seed in range(seeds):
         rng = np.random.default_rng([5, seed])

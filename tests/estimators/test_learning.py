@@ -305,7 +305,8 @@ def test_joined_forests_are_the_mean_of_them(campaign):
 @pytest.mark.train
 @pytest.mark.slow
 def test_whole_curves_teach_what_their_windows_say(campaign):
-    """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces included."""
+    """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces
+    included."""
     from dataclasses import replace
 
     from relaytrain.estimators.learned.paper import _whole, run_scales

@@ -1,4 +1,4 @@
-"""The curve of a pair, floor + drop (1 + x/scale)^-power over epochs x, and a step along it from wherever a loss stands.
+"""The curve of a pair, floor + drop (1 + x/scale)^-power over epochs x, and a step along it from any loss.
 
 A loss is a position on the curve: u = 1 + x/scale = ((l - floor) / drop)^(-1/power). Everything here is elementwise, so
 figures of a curve may be numbers or arrays of any shapes that go together: `curve` is a row of four or four columns
@@ -38,7 +38,7 @@ def onward(curve: Curve, loss: Array | float, epochs: Array | float = 1.0) -> Ar
 
 
 def step(curve: Curve, loss: Array | float, progress: Array | float = 1.0) -> Array:
-    """The loss after one epoch that makes `progress` times the curve's: l + progress (curve(x + 1) - l), never below 0."""
+    """The loss after one epoch of `progress` times the curve's: l + progress (curve(x + 1) - l), never below 0."""
     with np.errstate(invalid="ignore"):  # infinite losses stay
         moved = loss + progress * (onward(curve, loss) - loss)
     return np.maximum(np.where(np.isfinite(loss), moved, loss), 0.0)

@@ -10,8 +10,9 @@ loss) and knows `expected` and path-wise levels: following the 0.95 curve from t
 leads to the 0.95 quantile of the loss h epochs ahead. An estimator is a pure function of the history, so a resumed run
 meets the same laws and makes the same plans.
 
-`Prior`: what was known before the run, re-weighted by the run's own residuals. `Learned`: models fitted to traces (`fit`,
-`Fitted`), or the zero-trace network that ships. Predicting takes numpy and compiled code, never torch or scikit-learn.
+`Prior`: what was known before the run, re-weighted by the run's own residuals. `Learned`: models fitted to traces
+(`fit`, `Fitted`), or the zero-trace network that ships. Predicting takes numpy and compiled code, never torch or
+scikit-learn.
 """
 
 from .prior.reweighting import Prior

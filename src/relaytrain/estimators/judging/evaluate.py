@@ -34,7 +34,7 @@ FIGURES = ("mae", "mil", "icp", "upper", "winkler")
 
 @dataclass(frozen=True)
 class FoldResult:
-    """Forecasts of one estimator over all folds: truth and bands (N, ...) with seed, stage, kind and fold of each row."""
+    """Forecasts of one estimator over all folds: truth and bands (N, ...), seed, stage, kind and fold of each."""
 
     name: str
     truth: Array
@@ -135,7 +135,8 @@ def _joined(name: str, parts: Sequence[tuple[Windows, Bands, float]], *, cumulat
     truth = np.concatenate([w.target if cumulative else per_epoch(w.target) for w in rows])
     fold = np.concatenate([np.full(len(w), i) for i, w in enumerate(rows)])
     return FoldResult(
-        name, truth, stacked([b for _, b, _ in parts]), np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
+        name, truth, stacked([b for _, b, _ in parts]),
+        np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
         np.full(len(truth), ""), float(np.mean([s for _, _, s in parts])),
     )  # fmt: skip
 
@@ -150,7 +151,7 @@ def evaluate_change(
     epochs: int = EPOCHS,
     keep: Path | None = None,
 ) -> dict[str, FoldResult]:
-    """lambda_change: the paper's inputs, with the nodes', with the probe, on every fold; `keep` as for `evaluate_run`."""
+    """lambda_change: the paper's inputs, the nodes' too, the probe too, on every fold; `keep` as in `evaluate_run`."""
     parts: dict[str, list[tuple[Fold, Bands, float]]] = {name: [] for name in inputs}
     for fold in folds_of(bundle, by, seed=seed):
         if not fold.test.switches or not fold.train.switches:

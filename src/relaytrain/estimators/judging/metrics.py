@@ -1,9 +1,9 @@
 """How good a forecast was: error, width, coverage, the upper side, and Winkler's score that weighs them together.
 
-PACT section VI-A: MAE, mean interval length (MIL) and interval coverage percentage (ICP) of the 90 % interval. Winkler's
-score of an interval is its width plus 20 times what a value lies outside it (2 / alpha with alpha = 0.1): the one figure
-that neither too wide nor too narrow intervals can win. Windows of one seed are not independent, so every interval of
-doubt here draws whole seeds (cluster bootstrap).
+PACT section VI-A: MAE, mean interval length (MIL) and interval coverage percentage (ICP) of the 90 % interval.
+Winkler's score of an interval is its width plus 20 times what a value lies outside it (2 / alpha with alpha = 0.1): the
+one figure that neither too wide nor too narrow intervals can win. Windows of one seed are not independent, so every
+interval of doubt here draws whole seeds (cluster bootstrap).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Three makes that err differently: trees on what an inverse-square-root law misses, the paper's network, and the same
 network on the logarithms of losses; the average of their quantiles is better than each (measured, `reproduce
-pact-table1`). Trained here, predicted with numpy and compiled code alone: planning needs neither scikit-learn nor torch.
+pact-table1`). Trained here, predicted with numpy and compiled code alone: planning needs neither of their makers.
 
 Cross-fitting: the traces are cut into `PARTS` parts of whole configurations, and each member (a network, three forests)
 learns without one of them. What a member says about the part it has not seen gives honest scores of *every* run, and no
@@ -66,10 +66,10 @@ _TREE_LEVELS = (None, 0.05, 0.95)
 class RunModel:
     """lambda_run of any make: forests (middle, low, high) and networks, averaged; then the conformal step.
 
-    `factors` (stages, 2): widths added on each side in each stage, the last row in later ones too, to legs of fewer than
-    `LEAST_HISTORY` epochs and to others; `calibrated`: whether enough runs stood behind it; `warm`: scores one epoch
-    ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how often the
-    model is applied to its own forecast before the tail.
+    `factors` (stages, 2): widths added on each side in each stage, the last row in later ones too, to legs of fewer
+    than `LEAST_HISTORY` epochs and to others; `calibrated`: whether enough runs stood behind it; `warm`: scores one
+    epoch ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how
+    often the model is applied to its own forecast before the tail.
     """
 
     forests: tuple[Forest, ...] = ()
@@ -108,7 +108,7 @@ class RunModel:
         return averaged(each)
 
     def bands(self, seen: Seen) -> Bands:
-        """The same with the conformal step; in stages that nothing was learned of, round the shipped estimator's too."""
+        """The same with the conformal step; round the shipped estimator's too in stages that were not learned."""
         bands = self.widened(self.raw(seen), seen)
         lost = np.isin(seen.stage, self.unknown)
         return self._doubted(bands, seen, lost) if lost.any() else bands
@@ -139,7 +139,7 @@ class RunModel:
 
 
 def steps_of(bands: Bands) -> Bands:
-    """Cumulative bands as bands of single epochs' changes, for models that know no others: as wide as the nearest one."""
+    """Cumulative bands as those of single epochs, for models that know no others: as wide as the nearest one."""
     mean = per_epoch(bands.mean)
     return Bands(mean, mean + (bands.low - bands.mean)[:, :1], mean + (bands.high - bands.mean)[:, :1])
 

@@ -11,15 +11,15 @@ PACT takes the bound where it lies above the network's robust value. Three modes
 * `level`: as the paper says, the robust loss is at least F* + bound. For networks the bound is vacuous (thousands of
   nats), which makes every plan infeasible; a warning says so.
 * `shape` (default): only how the bound falls is used, scaled to the present gap,
-  lambda_bound = (l - F*) ((g + k) / (g + k + h) - 1) with g = (gamma - 1) / E in epochs, and g is calibrated on traces so
-  that it overrides at most 5 % of the windows.
+  lambda_bound = (l - F*) ((g + k) / (g + k + h) - 1) with g = (gamma - 1) / E in epochs, and g is calibrated on traces
+  so that it overrides at most 5 % of the windows.
 * `off`.
 
 Every override is told. Paper: section IV, last paragraph, [21, Theorem 1].
 Deviations: the paper calls the theorem a lower bound for lambda_run; it is an upper bound on the gap, so it can only
 raise a robust estimate. For lambda_change the paper cites RED++, section 3, whose statement is about its own hashing of
-weights and not about magnitude pruning; in its place stands the probe, the forward loss of the pruned network on the new
-data (`change_model.probe_inputs`), exact up to sampling.
+weights and not about magnitude pruning; in its place stands the probe, the forward loss of the pruned network on the
+new data (`change_model.probe_inputs`), exact up to sampling.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Bound:
             )
 
     def correct(self, seen: Seen, changes: Bands) -> tuple[Bands, tuple[str, ...]]:
-        """Robust changes (N, AHEAD) no lower than the bound, expected ones untouched; and a line for what was overridden."""
+        """Robust changes (N, AHEAD) no lower than the bound, expected ones untouched; a line for overrides."""
         if self.mode == "off" or (self.mode == "shape" and self.offset is None):
             return changes, ()
         if self.mode == "level":

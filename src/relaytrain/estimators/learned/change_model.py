@@ -1,10 +1,11 @@
 """What a handover does to the loss: the paper's inputs, and those that `auto` adds.
 
 The paper's lambda_change knows the pruning ratio and the last five losses. Measured, most of a jump comes from the new
-nodes' data, so `auto` also knows classes, samples and pruned share on both sides, and, for a handover that could be made
-now, the *probe*: the forward loss of the actually pruned network on the new data. Two targets are learned under their
-names and never mixed: `jump`, the forward loss after the switch minus the last loss, to which the first epoch's change
-is added as in PACT (3); `first-epoch`, the loss after the first epoch minus the last one, to which nothing is added.
+nodes' data, so `auto` also knows classes, samples and pruned share on both sides, and, for a handover that could be
+made now, the *probe*: the forward loss of the actually pruned network on the new data. Two targets are learned under
+their names and never mixed: `jump`, the forward loss after the switch minus the last loss, to which the first epoch's
+change is added as in PACT (3); `first-epoch`, the loss after the first epoch minus the last one, to which nothing is
+added.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Paths made a law: curves a + b (1 + x/s)^-alpha that pass through predicted losses, expected and at 0.95.
 
-A learned estimator predicts losses at some epochs ahead; the searches need a law that is Markov in the loss. Each pair's
-expected path becomes a curve that meets the first epoch exactly and the later ones in the least-squares sense; its 0.95
-path becomes the robust twin, and what that has above the expected one already at the first epoch is scatter: it is seen
-every epoch and does not add up.
+A learned estimator predicts losses at some epochs ahead; the searches need a law that is Markov in the loss. Each
+pair's expected path becomes a curve that meets the first epoch exactly and the later ones in the least-squares sense;
+its 0.95 path becomes the robust twin, and what that has above the expected one already at the first epoch is scatter:
+it is seen every epoch and does not add up.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def curve_through(start: float, path: Array, *, room: float = math.inf, exact: b
     """The row a, b, s, alpha of the curve from `start` that meets path[0] and comes nearest to the rest of `path`.
 
     `start` has position 0: b = start - a. Where the path does not fall at first, it meets the first epoch at which it
-    has; a path that never falls gives a curve that hardly moves. One epoch before `start` the curve stood at most `room`
-    times as high above its floor. Not `exact`: it may meet any epoch of the path, whichever brings it nearest to all. So for
-    a version just entered: its first epoch brings little and says nothing about how fast it falls afterwards.
+    has; a path that never falls gives a curve that hardly moves. One epoch before `start` the curve stood at most
+    `room` times as high above its floor. Not `exact`: it may meet any epoch of the path, whichever brings it nearest to
+    all. So for a version just entered: its first epoch brings little and says nothing about how fast it falls
+    afterwards.
     """
     start = max(start, TINY)
     path = np.maximum(path, TINY)

@@ -30,8 +30,8 @@ FIXED = 4
 """Columns of `Seen.fixed`."""
 
 NAMES = (
-    "loss", "step_1", "step_2", "step_3", "mean_step_3", "mean_step_5", "since_first", "first", "over_least", "roughness",
-    "position", "sqrt_ahead", "sqrt_rate", "classes", "samples", "pruned", "before", "ahead",
+    "loss", "step_1", "step_2", "step_3", "mean_step_3", "mean_step_5", "since_first", "first", "over_least",
+    "roughness", "position", "sqrt_ahead", "sqrt_rate", "classes", "samples", "pruned", "before", "ahead",
 )  # fmt: skip
 """Columns of `tree_features`, the last being the number of epochs ahead."""
 
@@ -188,7 +188,8 @@ def tree_features(seen: Seen) -> Array:
         filled = np.where(np.isfinite(history), history, np.inf)
         rate = sqrt_rate(history)
         parts = [
-            loss, steps[:, -1], steps[:, -2], steps[:, -3], (loss - history[:, -4]) / 3.0, (loss - history[:, -6]) / 5.0,
+            loss, steps[:, -1], steps[:, -2], steps[:, -3],
+            (loss - history[:, -4]) / 3.0, (loss - history[:, -6]) / 5.0,
             loss - first, first, loss - filled.min(axis=1), np.abs(np.diff(steps[:, -4:], axis=1)).mean(axis=1),
             seen.position, np.zeros(len(seen)), rate, *seen.fixed[:, :3].T, passes_before(seen), np.zeros(len(seen)),
         ]  # fmt: skip

@@ -1,6 +1,6 @@
 """`fit`: traces in, a fitted estimator out.
 
-`paper` holds out a quarter of the configurations to know when to stop; `auto` cross-fits (see `auto`) and uses them all.
+`paper` holds out a quarter of the configurations to know when to stop; `auto` cross-fits and uses them all.
 
     fit(bundle_of(traces, "train")) -> Fitted                                  # auto
     fit(bundle_of(traces, "test"), name="paper") -> Fitted
@@ -50,7 +50,8 @@ def fit(
     count = len(windows(bundle.curves))
     if count < LEAST_WINDOWS:
         raise ScenarioError(
-            f"traces: got {count} windows of 3 epochs and 5 after them, expected at least {LEAST_WINDOWS}; collect more "
+            f"traces: got {count} windows of 3 epochs and 5 after them, expected at least {LEAST_WINDOWS}; collect "
+            "more "
             "(relaytrain collect), or use --estimator prior"
         )
     started = time.process_time()

@@ -63,11 +63,13 @@ class Fitted:
         on = "train" if target.on == "train" else "test"
         if target.metric != "loss":
             raise ScenarioError(
-                f"target.metric: got {target.metric}, expected loss: learned estimators predict losses; use --estimator prior"
+                f"target.metric: got {target.metric}, expected loss: learned estimators predict losses; use "
+                "--estimator prior"
             )
         if on != self.metric and self.name != "zero-trace":
             raise ScenarioError(
-                f"target.on: got {target.on}, expected {'train' if self.metric == 'train' else 'validation or test'}: the "
+                f"target.on: got {target.on}, expected {'train' if self.metric == 'train' else 'validation or test'}: "
+                "the "
                 f"estimator was fitted to {self.metric} losses; fit again with `relaytrain fit --metric {on}`"
             )
 

@@ -3,8 +3,8 @@
     landing: to the forward loss after the switch     change: to the end of the new leg's first epoch
     jump: to where the new pair's curve is entered, so that its first epoch leads to where the change does
 
-All of it from N histories to all of P pairs at once: `Bands` of (N, P), none from a pair to itself. Where no handover was
-learned, the scenario's own jumps stand for landing, change and jump.
+All of it from N histories to all of P pairs at once: `Bands` of (N, P), none from a pair to itself. Where no handover
+was learned, the scenario's own jumps stand for landing, change and jump.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Handovers:
         return stacked([row.each(lambda part: part[None, :]) for row in rows])
 
     def changes(self, histories: Sequence[Array], before: Sequence[int], images: Sequence[int]) -> Bands:
-        """The change to the end of the first epoch of every pair; `images`: trained on until the end of each history."""
+        """The change to the end of the first epoch of every pair; `images`: trained on until then."""
         landing = self.landings(histories, before)
         if not self._jump_learned:
             return landing

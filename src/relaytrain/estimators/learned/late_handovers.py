@@ -1,8 +1,8 @@
 """Handovers made later: one curve for a pair, and its progress by epoch.
 
-A law is Markov in the loss, but a leg gets further from the same loss the longer the legs before it were. So a pair that
-is not trained now is asked after several times: entered now, and `LATER` epochs later along the present pair's path. One
-curve serves all of these legs, with a factor on progress that goes from the first of them to 1 at the last
+A law is Markov in the loss, but a leg gets further from the same loss the longer the legs before it were. So a pair
+that is not trained now is asked after several times: entered now, and `LATER` epochs later along the present pair's
+path. One curve serves all of these legs, with a factor on progress that goes from the first of them to 1 at the last
 (`LevelLaw.mult` by epoch), and one robust twin serves their 0.95 paths.
 """
 
@@ -38,7 +38,7 @@ _WEIGHT = 1.0 / np.sqrt(_AT)
 
 @dataclass(frozen=True)
 class Entered:
-    """A leg that begins `later` epochs from now: its loss after the first epoch, then `mean` and `high` at `HORIZONS`."""
+    """A leg that begins `later` epochs from now: the loss after its first, then `mean` and `high` at `HORIZONS`."""
 
     later: int
     start: float

@@ -119,8 +119,7 @@ class Learned:
     def _curves(
         self, seen: Seen, ahead: Bands, now: _Present, handovers: Handovers
     ) -> tuple[Array, list[tuple[Array, float, float]], Array, list[Array]]:
-        """Curves (P, 4) and robust twins of the pairs' paths, progress by epoch from now on (K, P), expected losses at
-        `HORIZONS`."""
+        """Curves (P, 4) and robust twins of all paths, progress by epoch from now on (K, P), losses at `HORIZONS`."""
         room, count = ROOM if handovers.learned else math.inf, len(now.facts)
         starts = [float(loss) for loss in seen.loss]
         curves = np.stack(
@@ -141,7 +140,7 @@ class Learned:
         return curves, twins, pace, onward
 
     def _later(self, curve: Array, now: _Present, handovers: Handovers) -> list[list[Entered]]:
-        """Every pair's leg when it is entered at each of `LATER` but the first, along the present pair's expected curve."""
+        """Every pair's leg when it is entered at each of `LATER` but the first, along the present pair's curve."""
         count, times, model = len(now.facts), LATER[1:], self.fitted.run
         befores = [np.concatenate([now.history, along(curve, np.arange(1.0, h + 1.0))]) for h in times]
         until = [now.images + h * now.facts[now.pair][1] for h in times]
@@ -155,7 +154,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class _Present:
-    """Where a run stands: its legs, the present one with its losses as models read them, and the facts of every pair."""
+    """Where a run stands: its legs, the present one with its losses as models read them, every pair's facts."""
 
     legs: tuple[SeenLeg, ...]
     leg: SeenLeg

@@ -60,9 +60,9 @@ def adapted(model: RunModel, legs: Sequence[SeenLeg], facts: Sequence[Facts]) ->
 def own_pace(expected: Array, seen: Array, deviations: Array) -> float:
     """The share of the changes expected of a leg that it has shown lately, between 0 and 1.
 
-    A leg that has come to rest, longer than any that was learned from, is promised the same fall again and again. So its
-    progress is weighed against what was expected of it: normal about 1 with standard deviation `PACE_DOUBT` beforehand,
-    each epoch a measurement of it, older ones counting less.
+    A leg that has come to rest, longer than any that was learned from, is promised the same fall again and again. So
+    its progress is weighed against what was expected of it: normal about 1 with standard deviation `PACE_DOUBT`
+    beforehand, each epoch a measurement of it, older ones counting less.
 
     Args:
         expected: changes of the loss one epoch ahead, oldest first.
@@ -78,8 +78,8 @@ def own_pace(expected: Array, seen: Array, deviations: Array) -> float:
 
 
 def widened_at(changes: Bands, now: int, factor: float | None) -> Bands:
-    """Row `now` of changes (N, AHEAD) with `factor` widths more, one epoch ahead; a run less predictable than the traces
-    (a positive factor) is so further ahead, too."""
+    """Row `now` of changes (N, AHEAD) with `factor` widths more, one epoch ahead; a run less predictable than the
+    traces (a positive factor) is so further ahead, too."""
     if factor is None:
         return changes
     wide, ahead = grown(changes, factor), slice(None) if factor > 0.0 else 0

@@ -5,9 +5,9 @@ outputs = expected value, 0.05 and 0.95 quantiles for 5 epochs. lambda_change: p
 switch, 3 outputs. Adam with learning rate 1e-3, batches of 16, mean square error plus the tilted (pinball) loss.
 
 Paper: section IV, Fig. 3, section VI-A.
-Deviations: layer widths stand in the paper's drawing alone; ours are `WIDTHS` and `CHANGE_WIDTHS`. Inputs and targets are
-brought to unit size first, and training stops when held-out windows get no better, on neither of which the paper says
-anything. Histories end after `features.LONGEST` losses.
+Deviations: layer widths stand in the paper's drawing alone; ours are `WIDTHS` and `CHANGE_WIDTHS`. Inputs and targets
+are brought to unit size first, and training stops when held-out windows get no better, on neither of which the paper
+says anything. Histories end after `features.LONGEST` losses.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def fit_on_curves(
     """The same network learned from whole curves: one pass over a leg gives the forecasts at all of its epochs.
 
     Many times quicker than window by window. Batches (`recipe.batch` curves) are of alike lengths; the rate falls to
-    nothing over about `steps` of them, whatever `recipe.epochs` says, so no held-out runs are needed to know when to stop.
+    nothing over about `steps` of them, whatever `recipe.epochs` says, so no held-out runs are needed to know when to
+    stop.
     """
     rows = windows(curves, least=0, with_start=with_start)
     scales = run_scales(rows, rows.target if recipe.cumulative else per_epoch(rows.target), relative=recipe.relative)
@@ -147,10 +148,11 @@ def fit_on_curves(
 
 
 def _whole(curves: Sequence[LegCurve], scales: Scales, *, cumulative: bool, with_start: bool) -> list[Tensor]:
-    """Curves in pieces of `LONGEST`: sequences, lengths, fixed inputs, targets at every epoch, and which of those are known.
+    """Curves in pieces of `LONGEST`: sequences, lengths, fixed inputs, targets at every epoch, and which of those are
+    known.
 
-    A curve that is longer comes in pieces that overlap by half; what the piece before it has taught is not taught twice.
-    Every loss but a curve's last is taught once; a piece with nothing left to teach is left out.
+    A curve that is longer comes in pieces that overlap by half; what the piece before it has taught is not taught
+    twice. Every loss but a curve's last is taught once; a piece with nothing left to teach is left out.
     """
     pieces, targets, fixed = [], [], []
     for curve in curves:

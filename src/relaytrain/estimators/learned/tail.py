@@ -1,11 +1,11 @@
 """Beyond five epochs: the learned changes applied again to where they lead, then an inverse-square-root tail.
 
 Models that have seen legs long enough are rolled out by themselves for up to twenty epochs: on seeds left out that
-halves the error 15 epochs ahead of a tail that starts after five (0.32 to 0.17 of the loss on legs of v16s, 0.91 to 0.51
-after a handover of digits), for how fast a leg falls depends on its nodes, which a tail does not know. From there the
-tail goes on from the last point. Measured on real curves the two-parameter form A / sqrt(k + B) extrapolates better than
-power laws with an asymptote. From the newest and the predicted losses 1/l^2 grows by a constant rate an epoch; bands
-widen, relative to the loss, with a power of the horizon that is fitted to how forecasts missed on runs left out.
+halves the error 15 epochs ahead of a tail that starts after five (0.32 to 0.17 of the loss on legs of v16s, 0.91 to
+0.51 after a handover of digits), for how fast a leg falls depends on its nodes, which a tail does not know. From there
+the tail goes on from the last point. Measured on real curves the two-parameter form A / sqrt(k + B) extrapolates better
+than power laws with an asymptote. From the newest and the predicted losses 1/l^2 grows by a constant rate an epoch;
+bands widen, relative to the loss, with a power of the horizon that is fitted to how forecasts missed on runs left out.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def rolled_out(raw: Callable[[Seen], Bands], seen: Seen, mean: Array, rounds: in
 
 
 def rounds_of(curves: Sequence[LegCurve]) -> int:
-    """How often a model that learned from these curves may be applied to its own forecast: as far as the long ones go."""
+    """How often a model that learned from curves may be applied to its own forecast: as far as the long ones go."""
     longest = max((len(curve.losses) for curve in curves), default=0)
     return min(max((longest - AHEAD) // AHEAD, 0), MOST_ROUNDS)
 

@@ -37,7 +37,8 @@ class CurveBelief:
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
-    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes on.
+    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes
+    on.
     """
 
     pairs: tuple[Pair, ...]
@@ -98,7 +99,7 @@ class CurveBelief:
 
     @classmethod
     def from_scenario(cls, scenario: Scenario, initial_loss: float) -> CurveBelief | None:
-        """The scenario's `[prior]` over its `[law]`; None when the law has no curves (kind "epoch") and no prior does."""
+        """The scenario's `[prior]` over its `[law]`; None when neither has curves (kind "epoch")."""
         table, law, pairs = scenario.prior, scenario.law, scenario.problem.pairs
         if isinstance(law, EpochLaw):
             if not table.get("curves"):

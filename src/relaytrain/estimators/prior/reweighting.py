@@ -8,8 +8,8 @@ is worth; log-normal round one) times its asymptote (normal round the prior's). 
 so a pair may be predicted never to arrive. Hypotheses are weighted by the likelihood of the losses of each leg; what
 all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
 so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump, seen by the
-forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next epoch
-throws it down again, so the forward pass says little of the curve that goes on below.
+forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next
+epoch throws it down again, so the forward pass says little of the curve that goes on below.
 
 The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace, and stands
 where the leg as a whole says it does: an observed loss is the curve's times scatter, so a lucky epoch does not move the
@@ -39,7 +39,8 @@ from .epoch_tables import StepsPrior
 from .robust_twin import HORIZONS, robust_figures
 
 PACES = np.linspace(-8.0, 4.0, 37)
-"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
+"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at
+all."""
 
 FLOORS = np.linspace(-4.0, 4.0, 13)
 OFFSETS = np.linspace(-2.0, 2.0, 5)
@@ -214,7 +215,7 @@ class Prior:
         return np.asarray(later * np.exp(self._residuals(leg, curve)[:, -1:] * memory ** np.array(HORIZONS)))
 
     def _standing(self, leg: SeenLeg, weights: Array, curve: Array, done: int, loss: float) -> float:
-        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the next expected loss."""
+        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the loss expected."""
         curve_seen, later = self._along(leg, (1,))
         memory = self.belief.noise.correlation
         logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]

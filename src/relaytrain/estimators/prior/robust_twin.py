@@ -1,4 +1,5 @@
-"""The robust twin of a curve: slower and with a higher floor, fitted to the 0.95 quantile of the loss h epochs ahead."""
+"""The robust twin of a curve: slower and with a higher floor, fitted to the 0.95 quantile of the loss h epochs
+ahead."""
 
 from __future__ import annotations
 
@@ -20,17 +21,18 @@ def quantiles(values: Array, weights: Array, levels: tuple[float, ...]) -> tuple
     ranked = np.take_along_axis(values, order, axis=1)
     heaped = np.cumsum(np.take_along_axis(weights[:, :, None], order, axis=1), axis=1)
     last = values.shape[1] - 1
-    found = []
+    at_levels = []
     for level in levels:
         first = (heaped < level * heaped[:, -1:, :]).sum(axis=1).clip(max=last)
-        found.append(np.asarray(np.take_along_axis(ranked, first[:, None, :], axis=1)[:, 0, :]))
-    return tuple(found)
+        at_levels.append(np.asarray(np.take_along_axis(ranked, first[:, None, :], axis=1)[:, 0, :]))
+    return tuple(at_levels)
 
 
 def robust_figures(
     curves: Array, landed: Array, mult: Array, ahead: tuple[Array, Array], noise: Array, scatter: Array
 ) -> tuple[Array, Array]:
-    """Factor on progress and asymptote (P,) of the curves that, raised by the scatter, meet the 0.95 quantiles at `HORIZONS`.
+    """Factor on progress and asymptote (P,) of the curves that, raised by the scatter, meet the 0.95 quantiles at
+    `HORIZONS`.
 
     The noise of the loss h epochs ahead adds to the spread of the hypotheses as variances do, in logarithms. The law
     raises every loss of the level by the scatter itself; the curve has to make up for the rest.

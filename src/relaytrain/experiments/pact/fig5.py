@@ -69,10 +69,10 @@ def chosen_path(where: Scenario, grid: Grid) -> tuple[Vertex, ...]:
     """The path that PACT would follow from the start, with the rule that the preset names."""
     tables = Tables(where.problem, where.costs, where.law, grid)
     start = tables.start(first_state(where))
-    found = choose(tables, start, "robust").solution
+    solution = choose(tables, start, "robust").solution
     spot = Vertex(0, start.pair, int(start.loss), int(start.elapsed_s))
     passed = [spot]
-    for now, loss in zip(found.actions, found.losses, strict=True):
+    for now, loss in zip(solution.actions, solution.losses, strict=True):
         spent = grid.time_index(float(where.costs.epoch_s[spot.pair, now]))
         spot = Vertex(spot.epoch + 1, now, round(loss), spot.time_index + spent)
         passed.append(spot)
