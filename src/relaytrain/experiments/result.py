@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.plan import finite
+from ..store.files import write_atomic
 
 Row = dict[str, Any]
 Source = Literal["paper", "here"]
@@ -109,6 +110,16 @@ def table_csv(rows: tuple[Row, ...]) -> str:
     for row in rows:
         writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
     return text.getvalue()
+
+
+def written(
+    name: str, title: str, out_dir: Path, drawn: tuple[Path, ...], rows: tuple[Row, ...], findings: tuple[Finding, ...],
+    notes: tuple[str, ...] = (),
+) -> Reproduction:  # fmt: skip
+    """The reproduction of a figure that was drawn, its table written beside it."""
+    path = out_dir / f"{name}.csv"
+    write_atomic(path, table_csv(rows))
+    return Reproduction(name, title, (*drawn, path), rows, findings, notes)
 
 
 def findings_markdown(findings: tuple[Finding, ...]) -> str:

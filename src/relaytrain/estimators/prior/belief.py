@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,19 +62,10 @@ class CurveBelief:
         """The same with the pairs in another order."""
         index = np.array(order)
         square = np.ix_(index, index)
-        return CurveBelief(
-            tuple(self.pairs[i] for i in order),
-            self.curves[index],
-            self.mult[:, index],
-            self.pace_spread[index],
-            self.floor_spread[index],
-            self.jump0[square],
-            self.jump1[square],
-            self.jump_spread[square],
-            self.noise,
-            self.scatters[index],
-            self.recovers,
-        )
+        by_pair = {name: getattr(self, name)[index] for name in ("curves", "pace_spread", "floor_spread")}
+        by_change = {name: getattr(self, name)[square] for name in ("jump0", "jump1", "jump_spread")}
+        pairs, mult = tuple(self.pairs[i] for i in order), self.mult[:, index]
+        return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **by_pair, **by_change)
 
     @classmethod
     def from_law(
@@ -146,19 +137,8 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
     for rule, covered in covering:
         if rule.get("noise") is not None:
             scatter[covered] = rule["noise"]
-    return CurveBelief(
-        plain.pairs,
-        curves,
-        mult,
-        pace,
-        floor,
-        jump0,
-        jump1,
-        jump_spread,
-        noise,
-        scatter,
-        bool(table.get("recovers", False)),
-    )
+    recovers = bool(table.get("recovers", False))
+    return CurveBelief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter, recovers)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

@@ -21,9 +21,8 @@ import numpy as np
 from ...core.errors import ScenarioError, UsageError
 from ...core.plan import Decision
 from ...core.problem import Pair
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -111,12 +110,9 @@ def reproduce(
     with house_style():
         files = save(_draw(curves), out_dir, NAME, formats)
     rows: tuple[Row, ...] = tuple(_row(curve) for curve in curves)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    return Reproduction(
-        NAME, TITLE, (*files, path), rows, judged("Fig. 2", expected, _checks(curves, expected)), _notes(chosen, scale)
-    )
+    findings = judged("Fig. 2", expected, _checks(curves, expected))
+    return written(NAME, TITLE, out_dir, files, rows, findings, _notes(chosen, scale))
 
 
 def _source(source: str | None) -> str:

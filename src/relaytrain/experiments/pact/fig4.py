@@ -15,11 +15,10 @@ from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of
 from ...estimators.learned.fit import change_model, held_out_quarter, run_model
-from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, expected_of, judged
 from ..expected import Seen as Verdict
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ def reproduce(
                 panels[line][column].set_title(f"{name}, {estimator}: {relay.words}")
         legend_below(figure, panels[0][0], columns=4)
         files = save(figure, out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 4", expected, _checks(rows, expected))
     note = (
@@ -72,7 +69,7 @@ def reproduce(
         "the "
         "fit with all of its K1 and F1"
     )
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, (note,))
+    return written(NAME, TITLE, out_dir, files, rows, findings, (note,))
 
 
 def chosen(bundle: Bundle) -> Relay:

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, table_csv
+from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
 from .loop import HARD, TARGETS, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
@@ -30,13 +29,11 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     with house_style():
         files = save(draw(swept), out_dir, NAME, formats)
     rows = swept.rows("gamma_l", reached=True)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 8", expected, checks(swept, expected))
     lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not swept.runs[s][t].reached]
     notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def label(loss_step: float) -> str:

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, table_csv
+from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
 from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
@@ -31,12 +30,10 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     with house_style():
         files = save(draw(swept), out_dir, NAME, formats)
     rows = swept.rows("bias")
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 9", expected, checks(swept, expected))
     notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def label(bias: float) -> str:

@@ -10,10 +10,9 @@ from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change,
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, bundle_of
 from ...estimators.learned.zero_trace import zero_trace
-from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 NAME = "pact-table1"
@@ -56,11 +55,9 @@ def reproduce(
             _bars(axes, name, scored)
         legend_below(figure, panels[0], columns=3)
         files = save(figure, out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Table I", expected, _checks(results, expected))
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, _notes(bundles))
+    return written(NAME, TITLE, out_dir, files, rows, findings, _notes(bundles))
 
 
 def judge(
