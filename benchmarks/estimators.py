@@ -1,8 +1,8 @@
-"""What learned estimators cost, and whether their bands hold in a closed loop: python benchmarks/estimators.py [CAMPAIGN].
+"""What learned estimators cost, and whether bands hold in a closed loop: python benchmarks/estimators.py [CAMPAIGN].
 
 Prints CPU-seconds of a fit, CPU-seconds for 10,000 states, and the coverage one epoch ahead with adaptive conformal
-inference on configurations unlike those fitted: fitted on half the seeds, K1 <= 10 and never a second handover, tested on
-the other seeds with all of theirs. CPU time, so other work on the machine counts little.
+inference on configurations unlike those fitted: fitted on half the seeds, K1 <= 10 and never a second handover, tested
+on the other seeds with all of theirs. CPU time, so other work on the machine counts little.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from relaytrain.estimators.judging.metrics import Bands
+from relaytrain.estimators.bands import Bands
+from relaytrain.estimators.learned.bundle import Bundle, LegCurve, bundle_of
 from relaytrain.estimators.learned.calibration import Adaptive, scores
-from relaytrain.estimators.learned.curves import Bundle, LegCurve, bundle_of
 from relaytrain.estimators.learned.features import Seen, rows_of, windows
 from relaytrain.estimators.learned.fit import fit
 from relaytrain.estimators.learned.fitted import Fitted
@@ -78,7 +78,8 @@ def closed_loop(fitted: Fitted, tested: Bundle) -> None:
         each = np.sort([run.mean() for run in runs])
         worst = each[: max(len(each) // 10, 1)].mean()
         print(
-            f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs {worst:.3f}"
+            f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs "
+            f"{worst:.3f}"
         )
 
 
@@ -98,7 +99,8 @@ def main() -> None:
         fitted.run.bands(many)
         taken.append(time.process_time() - started)
     print(
-        f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time {taken[0]:.2f})"
+        f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time "
+        f"{taken[0]:.2f})"
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from drawn_campaign import drawn_bundle
 
-from relaytrain.estimators.learned.curves import Bundle
+from relaytrain.estimators.learned.bundle import Bundle
 from relaytrain.estimators.learned.fitted import Fitted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaytrain.core.problem import Node, NodeSet, Pair, Problem, Target, Version
-from relaytrain.estimators.learned.curves import Bundle, LegCurve, LegSwitch
+from relaytrain.estimators.learned.bundle import Bundle, LegCurve, LegSwitch
 
 FACTS = {"gold": (7, 2700, 0.0), "silver": (9, 300, 0.5), "bronze": (10, 90, 0.75)}
 
@@ -16,7 +16,8 @@ def falling(start: float, rate: float, epochs: int, noise: float, rng: np.random
 
 
 def drawn_bundle(seeds: int = 6, *, metric: str = "train", noise: float = 0.03) -> Bundle:
-    """A small campaign of known shape: inverse square roots with scatter; jumps that depend on the loss and the nodes."""
+    """A small campaign of known shape: inverse square roots with scatter; jumps that depend on the loss and the
+    nodes."""
     curves, switches = [], []
     for seed in range(seeds):
         rng = np.random.default_rng([5, seed])

@@ -14,7 +14,7 @@ from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
 from relaytrain.estimators.choose import estimator_for, first_law
 from relaytrain.estimators.learned.learned_law import Learned
-from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.estimators.learned.zero_trace import zero_trace
 from relaytrain.relay.runs import as_overrides
 from relaytrain.scenario import load_scenario
 

@@ -16,7 +16,7 @@ from relaytrain.estimators.depl.distributions import (
     naive_p,
     refitted_p,
 )
-from relaytrain.estimators.learned.curves import LegCurve, LegSwitch
+from relaytrain.estimators.learned.bundle import LegCurve, LegSwitch
 
 
 def level_curves(seeds: int, rng: np.random.Generator, shape: float = 60.0) -> list[LegCurve]:

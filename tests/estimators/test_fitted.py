@@ -14,7 +14,7 @@ from relaytrain.estimators.judging.metrics import score
 from relaytrain.estimators.learned.features import windows
 from relaytrain.estimators.learned.fit import fit
 from relaytrain.estimators.learned.fitted import load_fitted
-from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.estimators.learned.zero_trace import zero_trace
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -108,7 +108,8 @@ def test_kinds_of_switches_never_seen_stay_within_reason(campaign, auto):
 
 
 def test_stages_that_nothing_was_learned_of_are_covered_by_the_shipped_bands_too(tmp_path, campaign):
-    """A campaign without a trajectory from scratch: there, bands reach round the zero-trace estimator's; elsewhere not."""
+    """A campaign without a trajectory from scratch: there, bands reach round the zero-trace estimator's; elsewhere
+    not."""
     later = campaign.only([c.stage > 0 for c in campaign.curves], [True] * len(campaign.switches))
     made = load_fitted(fit(later, epochs=2).save(tmp_path / "fit.npz")).run
     assert made.unknown == (0,) and fit(campaign, epochs=1).run.unknown == ()

@@ -19,8 +19,10 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Target
 from relaytrain.estimators.learned.bounds import Bound
-from relaytrain.estimators.learned.learned_law import Learned, own_pace
-from relaytrain.estimators.learned.zero import zero_trace
+from relaytrain.estimators.learned.features import seen_of
+from relaytrain.estimators.learned.learned_law import Learned
+from relaytrain.estimators.learned.own_epochs import own_pace
+from relaytrain.estimators.learned.zero_trace import zero_trace
 from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -31,9 +33,11 @@ def test_predicting_needs_neither_torch_nor_sklearn_and_is_the_same_in_another_p
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[2]);"
         "from drawn_campaign import PAIRS, problem; from relaytrain.estimators.learned.learned_law import Learned;"
-        "from relaytrain.estimators.learned.fitted import load_fitted; from relaytrain.testing.estimator_suite import history_of;"
+        "from relaytrain.estimators.learned.fitted import load_fitted; from relaytrain.testing.estimator_suite import "
+        "history_of;"
         "from relaytrain.core.law_json import law_to_json; import numpy as np;"
-        "law = Learned.of(load_fitted(sys.argv[1]), problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), PAIRS);"
+        "law = Learned.of(load_fitted(sys.argv[1]), problem()).law(history_of(PAIRS, np.random.default_rng(3), 9), "
+        "PAIRS);"
         "assert not {'torch', 'sklearn'} & set(sys.modules), 'heavy';"
         "print(json.dumps(law_to_json(law)))"
     )
@@ -88,7 +92,7 @@ def test_one_simulated_handover_is_one_real_one(request, campaign, made):
         losses = np.array([o.loss for o in history])
         if fitted.run.with_start:
             losses = np.concatenate([[2.3], losses])
-        from relaytrain.estimators.learned.learned_law import _switch
+        from relaytrain.estimators.learned.handovers import _switch
 
         facts = estimator.facts
         switch = _switch(losses, facts[PAIRS[0]], facts[PAIRS[now]], same=False)
@@ -97,7 +101,7 @@ def test_one_simulated_handover_is_one_real_one(request, campaign, made):
             assert found == pytest.approx(loss + change, abs=1e-6)
         else:
             images = len(history) * facts[PAIRS[0]][1]
-            seen = estimator._seen([np.array([loss + change])], [0], [facts[PAIRS[now]]], [images], [1])
+            seen = seen_of([np.array([loss + change])], [0], [(*facts[PAIRS[now]], images)], [1])
             assert found == pytest.approx(loss + change + float(fitted.run.bands(seen).mean[0, 0]), abs=1e-6)
 
 
@@ -157,7 +161,8 @@ def test_fits_of_another_loss_and_pairs_without_facts_are_refused(auto):
 
 
 def test_bounds_are_respected_and_told(auto):
-    """A bound that lets nothing fall raises the robust side alone, is told in the notes, and expected <= robust holds."""
+    """A bound that lets nothing fall raises the robust side alone, is told in the notes, and expected <= robust
+    holds."""
     history = outcomes(2.3 / np.sqrt(1 + 0.2 * np.arange(1, 10) * 2.3**2))
     free = Learned.of(auto, problem(), bound=Bound("off"))
     bound = Learned.of(auto, problem(), bound=Bound("shape", 1e6))

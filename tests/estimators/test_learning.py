@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import ScenarioError, UsageError
+from relaytrain.estimators.bands import Bands, ordered
 from relaytrain.estimators.judging.kept_forecasts import kept
-from relaytrain.estimators.judging.metrics import Bands, by_clusters, mean_by_clusters, ordered, score, winkler_of
-from relaytrain.estimators.judging.splits import by_configuration, by_seed, parts_of
+from relaytrain.estimators.judging.metrics import by_clusters, mean_by_clusters, score, winkler_of
+from relaytrain.estimators.learned.bundle import LegCurve, bundle_of
 from relaytrain.estimators.learned.calibration import (
     Adaptive,
     category_factors,
@@ -17,8 +18,7 @@ from relaytrain.estimators.learned.calibration import (
     scores,
     weighted_quantile,
 )
-from relaytrain.estimators.learned.change import fit_linear, node_inputs, paper_inputs, targets
-from relaytrain.estimators.learned.curves import LegCurve, bundle_of
+from relaytrain.estimators.learned.change_model import fit_linear, node_inputs, paper_inputs, targets
 from relaytrain.estimators.learned.features import (
     AHEAD,
     LONGEST,
@@ -31,6 +31,7 @@ from relaytrain.estimators.learned.features import (
     tree_features,
     windows,
 )
+from relaytrain.estimators.learned.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
 from relaytrain.estimators.learned.trees import ARRAYS, Forest, exported, fit_forest, joined
 from relaytrain.traces.trace_files import bundled_traces
@@ -304,7 +305,8 @@ def test_joined_forests_are_the_mean_of_them(campaign):
 @pytest.mark.train
 @pytest.mark.slow
 def test_whole_curves_teach_what_their_windows_say(campaign):
-    """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces included."""
+    """The targets at every epoch of a piece are those of the windows that end there, long curves cut in pieces
+    included."""
     from dataclasses import replace
 
     from relaytrain.estimators.learned.paper import _whole, run_scales

@@ -121,7 +121,8 @@ def test_jumps_learn_from_the_handovers_of_the_run():
 
 @pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_the_95_curve_covers_95_percent_of_worlds_so_far_ahead(memory):
-    """240 worlds drawn from the belief; the level is path-wise: 95 % of losses h epochs ahead lie below its curve, h = 1 too."""
+    """240 worlds drawn from the belief; the level is path-wise: 95 % of losses h epochs ahead lie below its curve, h =
+    1 too."""
     b = belief(noise=Noise(correlation=memory))
     chance = np.random.default_rng(7)
     below: dict[int, list[bool]] = {1: [], 3: [], 8: [], 20: [], 40: []}
@@ -143,7 +144,8 @@ def test_the_95_curve_covers_95_percent_of_worlds_so_far_ahead(memory):
 
 
 def test_a_lucky_epoch_is_seen_as_luck():
-    """Nine epochs on the curve and a tenth 15 % below it, with 5 % of scatter: the next loss is expected back on the curve."""
+    """Nine epochs on the curve and a tenth 15 % below it, with 5 % of scatter: the next loss is expected back on the
+    curve."""
     b = belief(noise=Noise(correlation=0.0))
     usual = true_path(b, 0, 2.3, 1.0, 11)
     law = Prior(b, 0, 2.3).law(epochs(0, [*usual[:9], 0.85 * usual[9]]), PAIRS)

@@ -48,7 +48,8 @@ def test_chosen_path_is_a_shortest_path(toy: Scenario, grid: Grid, graph: Expand
 
 
 def test_graph_is_the_part_of_algorithm_1_that_can_be_reached(toy: Scenario, grid: Grid, graph: ExpandedGraph) -> None:
-    """All vertices of lines 3-8, all edges of lines 10-20, written anew over whole steps; then what the start reaches."""
+    """All vertices of lines 3-8, all edges of lines 10-20, written anew over whole steps; then what the start
+    reaches."""
     run_steps, jump_steps = (-1, -2, -2, -4), 1
     times, costs = (2, 1, 3, 2), (0.2, 0.5, 0.15, 0.4)
     full = nx.DiGraph()

@@ -1,4 +1,5 @@
-"""Figures with measured curves: the world is the traces where they were trained, benchmarks are what brute force finds."""
+"""Figures with measured curves: the world is the traces where they were trained, benchmarks are what brute force
+finds."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 from test_prediction import write_campaign
 
 from relaytrain.core.errors import ScenarioError, UsageError
-from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import depl_campaign
 from relaytrain.experiments.pact import measured, replay
@@ -45,7 +46,8 @@ def test_a_world_has_the_losses_that_were_trained(bundle, world):
 
 
 def test_benchmarks_are_what_trying_everything_finds(world):
-    """Every relay, epoch by epoch through `replayed`, on a coarser set of switches: none is cheaper than the optimum."""
+    """Every relay, epoch by epoch through `replayed`, on a coarser set of switches: none is cheaper than the
+    optimum."""
     where = replay.place(world, 0.3)
     found = replay.benchmarks(world, 0.3)
     ends = {}

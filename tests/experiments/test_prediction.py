@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.estimators.learned.curves import bundle_of
+from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.pact.table1 import _notes
@@ -35,14 +35,16 @@ def write_campaign(folder: Path, seeds: int = 4) -> Path:
             for i, loss in enumerate(losses):
                 classes, samples = FACTS[nodes]
                 epochs.append(
-                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},{classes},{samples},{pruned},{loss:.5f},{loss * 1.2:.5f},0.5"
+                    f"{seed},{run},{parent},{stage},{k0 + i + 1},{i + 1},{nodes},{classes},{samples},{pruned},"
+                    f"{loss:.5f},{loss * 1.2:.5f},0.5"
                 )
             return losses
 
         def switch(run, parent, k, ratio, before, after, last, rng=rng, seed=seed):
             landed = last + 0.6 + 0.3 * ratio + 0.05 * float(rng.standard_normal())
             switches.append(
-                f"{seed},{run},{parent},{k},prune,{ratio},{before},{after},{landed - 0.1:.5f},{landed:.5f},{landed:.5f},{landed:.5f},1000,{int(1000 * (1 - ratio))}"
+                f"{seed},{run},{parent},{k},prune,{ratio},{before},{after},{landed - 0.1:.5f},{landed:.5f},"
+                f"{landed:.5f},{landed:.5f},1000,{int(1000 * (1 - ratio))}"
             )
             return landed
 

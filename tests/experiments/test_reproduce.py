@@ -54,7 +54,8 @@ def test_files_are_there_and_of_their_kind(reproduced: Reproduced, name: str) ->
 
 def test_same_files_each_time(reproduced: Reproduced, tmp_path: Path) -> None:
     """Also from a process of its own, where hashes are salted differently."""
-    code = "import sys; from relaytrain.experiments import run; run('pact-fig5', sys.argv[1], formats=('png', 'svg', 'pdf'))"
+    formats = "formats=('png', 'svg', 'pdf')"
+    code = f"import sys; from relaytrain.experiments import run; run('pact-fig5', sys.argv[1], {formats})"
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(other)], check=True, timeout=300)
     again = run("pact-fig5", tmp_path / "again", formats=("pdf",))

@@ -59,7 +59,7 @@ def evaluate(
     bundle, _ = bundle_named(traces, metric)
     from ..estimators.judging.evaluate import evaluate_run
     from ..estimators.learned.fitted import load_fitted
-    from ..estimators.learned.zero import zero_trace
+    from ..estimators.learned.zero_trace import zero_trace
 
     learned = [name for name in chosen if name != "zero-trace"]
     if learned:

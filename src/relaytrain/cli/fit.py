@@ -12,7 +12,7 @@ from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 
 if TYPE_CHECKING:
-    from ..estimators.learned.curves import Bundle
+    from ..estimators.learned.bundle import Bundle
 
 SHORT = "Learn an estimator of the loss from traces."
 HELP = """Learn an estimator of the loss from traces, and keep it as one file for `run --estimator auto --fitted FILE`.
@@ -46,7 +46,7 @@ SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of network
 
 def bundle_named(traces: str, metric: str) -> tuple[Bundle, str]:
     """The curves of a folder or of a bundled campaign, and the change target its traces name."""
-    from ..estimators.learned.curves import bundle_of
+    from ..estimators.learned.bundle import bundle_of
     from ..traces.trace_files import bundled_traces, read_campaigns
 
     if metric not in ("train", "test"):

@@ -5,10 +5,11 @@
 A law is frozen, Markov in (epoch, pair, loss) and vectorised over losses. A *level* is path-wise: following the
 q-curve from the present observation, the loss after h epochs is the q-quantile of the loss after h epochs, so
 per-epoch quantiles are never summed. What scatters an epoch and is gone the next does not add up either: a path of a
-level begins at `begin`, beside the observed loss by the level's share of that scatter. Two laws are written here and `simulate`, estimators and tests bring others:
+level begins at `begin`, beside the observed loss by the level's share of that scatter. Two laws are written here and
+`simulate`, estimators and tests bring others:
 
 * `EpochLaw`: gains in tables by epoch index, as the paper writes them;
-* `LevelLaw`: the present loss is a position on the version's own curve a + b (1 + x/s)^-alpha; no epoch index.
+* `LevelLaw`: the present loss is a position on the version's own curve (`core.curve`); no epoch index.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from .curve import position, step
 from .errors import ScenarioError
 
 Array = NDArray[np.float64]
@@ -93,7 +95,7 @@ class LossLaw(Protocol):
 
 
 def begin(law: LossLaw, loss: float, pair: int, level: Level = "expected") -> float:
-    """Where a path of `level` begins when `loss` was observed last, on `pair`: the loss itself but for `LevelLaw.scatter`."""
+    """Where a path of `level` begins when `loss` was observed last, on `pair`; beside it only by `LevelLaw.scatter`."""
     return law.begin(loss, pair, level) if isinstance(law, LevelLaw) else loss
 
 
@@ -120,7 +122,7 @@ def between(expected: Array, robust: Array, level: Level) -> Array:
 
 
 def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> Array:
-    """One step of `form`, vectorised over `loss` (numpy twin of the compiled `planners.kernels.next_loss`)."""
+    """One step of `form`, vectorised over `loss` (numpy twin of the compiled `planners.search.kernels.next_loss`)."""
     loss = np.asarray(loss, dtype=np.float64)
     if form.kind == TABLE:
         row = form.table[min(epoch, len(form.table)) - 1, before, now]
@@ -138,13 +140,7 @@ def evaluate(form: LawForm, epoch: int, loss: Array, before: int, now: int) -> A
         mid = loss + form.c0[min(epoch, len(form.c0)) - 1, before, now] + form.c1[before, now] * loss
     if form.kind == ADDITIVE:
         return np.asarray(np.maximum(mid + form.run[min(epoch, len(form.run)) - 1, now], 0.0))
-    a, b, s, alpha = form.curves[now]
-    mult = form.mult[min(epoch, len(form.mult)) - 1, now]
-    above = (mid > a) & np.isfinite(mid)
-    inside = np.where(above, mid, a + b)
-    u = ((inside - a) / b) ** (-1.0 / alpha)
-    moved = inside + mult * (a + b * (u + 1.0 / s) ** -alpha - inside)
-    return np.maximum(np.where(above, moved, mid), 0.0)
+    return step(form.curves[now], mid, form.mult[min(epoch, len(form.mult)) - 1, now])
 
 
 def _empty(*shape: int) -> Array:
@@ -219,7 +215,7 @@ class LevelLaw:
 
     @cached_property
     def monotone(self) -> bool:
-        """Checked in closed form at the highest loss the law may meet, for `expected`, 0.5 to 0.99 and the optimistic side.
+        """Checked in closed form at the highest loss it may meet, for `expected`, 0.5 to 0.99 and the optimistic side.
 
         The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)); it is smallest at the highest loss.
         """
@@ -232,8 +228,8 @@ class LevelLaw:
         a, b, s, alpha = form.curves.T
         top = self.loss_top if math.isfinite(self.loss_top) else float((a + b).max()) * 2.0
         above = top > a  # at or below its floor a curve leaves losses as they are
-        position = (np.where(above, top - a, b) / b) ** (-1.0 / alpha)
-        slope = 1.0 - form.mult.max(axis=0) * (1.0 - (1.0 + 1.0 / (s * position)) ** -(alpha + 1.0))
+        u = position(form.curves.T, np.where(above, top, a + b))
+        slope = 1.0 - form.mult.max(axis=0) * (1.0 - (1.0 + 1.0 / (s * u)) ** -(alpha + 1.0))
         return bool((slope >= 0.0)[above].all())
 
     def form(self, level: Level = "expected") -> LawForm:

@@ -10,8 +10,10 @@ loss) and knows `expected` and path-wise levels: following the 0.95 curve from t
 leads to the 0.95 quantile of the loss h epochs ahead. An estimator is a pure function of the history, so a resumed run
 meets the same laws and makes the same plans.
 
-`Prior`: what was known before the run, re-weighted by the run's own residuals. `Learned`: models fitted to traces (`fit`,
-`Fitted`), or the zero-trace network that ships. Predicting takes numpy and compiled code, never torch or scikit-learn.
+Rooms: `prior` (what was known before the run, re-weighted by its residuals), `learned` (models fitted to traces, or the
+zero-trace network that ships; predicting takes numpy and compiled code, never torch or scikit-learn), `depl` (DepL's
+fits) and `judging` (who judges the learned ones). They share `legs` (a history cut at its handovers) and `bands` (a
+forecast with its quantiles); `choose` makes the one that a scenario names.
 """
 
 from .prior.reweighting import Prior

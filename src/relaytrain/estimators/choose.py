@@ -68,7 +68,7 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
             raise ScenarioError("estimator.fitted: got a file for 'prior', expected estimator.name auto or paper")
         return None
     if name == "zero-trace":
-        from .learned.zero import zero_trace
+        from .learned.zero_trace import zero_trace
 
         return zero_trace()
     if file is None:

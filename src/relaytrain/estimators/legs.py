@@ -13,8 +13,8 @@ from ..core.problem import Pair
 class SeenLeg:
     """Epochs of one pair (an index) in a row: losses after each, from `start`, the loss probed after the switch.
 
-    `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty of
-    `start`, none where it was probed.
+    `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty
+    of `start`, none where it was probed.
     """
 
     pair: int

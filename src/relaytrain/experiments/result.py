@@ -119,6 +119,19 @@ def write_table(out_dir: Path, name: str, rows: tuple[Row, ...]) -> Path:
     return path
 
 
+def written(
+    name: str,
+    title: str,
+    out_dir: Path,
+    drawn: tuple[Path, ...],
+    rows: tuple[Row, ...],
+    findings: tuple[Finding, ...],
+    notes: tuple[str, ...] = (),
+) -> Reproduction:
+    """The reproduction of a figure that was drawn, its table written beside it."""
+    return Reproduction(name, title, (*drawn, write_table(out_dir, name, rows)), rows, findings, notes)
+
+
 def findings_markdown(findings: tuple[Finding, ...]) -> str:
     """The closing table as Markdown."""
     lines = ["| figure | finding | holds | why |", "|---|---|---|---|"]

@@ -13,7 +13,7 @@ from ..core.plan import Decision
 from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner, Transport
 from ..estimators.choose import estimator_for, fitted_of
-from ..estimators.learned.facts import facts_of
+from ..estimators.learned.pair_facts import facts_of
 from ..executors.choose import make_transport
 from ..executors.clock import RunClock, make_clock
 from ..executors.epoch import FederatedEpoch, TrainedEpoch

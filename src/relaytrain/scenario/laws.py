@@ -27,14 +27,14 @@ def build_law(
 
         assert depl is not None, "checked before"
         return depl_law(depl, problem.pairs), [], []
-    made, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
+    built, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:
-        if not made.monotone:
+        if not built.monotone:
             warnings.append("law: not monotone, a higher loss may end lower (progress > 1?); plans may miss the best")
-        if _robust_is_better(made):
+        if _robust_is_better(built):
             warnings.append("law: a robust figure promises more than the expected one; robust means the worse side")
-    return made, faults, warnings
+    return built, faults, warnings
 
 
 def _covers(row: CurveTable | StepsTable, pair: Pair) -> bool:
@@ -71,7 +71,7 @@ def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
     jumps = [j[0] for j in _jumps(law, problem, epochs=False)]
     top = problem.initial_loss + max(0.0, *(float(v[np.isfinite(v)].max(initial=0.0)) for v in _tops(jumps, problem)))
     plain, robust = np.array(curves), np.array(robust_curves)
-    made = LevelLaw(
+    built = LevelLaw(
         curves=plain,
         jump0=jumps[0],
         jump1=jumps[2],
@@ -82,7 +82,7 @@ def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
         curves_robust=None if (plain == robust).all() else robust,
         loss_top=top,
     )
-    return made, faults
+    return built, faults
 
 
 def _tops(jumps: list[Array], problem: Problem) -> list[Array]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import UsageError
 from ...core.law import Array
-from ..learned.curves import LegCurve, LegSwitch
+from ..learned.bundle import LegCurve, LegSwitch
 from .distributions import EPOCH_FAMILIES, REPLICATES, Family, Fit, best_family, fit_family, naive_p, refitted_p
 
 if TYPE_CHECKING:

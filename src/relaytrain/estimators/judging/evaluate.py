@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
+from ..bands import Bands, stacked
 from ..learned.auto import EPOCHS, RunModel, steps_of
-from ..learned.change import Target, targets
-from ..learned.curves import Bundle
+from ..learned.bundle import Bundle
+from ..learned.change_model import Target, targets
 from ..learned.features import LEAST_HISTORY, Windows, per_epoch, windows
 from ..learned.fit import change_model, run_model
 from ..learned.fitted import Fitted, Name
+from ..learned.splits import Fold, by_configuration, by_seed
 from .kept_forecasts import kept
-from .metrics import Bands, ForecastInterval, Score, by_clusters, mean_and_spread, mean_by_clusters, score, winkler_of
-from .splits import Fold, by_configuration, by_seed
+from .metrics import ForecastInterval, Score, by_clusters, mean_and_spread, mean_by_clusters, score, winkler_of
 
 By = Literal["configuration", "seed"]
 FIGURES = ("mae", "mil", "icp", "upper", "winkler")
@@ -33,7 +34,7 @@ FIGURES = ("mae", "mil", "icp", "upper", "winkler")
 
 @dataclass(frozen=True)
 class FoldResult:
-    """Forecasts of one estimator over all folds: truth and bands (N, ...) with seed, stage, kind and fold of each row."""
+    """Forecasts of one estimator over all folds: truth and bands (N, ...), seed, stage, kind and fold of each."""
 
     name: str
     truth: Array
@@ -47,7 +48,7 @@ class FoldResult:
     def score(self, rows: NDArray[np.bool_] | None = None) -> Score:
         """All figures, over some rows."""
         at = slice(None) if rows is None else rows
-        return score(self.truth[at], Bands(self.bands.mean[at], self.bands.low[at], self.bands.high[at]))
+        return score(self.truth[at], self.bands.each(lambda part: part[at]))
 
     def folds(self) -> list[Score]:
         """The figures of each fold."""
@@ -101,9 +102,9 @@ def evaluate_run(
 
     `keep` is a folder for finished folds, which are not fitted again.
     """
-    found: dict[Name, list[tuple[Windows, Bands, float]]] = {name: [] for name in names}
+    forecasts: dict[Name, list[tuple[Windows, Bands, float]]] = {name: [] for name in names}
     if given is not None:
-        found[given.name] = []
+        forecasts[given.name] = []
     for fold in folds_of(bundle, by, seed=seed):
         if progress is not None:
             progress(f"{bundle.source} {fold.name}")
@@ -121,21 +122,21 @@ def evaluate_run(
             model = run_model(name, fold, seed=seed, cumulative=cumulative, epochs=epochs)
             return forecast(model), time.process_time() - started
 
-        for name, rows in found.items():
+        for name, rows in forecasts.items():
             if given is not None and name == given.name:
                 rows.append((plain, forecast(given.run), 0.0))
             else:
                 rows.append((plain, *kept(keep, fold, (name, "run", cumulative, seed, epochs), partial(learned, name))))
-    return {name: _joined(name, parts, cumulative=cumulative) for name, parts in found.items()}
+    return {name: _joined(name, parts, cumulative=cumulative) for name, parts in forecasts.items()}
 
 
 def _joined(name: str, parts: Sequence[tuple[Windows, Bands, float]], *, cumulative: bool) -> FoldResult:
     rows = [w for w, _, _ in parts]
     truth = np.concatenate([w.target if cumulative else per_epoch(w.target) for w in rows])
-    bands = Bands(*(np.concatenate([getattr(b, part) for _, b, _ in parts]) for part in ("mean", "low", "high")))
     fold = np.concatenate([np.full(len(w), i) for i, w in enumerate(rows)])
     return FoldResult(
-        name, truth, bands, np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
+        name, truth, stacked([b for _, b, _ in parts]),
+        np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
         np.full(len(truth), ""), float(np.mean([s for _, _, s in parts])),
     )  # fmt: skip
 
@@ -150,7 +151,7 @@ def evaluate_change(
     epochs: int = EPOCHS,
     keep: Path | None = None,
 ) -> dict[str, FoldResult]:
-    """lambda_change: the paper's inputs, with the nodes', and with the probe, on every fold; `keep` as for `evaluate_run`."""
+    """lambda_change: the paper's inputs, the nodes' too, the probe too, on every fold; `keep` as in `evaluate_run`."""
     parts: dict[str, list[tuple[Fold, Bands, float]]] = {name: [] for name in inputs}
     for fold in folds_of(bundle, by, seed=seed):
         if not fold.test.switches or not fold.train.switches:
@@ -170,9 +171,8 @@ def evaluate_change(
 
 def _switched(name: str, parts: Sequence[tuple[Fold, Bands, float]], target: Target) -> FoldResult:
     switches = [s for fold, _, _ in parts for s in fold.test.switches]
-    bands = Bands(*(np.concatenate([getattr(b, part) for _, b, _ in parts]) for part in ("mean", "low", "high")))
     return FoldResult(
-        name, targets(switches, target), bands,
+        name, targets(switches, target), stacked([b for _, b, _ in parts]),
         np.array([s.seed for s in switches]), np.array([s.stage for s in switches]),
         np.concatenate([np.full(len(fold.test.switches), i) for i, (fold, _, _) in enumerate(parts)]),
         np.array([s.kind for s in switches]), float(np.mean([s for _, _, s in parts])),

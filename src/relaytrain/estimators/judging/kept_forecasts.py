@@ -15,27 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from ...store.files import make_dir, write_atomic
-from ..learned.curves import Bundle, LegCurve, LegSwitch
-from .metrics import Bands
-from .splits import Fold
+from ..bands import Bands
+from ..learned.bundle import Bundle, LegCurve, LegSwitch
+from ..learned.splits import Fold
 
 _PAPER = (
-    "judging/metrics.py",
-    "judging/splits.py",
-    "learned/change.py",
-    "learned/change_net.py",
-    "learned/curves.py",
-    "learned/features.py",
-    "learned/lstm.py",
-    "learned/paper.py",
+    "bands.py",
+    *(f"learned/{name}.py" for name in ("bundle", "change_model", "change_net", "features", "lstm", "paper", "splits")),
 )
 _AUTO = (
     *_PAPER,
-    "learned/auto.py",
-    "learned/calibration.py",
-    "learned/fit.py",
-    "learned/tail.py",
-    "learned/trees.py",
+    *(f"learned/{name}.py" for name in ("auto", "calibration", "fit", "tail", "trees")),
     "learned/data/zero-trace.npz",
 )
 
@@ -43,7 +33,7 @@ _AUTO = (
 def kept(
     folder: Path | None, fold: Fold, settings: tuple[object, ...], make: Callable[[], tuple[Bands, float]]
 ) -> tuple[Bands, float]:
-    """Bands of a fold's test part and the CPU-seconds of their fit: from `folder` if they are there, else made and kept.
+    """Bands of a fold's test part and the CPU-seconds of their fit: from `folder` if they are there, else new and kept.
 
     `settings` begins with the estimator's name.
     """
@@ -67,19 +57,19 @@ def kept(
 
 
 def _digest(fold: Fold, settings: tuple[object, ...]) -> str:
-    found = hashlib.sha256(repr(settings).encode())
-    found.update(_learning(_PAPER if settings[0] == "paper" else _AUTO))
+    digest = hashlib.sha256(repr(settings).encode())
+    digest.update(_learning(_PAPER if settings[0] == "paper" else _AUTO))
     for part in (fold.train, fold.calibration, fold.test):
-        _add(found, part)
-    return found.hexdigest()[:16]
+        _add(digest, part)
+    return digest.hexdigest()[:16]
 
 
-def _add(found: hashlib._Hash, part: Bundle) -> None:
-    found.update(part.metric.encode())
-    ones: tuple[LegCurve | LegSwitch, ...] = (*part.curves, *part.switches)
-    for one in ones:
-        for value in vars(one).values():
-            found.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+def _add(digest: hashlib._Hash, part: Bundle) -> None:
+    digest.update(part.metric.encode())
+    entries: tuple[LegCurve | LegSwitch, ...] = (*part.curves, *part.switches)
+    for entry in entries:
+        for value in vars(entry).values():
+            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
 
 
 @lru_cache(maxsize=2)

@@ -1,9 +1,9 @@
 """How good a forecast was: error, width, coverage, the upper side, and Winkler's score that weighs them together.
 
-PACT section VI-A: MAE, mean interval length (MIL) and interval coverage percentage (ICP) of the 90 % interval. Winkler's
-score of an interval is its width plus 20 times what a value lies outside it (2 / alpha with alpha = 0.1): the one figure
-that neither too wide nor too narrow intervals can win. Windows of one seed are not independent, so every interval of
-doubt here draws whole seeds (cluster bootstrap).
+PACT section VI-A: MAE, mean interval length (MIL) and interval coverage percentage (ICP) of the 90 % interval.
+Winkler's score of an interval is its width plus 20 times what a value lies outside it (2 / alpha with alpha = 0.1): the
+one figure that neither too wide nor too narrow intervals can win. Windows of one seed are not independent, so every
+interval of doubt here draws whole seeds (cluster bootstrap).
 """
 
 from __future__ import annotations
@@ -15,34 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
+from ..bands import ALPHA, Bands
 
-LEVELS = (0.05, 0.95)
-ALPHA = 0.1
 DRAWS = 1000
-
-
-@dataclass(frozen=True)
-class Bands:
-    """A forecast: expected value and the 0.05 and 0.95 quantiles, arrays of one shape."""
-
-    mean: Array
-    low: Array
-    high: Array
-
-    def take(self, at: NDArray[np.generic]) -> Bands:
-        """Some of the rows."""
-        return Bands(self.mean[at], self.low[at], self.high[at])
-
-    def widened(self, by: Array | float) -> Bands:
-        """Both quantiles moved outwards by `by` (inwards where negative, but never past each other)."""
-        return ordered(Bands(self.mean, self.low - by, self.high + by))
-
-
-def ordered(bands: Bands) -> Bands:
-    """The same with quantiles that do not cross: where they would, both are their midpoint; the mean lies between."""
-    middle = (bands.low + bands.high) / 2.0
-    low, high = np.minimum(bands.low, middle), np.maximum(bands.high, middle)
-    return Bands(np.clip(bands.mean, low, high), low, high)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Three makes that err differently: trees on what an inverse-square-root law misses, the paper's network, and the same
 network on the logarithms of losses; the average of their quantiles is better than each (measured, `reproduce
-pact-table1`). Trained here, predicted with numpy and compiled code alone: neither scikit-learn nor torch is needed to plan.
+pact-table1`). Trained here, predicted with numpy and compiled code alone: planning needs neither of their makers.
 
 Cross-fitting: the traces are cut into `PARTS` parts of whole configurations, and each member (a network, three forests)
 learns without one of them. What a member says about the part it has not seen gives honest scores of *every* run, and no
@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
-from ..judging.splits import parts_of
+from ..bands import Bands, averaged, ordered, stacked
 from .bounds import calibrated_offset
+from .bundle import Bundle, LegCurve
 from .calibration import BUFFER, category_factors, grown, scores
-from .curves import Bundle, LegCurve
 from .features import (
     AHEAD,
     LEAST_HISTORY,
@@ -37,8 +36,9 @@ from .features import (
     windows,
 )
 from .lstm import Recurrent
+from .splits import parts_of
 from .tail import PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from .trees import Forest, doubled, joined, quantile_forests
+from .trees import Forest, doubled, fit_forest, joined
 
 FOREST = {"max_iter": 60, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 40, "l2_regularization": 1.0}
 TREE_SHARE = 0.5
@@ -66,10 +66,10 @@ _TREE_LEVELS = (None, 0.05, 0.95)
 class RunModel:
     """lambda_run of any make: forests (middle, low, high) and networks, averaged; then the conformal step.
 
-    `factors` (stages, 2): widths added on each side in each stage, the last row in later ones too, to legs of fewer than
-    `LEAST_HISTORY` epochs and to others; `calibrated`: whether enough runs stood behind it; `warm`: scores one epoch
-    ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how often the
-    model is applied to its own forecast before the tail.
+    `factors` (stages, 2): widths added on each side in each stage, the last row in later ones too, to legs of fewer
+    than `LEAST_HISTORY` epochs and to others; `calibrated`: whether enough runs stood behind it; `warm`: scores one
+    epoch ahead that adaptive inference starts from; `tail_power`: growth of widths beyond five epochs; `rounds`: how
+    often the model is applied to its own forecast before the tail.
     """
 
     forests: tuple[Forest, ...] = ()
@@ -96,37 +96,32 @@ class RunModel:
         """Change of the loss 1 to 5 epochs ahead, (N, AHEAD) each, before the conformal step."""
         if len(seen) > BLOCK:
             rows = np.arange(len(seen))
-            some = [self.raw(seen.take(rows[first : first + BLOCK])) for first in range(0, len(seen), BLOCK)]
-            return Bands(*(np.concatenate([getattr(b, name) for b in some]) for name in ("mean", "low", "high")))
+            return stacked([self.raw(seen.take(rows[first : first + BLOCK])) for first in range(0, len(seen), BLOCK)])
         each: list[tuple[float, Bands]] = []
         share = (1.0 if not self.nets else self.tree_share) if self.forests else 0.0
         if self.forests:
             table = doubled(tree_features(seen).reshape(-1, len(NAMES)))
             base, scale = tree_base(seen, cumulative=self.cumulative)
-            found = [base + forest.walked(table).reshape(-1, AHEAD) * scale for forest in self.forests]
-            each.append((share, ordered(Bands(found[0], found[1], found[2]))))
+            levels = [base + forest.walked(table).reshape(-1, AHEAD) * scale for forest in self.forests]
+            each.append((share, ordered(Bands(*levels))))
         each += [((1.0 - share) / len(self.nets), net.bands(seen)) for net in self.nets]
-        parts = [sum(weight * getattr(bands, name) for weight, bands in each) for name in ("mean", "low", "high")]
-        return ordered(Bands(*(np.asarray(part) for part in parts)))
+        return averaged(each)
 
     def bands(self, seen: Seen) -> Bands:
-        """The same with the conformal step; in stages that nothing was learned of, round the shipped estimator's too."""
-        found = self.widened(self.raw(seen), seen)
+        """The same with the conformal step; round the shipped estimator's too in stages that were not learned."""
+        bands = self.widened(self.raw(seen), seen)
         lost = np.isin(seen.stage, self.unknown)
-        return self._doubted(found, seen, lost) if lost.any() else found
+        return self._doubted(bands, seen, lost) if lost.any() else bands
 
-    def _doubted(self, found: Bands, seen: Seen, lost: NDArray[np.bool_]) -> Bands:
+    def _doubted(self, bands: Bands, seen: Seen, lost: NDArray[np.bool_]) -> Bands:
         """Where `lost`, bands that cover those of the zero-trace estimator as well, round the middle of both."""
-        from .zero import zero_trace
+        from .zero_trace import zero_trace
 
         other = zero_trace().run.bands(seen.take(lost))
         other = other if self.cumulative else steps_of(other)
-        mine = found.take(lost)
-        both = (mine.mean + other.mean) / 2.0, np.minimum(mine.low, other.low), np.maximum(mine.high, other.high)
-        parts = [part.copy() for part in (found.mean, found.low, found.high)]
-        for part, values in zip(parts, both, strict=True):
-            part[lost] = values
-        return Bands(*parts)
+        mine = bands.take(lost)
+        low, high = np.minimum(mine.low, other.low), np.maximum(mine.high, other.high)
+        return bands.put(lost, Bands((mine.mean + other.mean) / 2.0, low, high))
 
     def widened(self, bands: Bands, seen: Seen) -> Bands:
         """The conformal step alone, on bands (N, AHEAD)."""
@@ -144,7 +139,7 @@ class RunModel:
 
 
 def steps_of(bands: Bands) -> Bands:
-    """Cumulative bands as bands of single epochs' changes, for models that know no others: as wide as the nearest one."""
+    """Cumulative bands as those of single epochs, for models that know no others: as wide as the nearest one."""
     mean = per_epoch(bands.mean)
     return Bands(mean, mean + (bands.low - bands.mean)[:, :1], mean + (bands.high - bands.mean)[:, :1])
 
@@ -171,26 +166,26 @@ def fit_trees(train: Windows, target: Array, *, seed: int = 0, cumulative: bool 
     rows = tree_features(train.seen).reshape(-1, len(NAMES))
     base, scale = tree_base(train.seen, cumulative=cumulative)
     unit = ((target - base) / scale).reshape(-1)
-    return tuple(quantile_forests(rows, unit, _TREE_LEVELS, seed=seed, **FOREST))
+    return tuple(fit_forest(rows, unit, level, seed=seed, **FOREST) for level in _TREE_LEVELS)
 
 
 def calibrated(model: RunModel, held_out: Windows, target: Array, bands: Bands) -> RunModel:
-    """`model` with the conformal step, the warm scores and the bound's offset from `bands` of windows never learned from."""
+    """`model` with conformal step, warm scores and the bound's offset from `bands` of windows never learned from."""
     if not len(held_out):
         return model
     if model.cumulative:
         model = replace(model, bound_offset=calibrated_offset(held_out.seen, bands))
-    found = scores(target, bands)
+    missed = scores(target, bands)
     runs = held_out.seed * 1_000_000 + held_out.run
     origin = np.char.add(np.char.add(held_out.seed.astype(np.str_), " "), held_out.group)
     late = (held_out.seen.position >= LEAST_HISTORY).astype(np.int64)
-    whole = category_factors(found, late, runs, origin)
-    each = category_factors(found, 2 * held_out.stage + late, runs, origin)
+    whole = category_factors(missed, late, runs, origin)
+    each = category_factors(missed, 2 * held_out.stage + late, runs, origin)
     stages = range(int(held_out.stage.max()) + 1)
     factors = [[each.get(2 * stage + side, whole.get(side, 0.0)) for side in (0, 1)] for stage in stages]
-    made = replace(model, factors=np.array(factors), calibrated=len(whole) == 2)
-    left = scores(target, made.widened(bands, held_out.seen))[:, 0]
-    return replace(made, warm=np.quantile(left, np.linspace(0.0, 1.0, min(BUFFER, len(left)))))
+    model = replace(model, factors=np.array(factors), calibrated=len(whole) == 2)
+    left = scores(target, model.widened(bands, held_out.seen))[:, 0]
+    return replace(model, warm=np.quantile(left, np.linspace(0.0, 1.0, min(BUFFER, len(left)))))
 
 
 def fit_auto(
@@ -198,22 +193,21 @@ def fit_auto(
 ) -> RunModel:
     """`auto`'s lambda_run: one member for every part of the traces, learned without it and judged on it."""
     part, _ = parts_of(train, PARTS)
-    made = [
+    members = [
         _member(_but(train, part, i), i, seed=seed, cumulative=cumulative, with_start=with_start, epochs=epochs)
         for i in range(PARTS)
     ]
     rows = [windows(_only(train, part, i), least=0, with_start=with_start) for i in range(PARTS)]
     used = [i for i in range(PARTS) if len(rows[i])]
-    each = [made[i].raw(rows[i].seen) for i in used]
-    bands = Bands(*(np.concatenate([getattr(b, name) for b in each]) for name in ("mean", "low", "high")))
+    bands = stacked([members[i].raw(rows[i].seen) for i in used])
     target = np.concatenate([rows[i].target for i in used])
     model = replace(
-        made[0],
-        forests=tuple(joined([one.forests[level] for one in made]) for level in range(len(_TREE_LEVELS))),
-        nets=tuple(net for one in made for net in one.nets),
+        members[0],
+        forests=tuple(joined([member.forests[level] for member in members]) for level in range(len(_TREE_LEVELS))),
+        nets=tuple(net for member in members for net in member.nets),
         rounds=rounds_of(train.curves),
         unknown=unknown_stages(train.curves),
-        tail_power=float(np.mean([_widening(made[i], _only(train, part, i)).tail_power for i in used])),
+        tail_power=float(np.mean([_widening(members[i], _only(train, part, i)).tail_power for i in used])),
     )
     return calibrated(model, together([rows[i] for i in used]), target if cumulative else per_epoch(target), bands)
 

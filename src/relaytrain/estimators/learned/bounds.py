@@ -11,21 +11,19 @@ PACT takes the bound where it lies above the network's robust value. Three modes
 * `level`: as the paper says, the robust loss is at least F* + bound. For networks the bound is vacuous (thousands of
   nats), which makes every plan infeasible; a warning says so.
 * `shape` (default): only how the bound falls is used, scaled to the present gap,
-  lambda_bound = (l - F*) ((g + k) / (g + k + h) - 1) with g = (gamma - 1) / E in epochs, and g is calibrated on traces so
-  that it overrides at most 5 % of the windows.
+  lambda_bound = (l - F*) ((g + k) / (g + k + h) - 1) with g = (gamma - 1) / E in epochs, and g is calibrated on traces
+  so that it overrides at most 5 % of the windows.
 * `off`.
 
 Every override is told. Paper: section IV, last paragraph, [21, Theorem 1].
 Deviations: the paper calls the theorem a lower bound for lambda_run; it is an upper bound on the gap, so it can only
 raise a robust estimate. For lambda_change the paper cites RED++, section 3, whose statement is about its own hashing of
-weights and not about magnitude pruning; in its place stand the probe (`probed_change`), exact up to sampling, and the
-Lipschitz bound (`lipschitz_change`).
+weights and not about magnitude pruning; in its place stands the probe, the forward loss of the pruned network on the
+new data (`change_model.probe_inputs`), exact up to sampling.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,13 +31,11 @@ import numpy as np
 
 from ...core.errors import UsageError
 from ...core.law import Array
-from ..judging.metrics import Bands
+from ..bands import Bands
 from .features import AHEAD, Seen
 
 Mode = Literal["shape", "level", "off"]
-MODES: tuple[Mode, ...] = ("shape", "level", "off")
 MOST_OVERRIDES = 0.05
-Z = 1.6448536269514722
 
 
 @dataclass(frozen=True)
@@ -78,13 +74,13 @@ class Constants:
     def spread(self) -> float:
         """B, with C of Theorems 2 and 3 where not all devices take part."""
         e, g2 = self.local_steps, self.gradient
-        found = self.noise + 6.0 * self.smoothness * self.heterogeneity + 8.0 * (e - 1) ** 2 * g2
+        spread = self.noise + 6.0 * self.smoothness * self.heterogeneity + 8.0 * (e - 1) ** 2 * g2
         if self.sampled is not None:
             share = 1.0
             if not self.replacement and self.devices is not None and self.devices > 1:
                 share = (self.devices - self.sampled) / (self.devices - 1)
-            found += share * 4.0 * e**2 * g2 / self.sampled
-        return found
+            spread += share * 4.0 * e**2 * g2 / self.sampled
+        return spread
 
 
 def theorem_1(constants: Constants, steps: Array | float) -> Array:
@@ -117,7 +113,7 @@ class Bound:
             )
 
     def correct(self, seen: Seen, changes: Bands) -> tuple[Bands, tuple[str, ...]]:
-        """Robust changes (N, AHEAD) no lower than the bound, expected ones untouched; and a line for what was overridden."""
+        """Robust changes (N, AHEAD) no lower than the bound, expected ones untouched; a line for overrides."""
         if self.mode == "off" or (self.mode == "shape" and self.offset is None):
             return changes, ()
         if self.mode == "level":
@@ -154,28 +150,3 @@ def calibrated_offset(seen: Seen, changes: Bands, *, most: float = MOST_OVERRIDE
         middle = (low + high) / 2.0
         low, high = (middle, high) if share(middle) <= most else (low, middle)
     return low
-
-
-def probed_change(losses_before: Array, losses_after: Array) -> tuple[float, float]:
-    """Mean change of the loss of single images by a switch, and its robust twin, mean + 1.645 standard errors."""
-    away = np.asarray(losses_after, dtype=np.float64) - np.asarray(losses_before, dtype=np.float64)
-    error = float(away.std(ddof=1)) / math.sqrt(len(away)) if len(away) > 1 else 0.0
-    return float(away.mean()), float(away.mean()) + Z * error
-
-
-def lipschitz_change(before: Sequence[Array], after: Sequence[Array], inputs: Sequence[float]) -> float:
-    """A bound on the loss change when the weight matrices `before` become `after` (removed channels as zeros).
-
-    Cross-entropy is sqrt(2)-Lipschitz in the logits, activations are 1-Lipschitz:
-    sqrt(2) sum_l (prod_{j>l} ||W'_j||) ||W_l - W'_l|| E||a_(l-1)||, spectral norms. Own derivation; loose.
-
-    Args:
-        before: Weight matrices of the layers in order.
-        after: The same after the switch, of the same shapes.
-        inputs: Mean norm of what enters each layer before the switch.
-    """
-    norms = [float(np.linalg.norm(w, 2)) for w in after]
-    total = 0.0
-    for i, (old, new) in enumerate(zip(before, after, strict=True)):
-        total += math.prod(norms[i + 1 :]) * float(np.linalg.norm(old - new, 2)) * inputs[i]
-    return math.sqrt(2.0) * total

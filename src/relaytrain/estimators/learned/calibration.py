@@ -4,14 +4,15 @@ A value's score is how far it lies outside its band, in units of the band's widt
 
     score = max(low - y, y - high) / (high - low)
 
-`conformal_factor`: bands widened by the 0.9 quantile of the scores cover 0.9 of the windows of a *new run* when runs are
-exchangeable. Windows of a run are not, so every run has weight one, however long it is, and n runs are asked for the
-0.9 (n + 1) / n quantile, as the new one counts too. Fewer than `LEAST_RUNS` runs: no step, and the bands are called empirical.
+`conformal_factor`: bands widened by the 0.9 quantile of the scores cover 0.9 of the windows of a *new run* when runs
+are exchangeable. Windows of a run are not, so every run has weight one, however long it is, and n runs are asked for
+the 0.9 (n + 1) / n quantile, as the new one counts too. Fewer than `LEAST_RUNS` runs: no step, and the bands are called
+empirical.
 
 `category_factors`: the same for each category of windows (stage of the relay; legs just begun and others). The coverage
 that a step reaches scatters the more, the fewer the runs it is taken from; the level is raised by `DOUBT` standard
-deviations of that scatter, so that three of four calibrations reach what they promise, to 0.95 at most. Runs of one seed behind the same
-first switch are counted as one there.
+deviations of that scatter, so that three of four calibrations reach what they promise, to 0.95 at most. Runs of one
+seed behind the same first switch are counted as one there.
 
 `Adaptive`: Gibbs and Candes' update alpha <- alpha + gamma (0.1 - missed) after every epoch, one epoch ahead, with a
 buffer of scores that starts with those of the calibration.
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import ALPHA, Bands
+from ..bands import ALPHA, Bands
 
 LEAST_RUNS = 20
 GAMMA = 0.05
@@ -82,14 +83,14 @@ def category_factors(
         runs: (N,) the run of each row.
         origin: (N,) which runs stand or fall together: their doubt counts them as one.
     """
-    found = {}
+    factors = {}
     for one in np.unique(category):
         at = category == one
         each = np.repeat(runs[at], values.shape[1])
         factor = conformal_factor(values[at].reshape(-1), each, independent=len(np.unique(origin[at])))
         if factor is not None:
-            found[int(one)] = factor
-    return found
+            factors[int(one)] = factor
+    return factors
 
 
 def grown(bands: Bands, factor: Array | float) -> Bands:
@@ -101,9 +102,9 @@ def grown(bands: Bands, factor: Array | float) -> Bands:
 class Adaptive:
     """Adaptive conformal inference for one epoch ahead.
 
-    `warm` are scores of the calibration; `level` is where alpha starts and `most_narrow` what it never exceeds. Legs are
-    short and their misses come before anything was learned of them, so it starts at half of `alpha` and only a run that
-    misses moves it (`benchmarks/estimators.py`, on whose closed loops this was chosen).
+    `warm` are scores of the calibration; `level` is where alpha starts and `most_narrow` what it never exceeds. Legs
+    are short and their misses come before anything was learned of them, so it starts at half of `alpha` and only a run
+    that misses moves it (`benchmarks/estimators.py`, on whose closed loops this was chosen).
     """
 
     warm: Array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
+from ..bands import Bands, ordered
 
 FAR = 4.0
 """Inputs further than this from what was seen in training, in standard deviations, count as this far."""

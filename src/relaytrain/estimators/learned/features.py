@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from .curves import LegCurve
+from .bundle import LegCurve
 
 AHEAD = 5
 """Epochs ahead that the learned models predict (PACT section IV)."""
@@ -30,8 +30,8 @@ FIXED = 4
 """Columns of `Seen.fixed`."""
 
 NAMES = (
-    "loss", "step_1", "step_2", "step_3", "mean_step_3", "mean_step_5", "since_first", "first", "over_least", "roughness",
-    "position", "sqrt_ahead", "sqrt_rate", "classes", "samples", "pruned", "before", "ahead",
+    "loss", "step_1", "step_2", "step_3", "mean_step_3", "mean_step_5", "since_first", "first", "over_least",
+    "roughness", "position", "sqrt_ahead", "sqrt_rate", "classes", "samples", "pruned", "before", "ahead",
 )  # fmt: skip
 """Columns of `tree_features`, the last being the number of epochs ahead."""
 
@@ -40,7 +40,7 @@ NAMES = (
 class Seen:
     """N histories with what stands fixed.
 
-    `history` (N, LONGEST); `position` (N,): epochs of the leg; `fixed` (N, 4): as `Curve.fixed`; `stage` (N,):
+    `history` (N, LONGEST); `position` (N,): epochs of the leg; `fixed` (N, 4): as `LegCurve.fixed`; `stage` (N,):
     handovers before the leg, which no model reads but widths are calibrated by.
     """
 
@@ -75,23 +75,27 @@ class Windows:
     target: Array
     seed: NDArray[np.int64]
     run: NDArray[np.int64]
-    stage: NDArray[np.int64]
     group: NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.seen)
 
+    @property
+    def stage(self) -> NDArray[np.int64]:
+        """Handovers before each window's leg."""
+        return self.seen.stage
+
     def take(self, at: NDArray[np.generic]) -> Windows:
         """Some of the rows."""
-        return Windows(self.seen.take(at), self.target[at], self.seed[at], self.run[at], self.stage[at], self.group[at])
+        return Windows(self.seen.take(at), self.target[at], self.seed[at], self.run[at], self.group[at])
 
 
 def together(parts: Sequence[Windows]) -> Windows:
     """Windows of several parts, one after another."""
     seen = [p.seen for p in parts]
     every = [np.concatenate([getattr(s, name) for s in seen]) for name in ("history", "position", "fixed", "stage")]
-    rest = [np.concatenate([getattr(p, name) for p in parts]) for name in ("target", "seed", "run", "stage", "group")]
-    return Windows(Seen(every[0], every[1], every[2], every[3]), rest[0], rest[1], rest[2], rest[3], rest[4])
+    rest = [np.concatenate([getattr(p, name) for p in parts]) for name in ("target", "seed", "run", "group")]
+    return Windows(Seen(*every), *rest)
 
 
 def rows_of(histories: Sequence[Array]) -> Array:
@@ -101,6 +105,14 @@ def rows_of(histories: Sequence[Array]) -> Array:
         kept = np.asarray(history)[-LONGEST:]
         row[LONGEST - len(kept) :] = kept
     return rows
+
+
+def seen_of(
+    histories: Sequence[Array], position: Sequence[float], fixed: Sequence[Sequence[float]], stage: Sequence[int]
+) -> Seen:
+    """Histories of any lengths, with epochs of the leg, fixed figures and stage of each."""
+    figures = np.array(fixed, dtype=np.float64).reshape(-1, FIXED)
+    return Seen(rows_of(histories), np.array(position, dtype=np.float64), figures, np.array(stage, dtype=np.int64))
 
 
 def windows(curves: Sequence[LegCurve], *, least: int = LEAST_HISTORY, with_start: bool = False) -> Windows:
@@ -114,26 +126,19 @@ def windows(curves: Sequence[LegCurve], *, least: int = LEAST_HISTORY, with_star
     """
     histories, targets, positions, origin = [], [], [], []
     for curve in curves:
-        lead = [curve.start] if with_start and curve.start is not None else []
-        losses = np.array([*lead, *curve.losses])
-        for done in range(max(least, 1 - len(lead)), len(curve.losses) - AHEAD + 1):
-            end = done + len(lead)
+        losses, lead = curve.history(with_start=with_start)
+        for done in range(max(least, 1 - lead), len(curve.losses) - AHEAD + 1):
+            end = done + lead
             histories.append(losses[:end])
             targets.append(losses[end : end + AHEAD] - losses[end - 1])
             positions.append(done)
             origin.append(curve)
-    seen = Seen(
-        rows_of(histories),
-        np.array(positions, dtype=np.float64),
-        np.array([c.fixed for c in origin], dtype=np.float64).reshape(-1, FIXED),
-        np.array([c.stage for c in origin], dtype=np.int64),
-    )
+    seen = seen_of(histories, positions, [c.fixed for c in origin], [c.stage for c in origin])
     return Windows(
         seen,
         np.array(targets).reshape(-1, AHEAD),
         np.array([c.seed for c in origin], dtype=np.int64),
         np.array([c.run for c in origin], dtype=np.int64),
-        seen.stage,
         np.array([c.group for c in origin], dtype=np.str_),
     )
 
@@ -183,7 +188,8 @@ def tree_features(seen: Seen) -> Array:
         filled = np.where(np.isfinite(history), history, np.inf)
         rate = sqrt_rate(history)
         parts = [
-            loss, steps[:, -1], steps[:, -2], steps[:, -3], (loss - history[:, -4]) / 3.0, (loss - history[:, -6]) / 5.0,
+            loss, steps[:, -1], steps[:, -2], steps[:, -3],
+            (loss - history[:, -4]) / 3.0, (loss - history[:, -6]) / 5.0,
             loss - first, first, loss - filled.min(axis=1), np.abs(np.diff(steps[:, -4:], axis=1)).mean(axis=1),
             seen.position, np.zeros(len(seen)), rate, *seen.fixed[:, :3].T, passes_before(seen), np.zeros(len(seen)),
         ]  # fmt: skip

@@ -1,6 +1,6 @@
 """`fit`: traces in, a fitted estimator out.
 
-`paper` holds out a quarter of the configurations to know when to stop; `auto` cross-fits (see `auto`) and uses them all.
+`paper` holds out a quarter of the configurations to know when to stop; `auto` cross-fits and uses them all.
 
     fit(bundle_of(traces, "train")) -> Fitted                                  # auto
     fit(bundle_of(traces, "test"), name="paper") -> Fitted
@@ -10,27 +10,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ...core.errors import ScenarioError
-from ..judging.metrics import Bands
-from ..judging.splits import Fold, by_configuration, by_seed, parts_of
+from ..bands import stacked
 from .auto import EPOCHS, PARTS, RunModel, fit_auto, fit_paper
+from .bundle import Bundle
 from .calibration import conformal_factor, scores
-from .change import ChangeModel, Target, fit_linear, node_inputs, paper_inputs, probe_inputs, targets
-from .curves import Bundle
+from .change_model import INPUTS, ChangeModel, Target, fit_linear, paper_inputs, targets
 from .features import windows
 from .fitted import Fitted, Name
+from .splits import Fold, by_configuration, by_seed, parts_of
 
 LEAST_WINDOWS = 30
 LEAST_SWITCHES = 12
 CHANGE_LR, CHANGE_BATCH, CHANGE_EPOCHS, CHANGE_WIDTHS = 3e-2, 4096, 300, (32, 16)
 """Of `auto`'s networks for handovers: all switches of most campaigns are one batch."""
 NET_SHARE, MANY_SWITCHES = 0.5, 200
-"""Weight of the networks beside the linear model, and from how many switches on they have it: of few they learn too little."""
-_INPUTS = {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}
+"""Weight of the networks beside the linear model, and from how many switches on they have it: few teach too little."""
 
 
 def fit(
@@ -41,7 +40,7 @@ def fit(
     Args:
         bundle: curves and switches of one metric.
         name: `auto`, or `paper` for PACT's own networks without calibration.
-        change_target: what the change model learns; see `change`.
+        change_target: what the change model learns; see `change_model`.
         seed: of networks, trees and the split.
         epochs: passes over the windows at most.
 
@@ -51,7 +50,8 @@ def fit(
     count = len(windows(bundle.curves))
     if count < LEAST_WINDOWS:
         raise ScenarioError(
-            f"traces: got {count} windows of 3 epochs and 5 after them, expected at least {LEAST_WINDOWS}; collect more "
+            f"traces: got {count} windows of 3 epochs and 5 after them, expected at least {LEAST_WINDOWS}; collect "
+            "more "
             "(relaytrain collect), or use --estimator prior"
         )
     started = time.process_time()
@@ -60,7 +60,7 @@ def fit(
     change = None
     if len(bundle.switches) >= LEAST_SWITCHES:
         change = change_model("paper" if name == "paper" else "nodes", change_target, fold, seed=seed, epochs=epochs)
-    about = {
+    about: dict[str, Any] = {
         "source": bundle.source,
         "seeds": len(bundle.seeds),
         "curves": len(bundle.curves),
@@ -69,8 +69,8 @@ def fit(
         "seed": seed,
         "calibration": "conformal" if run.calibrated else "empirical",
     }
-    made = Fitted(name, bundle.metric, run, change, about)
-    return replace(made, about={**about, "cpu_s": round(time.process_time() - started, 1)})
+    about["cpu_s"] = round(time.process_time() - started, 1)
+    return Fitted(name, bundle.metric, run, change, about)
 
 
 def held_out_quarter(bundle: Bundle, *, seed: int = 0) -> Fold:
@@ -131,11 +131,11 @@ def _auto_change(
     from .paper import LearningRecipe, fit_change
 
     switches, (_, part) = bundle.switches, parts_of(bundle, PARTS)
-    rows, truth = _INPUTS[inputs](switches), targets(switches, target)
+    rows, truth = INPUTS[inputs](switches), targets(switches, target)
     groups = np.array([s.group for s in switches])
     recipe = LearningRecipe(CHANGE_LR, CHANGE_BATCH, max(CHANGE_EPOCHS * epochs // EPOCHS, 1), widths=CHANGE_WIDTHS)
     share = NET_SHARE * min(len(switches) / MANY_SWITCHES, 1.0)
-    nets, found = [], []
+    nets, rows_out, bands_out = [], [], []
     for i in range(PARTS):
         kept, out = part != i, part == i
         if not kept.any():
@@ -143,9 +143,9 @@ def _auto_change(
         nets.append(fit_change(rows[kept], truth[kept], None, replace(recipe, seed=seed + i)))
         pair = nets[-1], fit_linear(rows[kept], truth[kept], groups[kept])
         member = ChangeModel(inputs, target, pair, (share, 1.0 - share))
-        found.append((np.flatnonzero(out), member.bands(rows[out])))
-    order = np.argsort(np.concatenate([at for at, _ in found]))
-    bands = Bands(*(np.concatenate([getattr(b, name) for _, b in found])[order] for name in ("mean", "low", "high")))
+        rows_out.append(np.flatnonzero(out))
+        bands_out.append(member.bands(rows[out]))
+    bands = stacked(bands_out).take(np.argsort(np.concatenate(rows_out)))
     weights = (*(share / len(nets) for _ in nets), 1.0 - share)
     model = ChangeModel(inputs, target, (*nets, fit_linear(rows, truth, groups)), weights)
     alike = len(np.unique(groups))  # all seeds of a configuration err alike

@@ -21,9 +21,9 @@ from ...core.errors import ScenarioError
 from ...core.problem import Target as RunTarget
 from ...store.files import write_atomic
 from .auto import RunModel
-from .change import ChangeModel, Linear
+from .bundle import Metric
+from .change_model import ChangeModel, Linear
 from .change_net import ChangeNet
-from .curves import Metric
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 
@@ -63,11 +63,13 @@ class Fitted:
         on = "train" if target.on == "train" else "test"
         if target.metric != "loss":
             raise ScenarioError(
-                f"target.metric: got {target.metric}, expected loss: learned estimators predict losses; use --estimator prior"
+                f"target.metric: got {target.metric}, expected loss: learned estimators predict losses; use "
+                "--estimator prior"
             )
         if on != self.metric and self.name != "zero-trace":
             raise ScenarioError(
-                f"target.on: got {target.on}, expected {'train' if self.metric == 'train' else 'validation or test'}: the "
+                f"target.on: got {target.on}, expected {'train' if self.metric == 'train' else 'validation or test'}: "
+                "the "
                 f"estimator was fitted to {self.metric} losses; fit again with `relaytrain fit --metric {on}`"
             )
 

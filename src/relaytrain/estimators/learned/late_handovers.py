@@ -1,8 +1,8 @@
 """Handovers made later: one curve for a pair, and its progress by epoch.
 
-A law is Markov in the loss, but a leg gets further from the same loss the longer the legs before it were. So a pair that
-is not trained now is asked after several times: entered now, and `LATER` epochs later along the present pair's path. One
-curve serves all of these legs, with a factor on progress that goes from the first of them to 1 at the last
+A law is Markov in the loss, but a leg gets further from the same loss the longer the legs before it were. So a pair
+that is not trained now is asked after several times: entered now, and `LATER` epochs later along the present pair's
+path. One curve serves all of these legs, with a factor on progress that goes from the first of them to 1 at the last
 (`LevelLaw.mult` by epoch), and one robust twin serves their 0.95 paths.
 """
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Array
-from .curves_through import POWERS, TINY, Z_ROBUST
+from ...core.curve import followed, step
+from ...core.law import Z_ROBUST, Array
+from .curve_through import POWERS, TINY
 from .tail import HORIZONS
 
 LATER = (0, 8, 21)
@@ -37,7 +38,7 @@ _WEIGHT = 1.0 / np.sqrt(_AT)
 
 @dataclass(frozen=True)
 class Entered:
-    """A leg that begins `later` epochs from now: its loss after the first epoch, then `mean` and `high` at `HORIZONS`."""
+    """A leg that begins `later` epochs from now: the loss after its first, then `mean` and `high` at `HORIZONS`."""
 
     later: int
     start: float
@@ -116,26 +117,14 @@ def entered_from(curves: Array, loss: Array, pace: Array, room: float) -> Array:
     low, high = loss, np.where(loss > curves[:, 0], curves[:, 0] + room * (loss - curves[:, 0]), loss)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        short = middle + pace * (_step(curves, middle) - middle) < loss
+        short = step(curves.T, middle, pace) < loss
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return np.asarray(low)
 
 
-def _step(curves: Array, loss: Array) -> Array:
-    a, b, s, alpha = curves.T
-    height = np.maximum(loss - a, 1e-12)
-    return np.asarray(a + b * ((height / b) ** (-1.0 / alpha) + 1.0 / s) ** -alpha)
-
-
 def _followed(curves: Array, start: float, paces: Array) -> Array:
     """The law's own steps from `start` on curves (N, 4) with factors on progress (N, REACH): losses (N, len(_AT))."""
-    loss, seen = np.full(len(curves), max(start, TINY)), []
-    for epoch in range(REACH):
-        moved = loss + paces[:, epoch] * (_step(curves, loss) - loss)
-        loss = np.where(loss > curves[:, 0], np.maximum(moved, 0.0), loss)
-        if epoch + 1 in _NEAR:
-            seen.append(loss)
-    return np.stack(seen, axis=1)
+    return followed(curves.T, np.full(len(curves), max(start, TINY)), paces, _NEAR)
 
 
 def _errors(curves: Array, start: float, paces: Array, wanted: Array) -> Array:

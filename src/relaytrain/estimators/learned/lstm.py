@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
+from ..bands import Bands, ordered
 from .features import AHEAD, Seen
 
 WEIGHTS = (
@@ -36,7 +36,8 @@ FAR = 3.0
 class Scales:
     """How inputs and outputs are brought to unit size: means and deviations seen in training.
 
-    `relative`: losses enter as logarithms with their steps from epoch to epoch, and outputs are shares of the newest loss.
+    `relative`: losses enter as logarithms with their steps from epoch to epoch, and outputs are shares of the newest
+    loss.
     """
 
     loss_mean: float
@@ -49,7 +50,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Recurrent:
-    """Weights and scales of one trained network; `cumulative`: outputs are l_(i+h) - l_i, else single epochs' changes."""
+    """Weights and scales of one trained network; `cumulative`: outputs are l_(i+h) - l_i, else of single epochs."""
 
     weights: Mapping[str, Array]
     scales: Scales
@@ -107,8 +108,8 @@ def _last_state(weights: Mapping[str, Array], values: Array, length: NDArray[np.
     Single precision, as the networks were trained in: three times as quick as double.
     """
     size, inputs, steps = weights["lstm.weight_hh_l0"].shape[1], values.shape[2], values.shape[1]
-    # one exponential serves all gates: tanh(x) = 2 sigmoid(2 x) - 1, so the candidate's rows are doubled; one product serves
-    # hidden state, inputs and bias, with the sign that the exponential of a sigmoid needs
+    # one exponential serves all gates: tanh(x) = 2 sigmoid(2 x) - 1, so the candidate's rows are doubled; one product
+    # serves hidden state, inputs and bias, with the sign that the exponential of a sigmoid needs
     twice = -np.repeat([1.0, 1.0, 2.0, 1.0], size)
     bias = weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"]
     parts = (weights["lstm.weight_hh_l0"].T, weights["lstm.weight_ih_l0"].T, bias[None])

@@ -5,9 +5,9 @@ outputs = expected value, 0.05 and 0.95 quantiles for 5 epochs. lambda_change: p
 switch, 3 outputs. Adam with learning rate 1e-3, batches of 16, mean square error plus the tilted (pinball) loss.
 
 Paper: section IV, Fig. 3, section VI-A.
-Deviations: layer widths stand in the paper's drawing alone; ours are `WIDTHS` and `CHANGE_WIDTHS`. Inputs and targets are
-brought to unit size first, and training stops when held-out windows get no better, on neither of which the paper says
-anything. Histories end after `features.LONGEST` losses.
+Deviations: layer widths stand in the paper's drawing alone; ours are `WIDTHS` and `CHANGE_WIDTHS`. Inputs and targets
+are brought to unit size first, and training stops when held-out windows get no better, on neither of which the paper
+says anything. Histories end after `features.LONGEST` losses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from ...core.law import Array
-from ..judging.metrics import LEVELS
+from ..bands import LEVELS
+from .bundle import LegCurve
 from .change_net import ChangeNet, unit_inputs
-from .curves import LegCurve
-from .features import AHEAD, LONGEST, Seen, Windows, per_epoch, rows_of, windows
+from .features import AHEAD, LONGEST, Seen, Windows, per_epoch, seen_of, windows
 from .lstm import Recurrent, Scales, fixed_figures, fixed_inputs, sequences
 
 WIDTHS = (16, 32, 32)
@@ -70,8 +70,8 @@ class RunNet(nn.Module):
     def heads(self, states: Tensor, fixed: Tensor) -> Tensor:
         """States (..., state) and fixed inputs (..., 3) -> (..., 3, AHEAD)."""
         joined = torch.cat([torch.relu(self.fixed(fixed)), states], dim=-1)
-        found: Tensor = self.out(torch.relu(self.head(joined)))
-        return found.reshape(*found.shape[:-1], 3, AHEAD)
+        outputs: Tensor = self.out(torch.relu(self.head(joined)))
+        return outputs.reshape(*outputs.shape[:-1], 3, AHEAD)
 
 
 def tilted(error: Tensor, level: float) -> Tensor:
@@ -79,11 +79,11 @@ def tilted(error: Tensor, level: float) -> Tensor:
     return torch.maximum(level * error, (level - 1.0) * error)
 
 
-def joint_loss(found: Tensor, truth: Tensor) -> Tensor:
+def joint_loss(predicted: Tensor, truth: Tensor) -> Tensor:
     """Mean square error of the expected value plus the tilted losses of both quantiles."""
-    loss = ((truth - found[:, 0]) ** 2).mean()
+    loss = ((truth - predicted[:, 0]) ** 2).mean()
     for i, level in enumerate(LEVELS, start=1):
-        loss = loss + tilted(truth - found[:, i], level).mean()
+        loss = loss + tilted(truth - predicted[:, i], level).mean()
     return loss
 
 
@@ -124,7 +124,8 @@ def fit_on_curves(
     """The same network learned from whole curves: one pass over a leg gives the forecasts at all of its epochs.
 
     Many times quicker than window by window. Batches (`recipe.batch` curves) are of alike lengths; the rate falls to
-    nothing over about `steps` of them, whatever `recipe.epochs` says, so no held-out runs are needed to know when to stop.
+    nothing over about `steps` of them, whatever `recipe.epochs` says, so no held-out runs are needed to know when to
+    stop.
     """
     rows = windows(curves, least=0, with_start=with_start)
     scales = run_scales(rows, rows.target if recipe.cumulative else per_epoch(rows.target), relative=recipe.relative)
@@ -137,9 +138,9 @@ def fit_on_curves(
         def loss_of(at: Tensor) -> Tensor:
             longest = int(length[at].max())
             states, _ = net.lstm(values[at, :longest])
-            found = net.heads(states, fixed[at, None].expand(-1, longest, -1))
+            predicted = net.heads(states, fixed[at, None].expand(-1, longest, -1))
             here = known[at, :longest]
-            return joint_loss(found.transpose(2, 3)[here], target[at, :longest][here])
+            return joint_loss(predicted.transpose(2, 3)[here], target[at, :longest][here])
 
         epochs = max(round(steps / -(-len(values) // recipe.batch)), 1)
         _train(net, lambda: _alike(length, recipe.batch), loss_of, replace(recipe, epochs=epochs), None)
@@ -147,15 +148,15 @@ def fit_on_curves(
 
 
 def _whole(curves: Sequence[LegCurve], scales: Scales, *, cumulative: bool, with_start: bool) -> list[Tensor]:
-    """Curves in pieces of `LONGEST`: sequences, lengths, fixed inputs, targets at every epoch, and which of those are known.
+    """Curves in pieces of `LONGEST`: sequences, lengths, fixed inputs, targets at every epoch, and which of those are
+    known.
 
-    A curve that is longer comes in pieces that overlap by half; what the piece before it has taught is not taught twice.
-    Every loss but a curve's last is taught once; a piece with nothing left to teach is left out.
+    A curve that is longer comes in pieces that overlap by half; what the piece before it has taught is not taught
+    twice. Every loss but a curve's last is taught once; a piece with nothing left to teach is left out.
     """
     pieces, targets, fixed = [], [], []
     for curve in curves:
-        lead = [curve.start] if with_start and curve.start is not None else []
-        losses = np.array([*lead, *curve.losses])
+        losses, _ = curve.history(with_start=with_start)
         ahead = np.full((len(losses), AHEAD), np.nan)
         for h in range(AHEAD):
             ahead[: max(len(losses) - h - 1, 0), h] = losses[h + 1 :] - losses[: max(len(losses) - h - 1, 0)]
@@ -174,15 +175,11 @@ def _whole(curves: Sequence[LegCurve], scales: Scales, *, cumulative: bool, with
             pieces.append(part[:here])
             targets.append(wanted / np.asarray(scales.target_sd))
             fixed.append(curve.fixed)
-    none = np.zeros(len(pieces))
-    seen = Seen(rows_of(pieces), none, np.array(fixed, dtype=np.float64), none.astype(np.int64))
+    none = [0] * len(pieces)
+    seen = seen_of(pieces, none, fixed, none)
     unit = np.stack(targets)
     unit[np.arange(LONGEST)[None, :] >= seen.length[:, None]] = np.nan
-    made = [
-        torch.tensor(a, dtype=torch.float32)
-        for a in (_left(seen, scales), fixed_inputs(seen, scales), np.nan_to_num(unit))
-    ]
-    return [made[0], torch.tensor(seen.length), made[1], made[2], torch.tensor(np.isfinite(unit))]
+    return [*_inputs(seen, scales), _single(np.nan_to_num(unit)), torch.tensor(np.isfinite(unit))]
 
 
 def fit_change(
@@ -198,8 +195,7 @@ def fit_change(
     middle, spread = float(target.mean()), max(float(target.std()), 1e-6)
 
     def tensors(rows: Array, truth: Array) -> list[Tensor]:
-        return [torch.tensor(unit_inputs(rows, mean, scale), dtype=torch.float32),
-                torch.tensor((truth - middle) / spread, dtype=torch.float32)[:, None]]  # fmt: skip
+        return [_single(unit_inputs(rows, mean, scale)), _single((truth - middle) / spread)[:, None]]
 
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
@@ -227,10 +223,10 @@ def _shuffled(count: int, batch: int) -> Sequence[Tensor]:
 
 def _alike(length: Tensor, batch: int) -> Sequence[Tensor]:
     """One epoch's batches of curves, at random but with alike lengths together, so that little is padded."""
-    found: list[Tensor] = []
+    batches: list[Tensor] = []
     for some in torch.split(torch.randperm(len(length)), 4 * batch):
-        found += torch.split(some[torch.argsort(length[some])], batch)
-    return [found[i] for i in torch.randperm(len(found))]
+        batches += torch.split(some[torch.argsort(length[some])], batch)
+    return [batches[i] for i in torch.randperm(len(batches))]
 
 
 def _train(
@@ -290,8 +286,16 @@ def _tensors(windows: Windows, target: Array, scales: Scales) -> list[Tensor]:
     seen = windows.seen
     shares = target / np.maximum(seen.loss, 1e-3)[:, None] if scales.relative else target
     unit = shares / np.asarray(scales.target_sd)
-    made = [torch.tensor(a, dtype=torch.float32) for a in (_left(seen, scales), fixed_inputs(seen, scales), unit)]
-    return [made[0], torch.tensor(seen.length), made[1], made[2]]
+    return [*_inputs(seen, scales), _single(unit)]
+
+
+def _inputs(seen: Seen, scales: Scales) -> list[Tensor]:
+    """Left-aligned sequences, lengths and fixed inputs."""
+    return [_single(_left(seen, scales)), torch.tensor(seen.length), _single(fixed_inputs(seen, scales))]
+
+
+def _single(values: Array) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32)
 
 
 def _left(seen: Seen, scales: Scales) -> Array:

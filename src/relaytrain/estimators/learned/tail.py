@@ -1,11 +1,11 @@
 """Beyond five epochs: the learned changes applied again to where they lead, then an inverse-square-root tail.
 
-Models that have seen legs long enough are rolled out by themselves for up to twenty epochs: on seeds left out that halves
-the error 15 epochs ahead of a tail that starts after five (0.32 to 0.17 of the loss on legs of v16s, 0.91 to 0.51 after a
-handover of digits), for how fast a leg falls depends on its nodes, which a tail does not know. From there the tail goes on from the
-last point. Measured on real curves the two-parameter form A / sqrt(k + B) extrapolates better than power laws with an asymptote.
-From the newest and the predicted losses 1/l^2 grows by a constant rate an epoch; bands widen, relative to the loss, with a
-power of the horizon that is fitted to how forecasts missed on runs left out.
+Models that have seen legs long enough are rolled out by themselves for up to twenty epochs: on seeds left out that
+halves the error 15 epochs ahead of a tail that starts after five (0.32 to 0.17 of the loss on legs of v16s, 0.91 to
+0.51 after a handover of digits), for how fast a leg falls depends on its nodes, which a tail does not know. From there
+the tail goes on from the last point. Measured on real curves the two-parameter form A / sqrt(k + B) extrapolates better
+than power laws with an asymptote. From the newest and the predicted losses 1/l^2 grows by a constant rate an epoch;
+bands widen, relative to the loss, with a power of the horizon that is fitted to how forecasts missed on runs left out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
-from .curves import LegCurve
-from .features import AHEAD, Seen, rows_of, sqrt_ahead, sqrt_rate
+from ..bands import Bands, ordered, stacked
+from .bundle import LegCurve
+from .features import AHEAD, Seen, seen_of, sqrt_ahead, sqrt_rate
 
 HORIZONS = (1, 2, 3, 4, 5, 8, 13, 21, 34, 55)
 """Epochs ahead at which paths are known."""
@@ -39,7 +39,7 @@ def paths(seen: Seen, changes: Bands, power: float = PLAIN_POWER, rolled: Array 
     `rolled`: expected losses (N, R) of the epochs after those, from `rolled_out`; the tail begins behind them.
     """
     loss = seen.loss[:, None]
-    near = Bands(loss + changes.mean, loss + changes.low, loss + changes.high)
+    near = changes.each(lambda part: loss + part)
     far = np.array(HORIZONS[AHEAD:], dtype=np.float64)
     later = np.zeros((len(seen), 0)) if rolled is None else rolled
     known = np.concatenate([seen.history[:, -3:], near.mean, later], axis=1)[:, -(AHEAD + 3) :]
@@ -53,9 +53,8 @@ def paths(seen: Seen, changes: Bands, power: float = PLAIN_POWER, rolled: Array 
     growth = (far[None, :] / AHEAD) ** power
     low, middle, high = (np.log(np.maximum(part[:, -1:], LEAST)) for part in (near.low, near.mean, near.high))
     below, above = np.minimum((middle - low) * growth, WIDEST), np.minimum((high - middle) * growth, WIDEST)
-    far_parts = (mean, mean * np.exp(-below), mean * np.exp(above))
-    joined = [np.concatenate(parts, axis=1) for parts in zip((near.mean, near.low, near.high), far_parts, strict=True)]
-    return ordered(Bands(joined[0], np.maximum(joined[1], 0.0), np.maximum(joined[2], 0.0)))
+    whole = stacked([near, Bands(mean, mean * np.exp(-below), mean * np.exp(above))], axis=1)
+    return ordered(Bands(whole.mean, np.maximum(whole.low, 0.0), np.maximum(whole.high, 0.0)))
 
 
 def rolled_out(raw: Callable[[Seen], Bands], seen: Seen, mean: Array, rounds: int) -> Array | None:
@@ -79,7 +78,7 @@ def rolled_out(raw: Callable[[Seen], Bands], seen: Seen, mean: Array, rounds: in
 
 
 def rounds_of(curves: Sequence[LegCurve]) -> int:
-    """How often a model that learned from these curves may be applied to its own forecast: as far as the long ones go."""
+    """How often a model that learned from curves may be applied to its own forecast: as far as the long ones go."""
     longest = max((len(curve.losses) for curve in curves), default=0)
     return min(max((longest - AHEAD) // AHEAD, 0), MOST_ROUNDS)
 
@@ -92,26 +91,23 @@ def growth_power(ahead: Callable[[Seen], Array], curves: Sequence[LegCurve], *, 
         curves: runs left out.
         with_start: histories begin with the forward loss before the first epoch.
     """
-    histories, positions, fixed, stages, rest = [], [], [], [], []
+    histories, positions, origin, rest = [], [], [], []
     for curve in curves:
-        lead = [curve.start] if with_start and curve.start is not None else []
-        losses = np.array([*lead, *curve.losses])
-        for end in range(max(3, len(lead)), len(losses) - 2 * AHEAD + 1, 2):
+        losses, lead = curve.history(with_start=with_start)
+        for end in range(max(3, lead), len(losses) - 2 * AHEAD + 1, 2):
             histories.append(losses[:end])
-            positions.append(float(end - len(lead)))
-            fixed.append(curve.fixed)
-            stages.append(curve.stage)
+            positions.append(float(end - lead))
+            origin.append(curve)
             rest.append(losses[end:])
     if len(histories) < LEAST_MISSES:
         return PLAIN_POWER
-    facts = np.array(fixed, dtype=np.float64)
-    found = ahead(Seen(rows_of(histories), np.array(positions), facts, np.array(stages, dtype=np.int64)))
+    expected = ahead(seen_of(histories, positions, [c.fixed for c in origin], [c.stage for c in origin]))
     widths = {}
     for at, h in enumerate(HORIZONS):
         known = [i for i, after in enumerate(rest) if len(after) >= h] if h >= AHEAD else []
         if len(known) >= LEAST_MISSES:
             truth = np.array([rest[i][h - 1] for i in known])
-            misses = np.abs(np.log(np.maximum(found[known, at], LEAST)) - np.log(np.maximum(truth, LEAST)))
+            misses = np.abs(np.log(np.maximum(expected[known, at], LEAST)) - np.log(np.maximum(truth, LEAST)))
             widths[h] = float(np.quantile(misses, 0.9))
     spans = np.array([np.log(h / AHEAD) for h in widths if h > AHEAD])
     if not len(spans) or widths.get(AHEAD, 0.0) <= 0.0:

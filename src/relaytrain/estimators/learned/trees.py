@@ -38,10 +38,10 @@ class Forest:
 
     def walked(self, table: Array) -> Array:
         """The same of `doubled` rows (N, 2 F)."""
-        found = np.full(len(table), self.baseline)
+        values = np.full(len(table), self.baseline)
         column = np.where((self.feature >= 0) & ~self.missing_left, self.feature + table.shape[1] // 2, self.feature)
-        _walk()(table, column.astype(np.int32), self.threshold, self.left, self.right, self.value, self.roots, found)
-        return found
+        _walk()(table, column.astype(np.int32), self.threshold, self.left, self.right, self.value, self.roots, values)
+        return values
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is kept of it, by name."""
@@ -55,7 +55,7 @@ class Forest:
             ScenarioError: children that do not lie behind their parent, or other nonsense.
         """
         try:
-            made = cls(
+            forest = cls(
                 arrays["feature"].astype(np.int32), arrays["threshold"].astype(np.float64),
                 arrays["missing_left"].astype(np.bool_), arrays["left"].astype(np.int32),
                 arrays["right"].astype(np.int32), arrays["value"].astype(np.float64),
@@ -63,18 +63,23 @@ class Forest:
             )  # fmt: skip
         except KeyError as error:
             raise ScenarioError(f"fitted trees: no array {error}, expected {', '.join(ARRAYS)}") from None
-        nodes, inner = np.arange(len(made.feature)), made.feature >= 0
-        sizes = {len(getattr(made, name)) for name in ARRAYS[:-1]}
-        ends = np.append(made.roots[1:], len(nodes))
-        last = ends[np.searchsorted(made.roots, nodes, side="right") - 1] if len(made.roots) else nodes
-        sound = sizes == {len(nodes)} and len(made.roots) > 0 and made.roots[0] == 0 and (np.diff(made.roots) > 0).all()
-        for child in (made.left, made.right):
+        nodes, inner = np.arange(len(forest.feature)), forest.feature >= 0
+        sizes = {len(getattr(forest, name)) for name in ARRAYS[:-1]}
+        ends = np.append(forest.roots[1:], len(nodes))
+        last = ends[np.searchsorted(forest.roots, nodes, side="right") - 1] if len(forest.roots) else nodes
+        sound = (
+            sizes == {len(nodes)}
+            and len(forest.roots) > 0
+            and forest.roots[0] == 0
+            and (np.diff(forest.roots) > 0).all()
+        )
+        for child in (forest.left, forest.right):
             sound = sound and bool(((child > nodes) & (child < last))[inner].all())
-        if not sound or not np.isfinite(made.value).all():
+        if not sound or not np.isfinite(forest.value).all():
             raise ScenarioError(
                 "fitted trees: got nodes that form no tree, expected what `relaytrain fit` wrote; fit again"
             )
-        return made
+        return forest
 
 
 def doubled(rows: Array) -> Array:
@@ -163,7 +168,7 @@ def _walk_all(
     right: NDArray[np.int32],
     value: Array,
     roots: NDArray[np.int32],
-    found: Array,
+    total: Array,
 ) -> None:
     # blocks of rows, and all of a block through one tree after another: both stay in the cache
     for first in range(0, len(rows), 64):
@@ -175,9 +180,4 @@ def _walk_all(
                 while column >= 0:
                     node = left[node] if rows[i, column] <= threshold[node] else right[node]
                     column = feature[node]
-                found[i] += value[node]
-
-
-def quantile_forests(rows: Array, target: Array, levels: Sequence[float | None], **options: Any) -> list[Forest]:
-    """One forest a level; None asks for the middle."""
-    return [fit_forest(rows, target, level, **options) for level in levels]
+                total[i] += value[node]

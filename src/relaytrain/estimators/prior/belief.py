@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class CurveBelief:
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
-    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes on.
+    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes
+    on.
     """
 
     pairs: tuple[Pair, ...]
@@ -61,19 +62,10 @@ class CurveBelief:
         """The same with the pairs in another order."""
         index = np.array(order)
         square = np.ix_(index, index)
-        return CurveBelief(
-            tuple(self.pairs[i] for i in order),
-            self.curves[index],
-            self.mult[:, index],
-            self.pace_spread[index],
-            self.floor_spread[index],
-            self.jump0[square],
-            self.jump1[square],
-            self.jump_spread[square],
-            self.noise,
-            self.scatters[index],
-            self.recovers,
-        )
+        by_pair = {name: getattr(self, name)[index] for name in ("curves", "pace_spread", "floor_spread")}
+        by_change = {name: getattr(self, name)[square] for name in ("jump0", "jump1", "jump_spread")}
+        pairs, mult = tuple(self.pairs[i] for i in order), self.mult[:, index]
+        return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **by_pair, **by_change)
 
     @classmethod
     def from_law(
@@ -98,7 +90,7 @@ class CurveBelief:
 
     @classmethod
     def from_scenario(cls, scenario: Scenario, initial_loss: float) -> CurveBelief | None:
-        """The scenario's `[prior]` over its `[law]`; None when the law has no curves (kind "epoch") and no prior does."""
+        """The scenario's `[prior]` over its `[law]`; None when neither has curves (kind "epoch")."""
         table, law, pairs = scenario.prior, scenario.law, scenario.problem.pairs
         if isinstance(law, EpochLaw):
             if not table.get("curves"):
@@ -145,19 +137,8 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
     for rule, covered in covering:
         if rule.get("noise") is not None:
             scatter[covered] = rule["noise"]
-    return CurveBelief(
-        plain.pairs,
-        curves,
-        mult,
-        pace,
-        floor,
-        jump0,
-        jump1,
-        jump_spread,
-        noise,
-        scatter,
-        bool(table.get("recovers", False)),
-    )
+    recovers = bool(table.get("recovers", False))
+    return CurveBelief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter, recovers)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

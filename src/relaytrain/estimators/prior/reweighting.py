@@ -8,8 +8,8 @@ is worth; log-normal round one) times its asymptote (normal round the prior's). 
 so a pair may be predicted never to arrive. Hypotheses are weighted by the likelihood of the losses of each leg; what
 all pairs of a run have in common (a slower machine's smaller batches, harder data) is one more unknown, shared by all,
 so an untried pair gets the prior shifted by the common residual. Handovers: the same with a normal jump, seen by the
-forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next epoch
-throws it down again, so the forward pass says little of the curve that goes on below.
+forward pass after the switch; or, with `recovers`, one that is never seen: pruning throws the loss up and the next
+epoch throws it down again, so the forward pass says little of the curve that goes on below.
 
 The law that comes back is a `LevelLaw`. Its expected curve has the mean asymptote and the mean log pace, and stands
 where the leg as a whole says it does: an observed loss is the curve's times scatter, so a lucky epoch does not move the
@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ...core.curve import onward, step
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
@@ -38,7 +39,8 @@ from .epoch_tables import StepsPrior
 from .robust_twin import HORIZONS, robust_figures
 
 PACES = np.linspace(-8.0, 4.0, 37)
-"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at all."""
+"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at
+all."""
 
 FLOORS = np.linspace(-4.0, 4.0, 13)
 OFFSETS = np.linspace(-2.0, 2.0, 5)
@@ -176,12 +178,8 @@ class Prior:
         """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
         log_pace, floors = self._hypotheses
         _, drop, scale, power = self.belief.curves[pair]
-        floor = floors[pair][:, None]
-        above = loss > floor
-        height = np.where(above, loss - floor, 1.0)
-        u = (height / drop) ** (-1.0 / power)
-        moved = floor + drop * (u + np.exp(log_pace[pair])[:, None] * advance[None, :] / scale) ** -power
-        return np.where(above, moved, loss)
+        curve = (floors[pair][:, None], drop, scale, power)
+        return onward(curve, loss, np.exp(log_pace[pair])[:, None] * advance[None, :])
 
     def _along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
@@ -217,7 +215,7 @@ class Prior:
         return np.asarray(later * np.exp(self._residuals(leg, curve)[:, -1:] * memory ** np.array(HORIZONS)))
 
     def _standing(self, leg: SeenLeg, weights: Array, curve: Array, done: int, loss: float) -> float:
-        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the next expected loss."""
+        """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the loss expected."""
         curve_seen, later = self._along(leg, (1,))
         memory = self.belief.noise.correlation
         logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
@@ -225,16 +223,9 @@ class Prior:
         mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
         farthest = FARTHEST * float(self.belief.scatters[leg.pair])
         low, high = np.log(loss) - farthest, np.log(loss) + farthest
-        floor, drop, scale, power = curve
         for _ in range(40):  # an epoch of the law is monotone in the loss it starts from
             middle = 0.5 * (low + high)
-            start = float(np.exp(middle))
-            after = start
-            if start > floor:
-                after = start + mult * (
-                    floor + drop * (((start - floor) / drop) ** (-1.0 / power) + 1.0 / scale) ** -power - start
-                )
-            low, high = (middle, high) if after < wanted else (low, middle)
+            low, high = (middle, high) if step(curve, np.exp(middle), mult) < wanted else (low, middle)
         return float(0.5 * (low + high) - np.log(loss))
 
     def _ahead(self, landed: Array) -> Array:

@@ -1,9 +1,11 @@
-"""The robust twin of a curve: slower and with a higher floor, fitted to the 0.95 quantile of the loss h epochs ahead."""
+"""The robust twin of a curve: slower and with a higher floor, fitted to the 0.95 quantile of the loss h epochs
+ahead."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ...core.curve import followed
 from ...core.law import ROBUST_LEVEL, Z_ROBUST, Array
 
 HORIZONS = (1, 2, 3, 5, 8, 13, 21, 34, 55)
@@ -19,17 +21,18 @@ def quantiles(values: Array, weights: Array, levels: tuple[float, ...]) -> tuple
     ranked = np.take_along_axis(values, order, axis=1)
     heaped = np.cumsum(np.take_along_axis(weights[:, :, None], order, axis=1), axis=1)
     last = values.shape[1] - 1
-    found = []
+    at_levels = []
     for level in levels:
         first = (heaped < level * heaped[:, -1:, :]).sum(axis=1).clip(max=last)
-        found.append(np.asarray(np.take_along_axis(ranked, first[:, None, :], axis=1)[:, 0, :]))
-    return tuple(found)
+        at_levels.append(np.asarray(np.take_along_axis(ranked, first[:, None, :], axis=1)[:, 0, :]))
+    return tuple(at_levels)
 
 
 def robust_figures(
     curves: Array, landed: Array, mult: Array, ahead: tuple[Array, Array], noise: Array, scatter: Array
 ) -> tuple[Array, Array]:
-    """Factor on progress and asymptote (P,) of the curves that, raised by the scatter, meet the 0.95 quantiles at `HORIZONS`.
+    """Factor on progress and asymptote (P,) of the curves that, raised by the scatter, meet the 0.95 quantiles at
+    `HORIZONS`.
 
     The noise of the loss h epochs ahead adds to the spread of the hypotheses as variances do, in logarithms. The law
     raises every loss of the level by the scatter itself; the curve has to make up for the rest.
@@ -58,7 +61,9 @@ def robust_figures(
         floors = np.linspace(low_floor, high_floor, FLOORS, axis=1)
         tried_pace = np.repeat(paces, FLOORS, axis=1)
         tried_floor = np.tile(floors, (1, PACES))
-        reached = np.log(np.maximum(_follow(curves, landed, mult, tried_pace, tried_floor), 1e-9))
+        tried = (tried_floor, *(curves[:, i : i + 1] for i in (1, 2, 3)))
+        losses = followed(tried, landed[:, None], (mult[:, None] * tried_pace)[..., None], HORIZONS)
+        reached = np.log(np.maximum(losses, 1e-9))
         error = ((reached - wanted[:, None, :]) ** 2).sum(axis=2)
         best = error.argmin(axis=1)
         pace, best_floor = tried_pace[rows, best], tried_floor[rows, best]
@@ -66,19 +71,3 @@ def robust_figures(
         low_pace, high_pace = np.log(pace) - step_pace, np.minimum(np.log(pace) + step_pace, 0.0)
         low_floor, high_floor = np.maximum(best_floor - step_floor, floor), np.minimum(best_floor + step_floor, top)
     return pace, best_floor
-
-
-def _follow(curves: Array, landed: Array, mult: Array, pace: Array, floor: Array) -> Array:
-    """The law's own steps (as `core.law.evaluate`) for candidates (P, N): losses (P, N, horizons)."""
-    _, drop, scale, power = (curves[:, i : i + 1] for i in range(4))
-    loss = np.broadcast_to(landed[:, None], pace.shape).copy()
-    factor = mult[:, None] * pace
-    seen = np.empty((*pace.shape, len(HORIZONS)))
-    for step in range(1, HORIZONS[-1] + 1):
-        height = np.maximum(loss - floor, 1e-12)
-        u = (height / drop) ** (-1.0 / power)
-        moved = loss + factor * (floor + drop * (u + 1.0 / scale) ** -power - loss)
-        loss = np.where(loss > floor, np.maximum(moved, 0.0), loss)
-        if step in HORIZONS:
-            seen[:, :, HORIZONS.index(step)] = loss
-    return seen

@@ -16,7 +16,7 @@ from ...core.errors import ScenarioError, UsageError
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, Reading, fit_curves, least_squares
 from ...estimators.depl.distributions import fit_family, naive_p
-from ...estimators.learned.curves import Bundle, LegCurve, LegSwitch, bundle_of
+from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ..campaigns import depl_campaign
 
 K2S = (1, 5, 15, 25, 40, 60)

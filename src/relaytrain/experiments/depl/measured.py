@@ -22,7 +22,7 @@ import numpy as np
 from ...core.depl import DeplProblem, DeplVersion
 from ...core.distribution import InverseGamma, StudentT
 from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
-from ...estimators.learned.curves import LegCurve, bundle_of
+from ...estimators.learned.bundle import LegCurve, bundle_of
 from ..campaigns import campaigns
 from ..expected import Expected
 

@@ -19,7 +19,7 @@ import numpy as np
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, read
 from ...estimators.depl.distributions import REPLICATES
-from ...estimators.learned.curves import LegCurve
+from ...estimators.learned.bundle import LegCurve
 from ..expected import Seen, expected_of, judged
 from ..result import Reproduction, Row, write_table
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save

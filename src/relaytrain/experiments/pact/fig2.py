@@ -3,7 +3,8 @@
 Five gold nodes train VGG11 for K1 epochs; then a share F of its parameters is pruned, two silver or two bronze nodes
 join, and training goes on. Accuracy against emulated time, with the CPU seconds that were really spent.
 
-Paper: section II. Scaled so that one core trains it in about five minutes: see `PruningScale` and the notes of the result.
+Paper: section II. Scaled so that one core trains it in about five minutes: see `PruningScale` and the notes of the
+result.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ import numpy as np
 from ...core.errors import ScenarioError, UsageError
 from ...core.plan import Decision
 from ...core.problem import Pair
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ GOLD = 5
 IMAGES = {"gold": 8000, "silver": 2500, "bronze": 750}
 SPEED = {"gold": 1.0, "silver": 1 / 2, "bronze": 1 / 3}
 GOLD_FLOPS_PER_S = 1e9
-COLOURS = {("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6", ("half", "bronze"): "#A63603", ("tenth", "bronze"): "#FD8D3C"}  # fmt: skip
+COLOURS = {
+    ("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6",
+    ("half", "bronze"): "#A63603", ("tenth", "bronze"): "#FD8D3C",
+}  # fmt: skip
 
 
 Progress = Callable[[str], None]
@@ -45,7 +48,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PruningScale:
-    """How far the experiment is scaled down: images by `shrink_images`, the network's width, batch, K1, epochs afterwards."""
+    """How far it is scaled down: images by `shrink_images`, the network's width, batch, K1, epochs after."""
 
     shrink_images: int = 40
     width: float = 0.125
@@ -100,18 +103,16 @@ def reproduce(
     chosen = _source(source)
     told = progress if progress is not None else _nothing
     told(
-        f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of one core"
+        f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of "
+        "one core"
     )
     curves = _averaged([_train(chosen, scale, seed, told) for seed in range(scale.seeds)])
     with house_style():
         files = save(_draw(curves), out_dir, NAME, formats)
     rows: tuple[Row, ...] = tuple(_row(curve) for curve in curves)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
-    return Reproduction(
-        NAME, TITLE, (*files, path), rows, judged("Fig. 2", expected, _checks(curves, expected)), _notes(chosen, scale)
-    )
+    findings = judged("Fig. 2", expected, _checks(curves, expected))
+    return written(NAME, TITLE, out_dir, files, rows, findings, _notes(chosen, scale))
 
 
 def _source(source: str | None) -> str:
@@ -134,7 +135,8 @@ def _instead(chosen: str, asked: str | None) -> str:
     """Why it is not the paper's data, if it is not."""
     if asked is not None or chosen == SOURCES[0]:
         return ""
-    return f" ({SOURCES[0]}, which the paper used, is not on this machine: put its files into $RELAYTRAIN_DATA/{SOURCES[0]})"
+    paper = SOURCES[0]
+    return f" ({paper}, which the paper used, is not on this machine: put its files into $RELAYTRAIN_DATA/{paper})"
 
 
 def _nothing(line: str) -> None:
@@ -153,7 +155,10 @@ def scenario_tables(source: str, scale: PruningScale, seed: int) -> dict[str, An
     gold = [f"gold-{i}" for i in range(GOLD)]
     joined = {kind: [*gold, f"{kind}-0", f"{kind}-1"] for kind in ("silver", "bronze")}
     family = {"name": "full", "family": "vgg11", "width": scale.width, "parameters": 1000, "flops_per_sample": 1e6}
-    pruned = [{"name": n, "ratio": f, "parameters": int(1000 * (1 - f)), "flops_per_sample": 1e6 * (1 - f)} for n, f in SHARES.items()]  # fmt: skip
+    pruned = [
+        {"name": name, "ratio": share, "parameters": int(1000 * (1 - share)), "flops_per_sample": 1e6 * (1 - share)}
+        for name, share in SHARES.items()
+    ]
     return {
         "name": "pact-fig2",
         "target": {"loss": 0.01, "deadline": math.inf},
@@ -233,15 +238,15 @@ def _accuracy(runner: Any, checkpoint: Any) -> float:
 
 
 def _averaged(runs: list[list[LossCurve]]) -> tuple[LossCurve, ...]:
-    made = []
+    averages = []
     for same in zip(*runs, strict=True):
         first = same[0]
         columns = [
             tuple(float(v) for v in np.mean([getattr(curve, what) for curve in same], axis=0))
             for what in ("seconds", "accuracy", "cpu_s")
         ]
-        made.append(LossCurve(first.prune_after, first.version, first.joining, *columns))
-    return tuple(made)
+        averages.append(LossCurve(first.prune_after, first.version, first.joining, *columns))
+    return tuple(averages)
 
 
 def _row(curve: LossCurve) -> Row:
@@ -326,8 +331,11 @@ def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:
     return (
         f"kept: five gold nodes, two more that join, images in the ratio 8000 : 2500 : 750, speeds 1 : 1/2 : 1/3, K1 = "
         f"{scale.prune_after[0]} and {scale.prune_after[1]}, F = 0.5 and 0.9, SGD with momentum 0.9, cross-entropy",
-        f"scaled: {source}, {size} images, {images} a node; VGG11 at {scale.width:g} of its width; batch {scale.batch} and "
-        f"learning rate 0.01, so that an epoch of so few images still teaches; {scale.epochs_after} epochs after pruning; mean of "
+        f"scaled: {source}, {size} images, {images} a node; VGG11 at {scale.width:g} of its width; batch {scale.batch} "
+        "and "
+        f"learning rate 0.01, so that an epoch of so few images still teaches; {scale.epochs_after} epochs after "
+        "pruning; mean of "
         f"{scale.seeds} seed(s)",
-        "time is emulated (images x counted FLOPs / speed of the slowest node), CPU seconds are measured and move from run to run",
+        "time is emulated (images x counted FLOPs / speed of the slowest node), CPU seconds are measured and move from "
+        "run to run",
     )

@@ -12,14 +12,13 @@ import numpy as np
 from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import Bundle, LegCurve, LegSwitch, bundle_of
+from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of
 from ...estimators.learned.fit import change_model, held_out_quarter, run_model
-from ...store.files import write_atomic
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, expected_of, judged
 from ..expected import Seen as Verdict
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -53,22 +52,24 @@ def reproduce(
     need_learning()
     bundles = {name: bundle_of(traces, "train") for name, traces in campaigns(campaign).items()}
     drawn = {name: forecast(bundle, epochs=epochs) for name, bundle in bundles.items()}
-    rows = tuple(row for name, (_, found) in drawn.items() for row in found_rows(name, found))
+    rows = tuple(row for name, (_, forecasts) in drawn.items() for row in forecast_rows(name, forecasts))
     with house_style():
         figure = new_figure(5.2 * len(drawn), 6.4)
         panels = figure.subplots(len(ESTIMATORS), len(drawn), squeeze=False)
-        for column, (name, (relay, found)) in enumerate(drawn.items()):
+        for column, (name, (relay, forecasts)) in enumerate(drawn.items()):
             for line, estimator in enumerate(ESTIMATORS):
-                _draw(panels[line][column], found[estimator])
+                _draw(panels[line][column], forecasts[estimator])
                 panels[line][column].set_title(f"{name}, {estimator}: {relay.words}")
         legend_below(figure, panels[0][0], columns=4)
         files = save(figure, out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 4", expected, _checks(rows, expected))
-    note = "the paper's K1 = 25, F1 = 0.75, K2 = 40, F2 = 0.5; drawn is the nearest relay of each campaign, left out of the fit with all of its K1 and F1"
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, (note,))
+    note = (
+        "the paper's K1 = 25, F1 = 0.75, K2 = 40, F2 = 0.5; drawn is the nearest relay of each campaign, left out of "
+        "the "
+        "fit with all of its K1 and F1"
+    )
+    return written(NAME, TITLE, out_dir, files, rows, findings, (note,))
 
 
 def chosen(bundle: Bundle) -> Relay:
@@ -78,8 +79,8 @@ def chosen(bundle: Bundle) -> Relay:
 
     def distance(last: LegCurve) -> float:
         second, first = into[last.seed, last.run], into[last.seed, last.parent or 0]
-        got = (first.epoch, first.ratio, second.epoch - first.epoch, second.ratio)
-        return sum(abs(g - w) / w for g, w in zip(got, WANTED, strict=True))
+        relay_has = (first.epoch, first.ratio, second.epoch - first.epoch, second.ratio)
+        return sum(abs(g - w) / w for g, w in zip(relay_has, WANTED, strict=True))
 
     ends = [c for c in bundle.curves if c.stage == 2 and (c.seed, c.parent or 0) in into]
     if not ends:
@@ -101,13 +102,13 @@ def _cut(curve: LegCurve, epochs: int) -> LegCurve:
 
 
 def forecast(bundle: Bundle, *, epochs: int = EPOCHS) -> tuple[Relay, dict[str, dict[str, Array]]]:
-    """The relay, and for each estimator arrays over its epochs: truth, mean, low, high, and which are after a switch."""
+    """The relay, and for each estimator arrays over its epochs: truth, mean, low, high, which follow a switch."""
     relay = chosen(bundle)
     group = relay.legs[-1].group
     kept = bundle.only([c.group != group for c in bundle.curves], [s.group != group for s in bundle.switches])
     roots = [c.stage == 0 and c.seed == relay.legs[0].seed for c in kept.curves]
     fold = held_out_quarter(kept.only([not r for r in roots], [True] * len(kept.switches)))
-    found = {}
+    forecasts = {}
     for name in ESTIMATORS:
         model = run_model("paper" if name == "paper" else "auto", fold, epochs=epochs)
         change = change_model("paper" if name == "paper" else "probe", "first-epoch", fold, epochs=epochs)
@@ -131,14 +132,14 @@ def forecast(bundle: Bundle, *, epochs: int = EPOCHS) -> tuple[Relay, dict[str, 
                 row = (leg.epoch + k + 1, leg.losses[k], *values, float(k == 0 and switch is not None))
                 for key, value in zip(parts, row, strict=True):
                     parts[key].append(float(value))
-        found[name] = {key: np.array(values) for key, values in parts.items()}
-    return relay, found
+        forecasts[name] = {key: np.array(values) for key, values in parts.items()}
+    return relay, forecasts
 
 
-def found_rows(campaign: str, found: Mapping[str, Mapping[str, Array]]) -> list[Row]:
+def forecast_rows(campaign: str, forecasts: Mapping[str, Mapping[str, Array]]) -> list[Row]:
     """One row an estimator."""
     rows: list[Row] = []
-    for name, parts in found.items():
+    for name, parts in forecasts.items():
         running = parts["switch"] == 0.0
         error = np.abs(parts["truth"] - parts["mean"])
         rows.append(
@@ -166,9 +167,8 @@ def _draw(axes: Axes, parts: Mapping[str, Array]) -> None:
         linewidth=1.0,
         label="expected",
     )
-    axes.fill_between(
-        parts["epoch"], parts["low"], parts["high"], where=running.tolist(), color="#D55E00", alpha=0.18, label="0.05 to 0.95 (robust)", linewidth=0
-    )  # fmt: skip
+    band = {"color": "#D55E00", "alpha": 0.18, "label": "0.05 to 0.95 (robust)", "linewidth": 0}
+    axes.fill_between(parts["epoch"], parts["low"], parts["high"], where=running.tolist(), **band)  # type: ignore[arg-type]
     at = ~running
     spans = np.stack([parts["mean"][at] - parts["low"][at], parts["high"][at] - parts["mean"][at]])
     axes.errorbar(

@@ -16,9 +16,8 @@ from ...core.state import Grid
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
 from ...scenario import Scenario
-from ...store.files import write_atomic
 from ..expected import Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .graph import KINDS, OMEGA, Edge, ExpandedGraph, Kind, Vertex, near_best, reachable_graph
 
@@ -54,25 +53,23 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     with house_style():
         files = save(_draw(where, grid, graph, shown, path), out_dir, NAME, formats)
     rows = _rows(graph)
-    table = out_dir / f"{NAME}.csv"
-    write_atomic(table, table_csv(rows))
     hidden = len(graph.vertices) - len({v for e in shown for v in e[:2] if v != OMEGA})
     notes = (
         f"drawn: every first action, and all paths to Omega that cost at most {EXTRA:g} more than the best and end at "
         f"their first feasible vertex; {hidden} of {len(graph.vertices)} reachable vertices are only in the table",
     )
     findings = judged("Fig. 5", expected_of(__file__), _checks(where, grid, graph, path))
-    return Reproduction(NAME, TITLE, (*files, table), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def chosen_path(where: Scenario, grid: Grid) -> tuple[Vertex, ...]:
     """The path that PACT would follow from the start, with the rule that the preset names."""
     tables = Tables(where.problem, where.costs, where.law, grid)
     start = tables.start(first_state(where))
-    found = choose(tables, start, "robust").solution
+    solution = choose(tables, start, "robust").solution
     spot = Vertex(0, start.pair, int(start.loss), int(start.elapsed_s))
     passed = [spot]
-    for now, loss in zip(found.actions, found.losses, strict=True):
+    for now, loss in zip(solution.actions, solution.losses, strict=True):
         spent = grid.time_index(float(where.costs.epoch_s[spot.pair, now]))
         spot = Vertex(spot.epoch + 1, now, round(loss), spot.time_index + spent)
         passed.append(spot)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, STRATEGIES, house_style, legend_below, new_figure, save
 from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, closed_loop, factory, strategies
 from .panels import cost_by_target, over_time, zoom
@@ -37,8 +36,6 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         legend_below(figure, left, columns=4)
         files = save(figure, out_dir, NAME, formats)
     rows = table(runs)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 6", expected, checks(runs, expected))
     exact = closed_loop("PACT without a grid", factory(HARD), grid=None)
@@ -48,7 +45,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         f"(the optimum {best:.1f})",
         "StaticLearn: gains within 5 % of the whole fall, widened by half as often as whole epochs allow no such plan",
     )
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def table(runs: Mapping[float, Mapping[str, Trace]]) -> tuple[Row, ...]:

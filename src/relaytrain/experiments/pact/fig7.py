@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, HATCHES, VERSIONS, house_style, legend_below, new_figure, save
 from .loop import EASY, HARD, Trace, factory, strategies
 from .panels import COST
@@ -46,12 +45,10 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         }
         for (target, name), by_version in shares.items()
     )
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Fig. 7", expected, checks(shares, runs, expected))
     notes = ("the energy of the switches themselves is left out of the bars (column `switching` of the table)",)
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def energy_by_version(trace: Trace, target: float) -> dict[str, float]:

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, table_csv
+from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
 from .loop import HARD, TARGETS, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
@@ -26,17 +25,15 @@ LAYOUT = Layout(7.6, 4, {"times": (66, 104), "values": (0.18, 0.222)}, {"times":
 
 def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every resolution and target, draw and judge."""
-    made = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
+    swept = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
     with house_style():
-        files = save(draw(made), out_dir, NAME, formats)
-    rows = made.rows("gamma_l", reached=True)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
+        files = save(draw(swept), out_dir, NAME, formats)
+    rows = swept.rows("gamma_l", reached=True)
     expected = expected_of(__file__)
-    findings = judged("Fig. 8", expected, checks(made, expected))
-    lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not made.runs[s][t].reached]
+    findings = judged("Fig. 8", expected, checks(swept, expected))
+    lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not swept.runs[s][t].reached]
     notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def label(loss_step: float) -> str:
@@ -45,30 +42,30 @@ def label(loss_step: float) -> str:
     return rf"PACT, $\gamma_\ell$ = {digits}·$10^{{{int(power)}}}$"
 
 
-def draw(made: Sweep, layout: Layout = LAYOUT) -> Figure:
+def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
     """Four panels; resolutions that leave no path are named instead of drawn."""
-    tried = list(made.runs)
+    tried = list(swept.runs)
     marks = zip(tried, sequence(len(tried)), SEQUENCE_MARKS, strict=False)
     styles = {label(s): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5} for s, c, m in marks}
-    hard = {step: made.runs[step][HARD] for step in tried}
-    at_hard = [made.others["Optimum"][HARD], *(trace for trace in hard.values() if trace.reached)]
-    figure, extra = four_panels(made, label, styles, at_hard, layout)
+    hard = {step: swept.runs[step][HARD] for step in tried}
+    at_hard = [swept.others["Optimum"][HARD], *(trace for trace in hard.values() if trace.reached)]
+    figure, extra = four_panels(swept, label, styles, at_hard, layout)
     lost = [label(step).removeprefix("PACT, ") for step, trace in hard.items() if not trace.reached]
     for row, name in enumerate(lost):
         extra.text(0.17, 0.95 - 0.07 * row, rf"{name}: no path at {HARD:g}", transform=extra.transAxes, fontsize=8.5)
     return figure
 
 
-def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     """The verdict on every finding."""
-    runs, others = made.runs, made.others
+    runs, others = swept.runs, swept.others
     tried = list(runs)
     static, optimum = others["StaticLearn"], others["Optimum"]
     span = [step for step in tried if all(trace.reached for trace in runs[step].values())] or tried[:1]
     hard = [runs[step][HARD] for step in span]
     worst = max(runs[step][t].cost / optimum[t].cost for step in span for t in TARGETS)
     nearest = max(runs[step][t].cost / static[t].cost for step in span for t in TARGETS)
-    leaves = {v: [found.left(v) for found in hard] for v in "LM"}
+    leaves = {v: [trace.left(v) for trace in hard] for v in "LM"}
     later = all(
         a is not None and b is not None and b.epoch >= a.epoch
         for moves in leaves.values()
@@ -79,8 +76,8 @@ def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
         f"{name}: " + ", ".join("-" if move is None else str(move.epoch) for move in leaves[v])
         for v, name in (("L", "L to M after epoch"), ("M", "M to S after epoch"))
     )
-    cost = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard)
-    time = ", ".join(f"{found.elapsed:.1f}" for found in hard)
+    cost = ", ".join(f"{trace.cost / optimum[HARD].cost:.3f}" for trace in hard)
+    time = ", ".join(f"{trace.elapsed:.1f}" for trace in hard)
     steps = f"gamma_l from {span[0]:g} to {span[-1]:g}"
     cliff = [step for step in tried if not runs[step][HARD].reached]
     return {

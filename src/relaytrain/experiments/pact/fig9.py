@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, table_csv
+from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
 from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
@@ -27,16 +26,14 @@ LAYOUT = Layout(7.8, 3, {"times": (68, 100), "values": (0.188, 0.222)}, {"times"
 def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
     """Run PACT with every bias and target, draw and judge."""
     grid = paper_grid()
-    made = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
+    swept = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
     with house_style():
-        files = save(draw(made), out_dir, NAME, formats)
-    rows = made.rows("bias")
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
+        files = save(draw(swept), out_dir, NAME, formats)
+    rows = swept.rows("bias")
     expected = expected_of(__file__)
-    findings = judged("Fig. 9", expected, checks(made, expected))
+    findings = judged("Fig. 9", expected, checks(swept, expected))
     notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def label(bias: float) -> str:
@@ -44,21 +41,21 @@ def label(bias: float) -> str:
     return "PACT, no bias" if bias == 0 else f"PACT, L's gains {bias:+.0%}".replace("-", "−")
 
 
-def draw(made: Sweep, layout: Layout = LAYOUT) -> Figure:
+def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
     """Four panels."""
-    biases = list(made.runs)
+    biases = list(swept.runs)
     marks = zip(biases, diverging(biases), SEQUENCE_MARKS, strict=False)
     styles = {
         label(b): {"color": c, "marker": m, "linewidth": 1.4, "markersize": 5, "linestyle": "--" if b < 0 else "-"}
         for b, c, m in marks
     }
-    figure, _ = four_panels(made, label, styles, [made.runs[bias][HARD] for bias in biases], layout)
+    figure, _ = four_panels(swept, label, styles, [swept.runs[bias][HARD] for bias in biases], layout)
     return figure
 
 
-def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     """The verdict on every finding."""
-    runs, others = made.runs, made.others
+    runs, others = swept.runs, swept.others
     optimum, static = others["Optimum"], others["StaticLearn"]
     biases = list(runs)
     low, high = biases[0], biases[-1]
@@ -71,9 +68,9 @@ def checks(made: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
 
     apart = expected["similar"].limits["difference"]
     hard = {bias: runs[bias][HARD] for bias in biases}
-    costs = ", ".join(f"{found.cost / optimum[HARD].cost:.3f}" for found in hard.values())
-    on_l = [found.epochs("L") for found in hard.values()]
-    second = [found.left("M") for found in hard.values()]
+    costs = ", ".join(f"{trace.cost / optimum[HARD].cost:.3f}" for trace in hard.values())
+    on_l = [trace.epochs("L") for trace in hard.values()]
+    second = [trace.left("M") for trace in hard.values()]
     losses = [move.loss for move in second if move is not None] or [float("nan")]
     spread = max(losses) - min(losses)
     early = [(b, t) for t in TARGETS for b in biases if _sooner_same_cost(runs[b][t], runs[0.0][t])]

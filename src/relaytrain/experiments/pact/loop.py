@@ -154,8 +154,8 @@ class _World:
 def strategies(target: float) -> dict[str, Trace]:
     """The four strategies of figure 6 at one l_max. The benchmarks know the true curves, as in the paper."""
     where = factory(target)
-    made = {"Optimum": benchmark("Optimum", where), "PACT": closed_loop("PACT", where, grid=paper_grid())}
-    return made | {name: benchmark(name, where) for name in ("OneSwitch", "StaticLearn")}
+    traces = {"Optimum": benchmark("Optimum", where), "PACT": closed_loop("PACT", where, grid=paper_grid())}
+    return traces | {name: benchmark(name, where) for name in ("OneSwitch", "StaticLearn")}
 
 
 def benchmark(name: str, where: Scenario) -> Trace:

@@ -1,8 +1,8 @@
 """Figures 6 to 9 with measured curves: PACT plans with what `paper` and `auto` predict, in a relay neither has seen.
 
-The world is one seed of the campaign (`replay`); the estimators are fitted to all other seeds. After every epoch the loss
-is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the highest level with
-a feasible path, then the least expected energy; without any feasible path the quickest expected way.
+The world is one seed of the campaign (`replay`); the estimators are fitted to all other seeds. After every epoch the
+loss is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the highest
+level with a feasible path, then the least expected energy; without any feasible path the quickest expected way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...core.plan import Decision
 from ...core.problem import Pair
 from ...core.state import TOLERANCE, Grid, State
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import bundle_of
+from ...estimators.learned.bundle import bundle_of
 from ...estimators.learned.fit import fit
 from ...estimators.learned.learned_law import Learned
 from ...planners.pact.level_tables import Tables
@@ -61,7 +61,8 @@ class Study:
         trained = "{} epochs of L, {} of M and {} of S".format(*self.world.measured)
         return (
             f"world: seed {self.world.seed} of {self.campaign}, switches in between interpolated, beyond {trained} "
-            f"extrapolated; losses over l(0) = {self.world.initial_loss:.3f}; the first {self.world.first} epochs are L's",
+            f"extrapolated; losses over l(0) = {self.world.initial_loss:.3f}; the first {self.world.first} epochs are "
+            "L's",
             f"`paper` and `auto` were fitted to the seeds {', '.join(map(str, self.seeds))}; PACT: rule `adaptive`, "
             "planned again after every epoch; energies, durations and deadline are the paper's",
         )
@@ -73,9 +74,9 @@ def study(progress: Progress = None, epochs: int | None = None) -> Study:
     `epochs`: passes over the windows at most, as `fit` takes them.
     """
     need_learning()
-    found = campaigns()
-    name = CAMPAIGN if CAMPAIGN in found else sorted(found)[0]
-    traces = found[name]
+    known = campaigns()
+    name = CAMPAIGN if CAMPAIGN in known else sorted(known)[0]
+    traces = known[name]
     if len(traces.seeds) < 2:
         raise ScenarioError(
             f"traces {name}: got one seed, expected at least two: one is the world, the others are learned from"
@@ -93,7 +94,7 @@ def _study(name: str, key: str, epochs: int) -> Study:
     known = bundle.of_seeds(others)
     pairs = place(world, 0.5).problem.pairs
     facts = dict(zip(pairs, world.facts, strict=True))
-    made = {
+    estimators = {
         which: Learned(
             fit(known, name="paper" if which == "paper" else "auto", epochs=epochs),
             facts,
@@ -103,24 +104,24 @@ def _study(name: str, key: str, epochs: int) -> Study:
         )
         for which in ESTIMATORS
     }
-    return Study(world, made, name, tuple(others))
+    return Study(world, estimators, name, tuple(others))
 
 
 def closed_loop(
-    name: str, made: Study, which: str, target: float, *, loss_step: float | None = None, bias: float = 0.0
+    name: str, study: Study, which: str, target: float, *, loss_step: float | None = None, bias: float = 0.0
 ) -> Trace:
     """PACT in the measured world with what an estimator predicts.
 
     Args:
         name: what the trace is called.
-        made: world and estimators.
+        study: world and estimators.
         which: "paper" or "auto".
         target: l_max over l(0).
         loss_step: gamma_l over l(0); None plans without a grid. On a grid without a feasible path the run ends.
         bias: the planner is told (1 + bias) times the predicted progress of L.
     """
-    world, where = made.world, place(made.world, target)
-    problem, estimator = where.problem, made.estimators[which]
+    world, where = study.world, place(study.world, target)
+    problem, estimator = where.problem, study.estimators[which]
     unit = world.initial_loss
     grid = None if loss_step is None else Grid(loss_step * unit, TIME_STEP, LOSS_TOP * unit)
     tilt = np.array([1.0 + bias if pair.version == "L" else 1.0 for pair in problem.pairs])

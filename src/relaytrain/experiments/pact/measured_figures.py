@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 Formats = tuple[str, ...]
 LOSS_STEPS = (1e-4, 1e-3, 1e-2, 3e-2)
-"""gamma_l over l(0): an epoch gains a hundredth to a tenth of l(0) here, hundreds of times more than in the stand-in."""
+"""gamma_l over l(0): an epoch gains a hundredth to a tenth of l(0) here, hundreds of times more than in the
+stand-in."""
 BIASES = (-0.6, -0.2, 0.0, 0.2, 0.6)
 LABELS = {"paper": "PACT, `paper` predicts", "auto": "PACT, `auto` predicts"}
 
@@ -34,8 +35,8 @@ def fig6(
     out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
 ) -> Reproduction:
     """Cost by target for every strategy; loss and cost over time at the tightest."""
-    made = study(progress, epochs)
-    runs = {target: strategies(made, target, progress) for target in TARGETS}
+    measured = study(progress, epochs)
+    runs = {target: strategies(measured, target, progress) for target in TARGETS}
     styles = {
         "Optimum": STRATEGIES["Optimum"],
         **{LABELS[w]: STYLES[w] for w in ESTIMATORS},
@@ -57,15 +58,15 @@ def fig6(
     seen = {w: stated6.checks({t: _as_pact(runs[t], w) for t in TARGETS}, stated) for w in ESTIMATORS}
     for which in ESTIMATORS:
         seen[which]["same-times"] = _first_switch(runs, which)
-    return _finished("fig6", stated6.TITLE, made, (files, out_dir), rows, _judged("fig6", stated6.__file__, seen))
+    return _finished("fig6", stated6.TITLE, measured, (files, out_dir), rows, _judged("fig6", stated6.__file__, seen))
 
 
 def fig7(
     out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
 ) -> Reproduction:
     """Energy by version for three targets."""
-    made = study(progress, epochs)
-    runs = {target: strategies(made, target, progress) for target in stated7.TARGETS}
+    measured = study(progress, epochs)
+    runs = {target: strategies(measured, target, progress) for target in stated7.TARGETS}
     names = ("Optimum", *LABELS.values(), "StaticLearn")
     shares = {(t, n): stated7.energy_by_version(runs[t][n], t) for t in stated7.TARGETS for n in names}
     with house_style():
@@ -86,7 +87,7 @@ def fig7(
     for which in ESTIMATORS:
         renamed = {(t, "PACT" if n == LABELS[which] else n): by for (t, n), by in shares.items()}
         seen[which] = stated7.checks(renamed, {t: _as_pact(runs[t], which) for t in runs}, stated)
-    return _finished("fig7", stated7.TITLE, made, (files, out_dir), rows, _judged("fig7", stated7.__file__, seen))
+    return _finished("fig7", stated7.TITLE, measured, (files, out_dir), rows, _judged("fig7", stated7.__file__, seen))
 
 
 def fig8(
@@ -94,8 +95,8 @@ def fig8(
 ) -> Reproduction:
     """What gamma_l does."""
 
-    def pact(made: Study, which: str, step: float, target: float) -> Trace:
-        return closed_loop(stated8.label(step), made, which, target, loss_step=step)
+    def pact(measured: Study, which: str, step: float, target: float) -> Trace:
+        return closed_loop(stated8.label(step), measured, which, target, loss_step=step)
 
     return _swept("fig8", stated8, ("gamma_l", LOSS_STEPS, pact), (out_dir, formats), progress, epochs)
 
@@ -105,18 +106,18 @@ def fig9(
 ) -> Reproduction:
     """What a bias on the progress predicted for L does."""
 
-    def pact(made: Study, which: str, bias: float, target: float) -> Trace:
-        return closed_loop(stated9.label(bias), made, which, target, bias=bias)
+    def pact(measured: Study, which: str, bias: float, target: float) -> Trace:
+        return closed_loop(stated9.label(bias), measured, which, target, bias=bias)
 
     return _swept("fig9", stated9, ("bias", BIASES, pact), (out_dir, formats), progress, epochs)
 
 
-def strategies(made: Study, target: float, progress: Progress = None) -> dict[str, Trace]:
+def strategies(measured: Study, target: float, progress: Progress = None) -> dict[str, Trace]:
     """Every strategy at one l_max (over l(0)); the benchmarks know the true losses, as in the paper."""
     if progress is not None:
         progress(f"l_max = {target:g} l(0)")
-    others = benchmarks(made.world, target)
-    mine = {LABELS[w]: closed_loop(LABELS[w], made, w, target) for w in ESTIMATORS}
+    others = benchmarks(measured.world, target)
+    mine = {LABELS[w]: closed_loop(LABELS[w], measured, w, target) for w in ESTIMATORS}
     return {"Optimum": others.pop("Optimum"), **mine, **others}
 
 
@@ -126,8 +127,8 @@ def _swept(
 ) -> Reproduction:  # fmt: skip
     """PACT at every value of a parameter and every target, for each estimator."""
     parameter, values, pact = of
-    made = study(progress, epochs)
-    known = {t: benchmarks(made.world, t) for t in TARGETS}
+    measured = study(progress, epochs)
+    known = {t: benchmarks(measured.world, t) for t in TARGETS}
     others = {n: {t: known[t][n] for t in TARGETS} for n in ("Optimum", "StaticLearn")}
     files: list[Path] = []
     rows: list[Row] = []
@@ -138,7 +139,7 @@ def _swept(
         for value in values:
             if progress is not None:
                 progress(f"{which}: {parameter} = {value:g}")
-            runs[value] = {t: pact(made, which, value, t) for t in TARGETS}
+            runs[value] = {t: pact(measured, which, value, t) for t in TARGETS}
         swept = Sweep(runs, others)
         with house_style():
             figure: Figure = stated.draw(swept, Layout(7.6, 4))
@@ -146,7 +147,7 @@ def _swept(
         rows += [{"estimator": which, **row} for row in swept.rows(parameter, reached=True)]
         seen[which] = stated.checks(swept, expected)
     findings = _judged(name, stated.__file__, seen)
-    return _finished(name, stated.TITLE, made, (tuple(files), out[0]), tuple(rows), findings)
+    return _finished(name, stated.TITLE, measured, (tuple(files), out[0]), tuple(rows), findings)
 
 
 def _as_pact(by_name: Mapping[str, Trace], which: str) -> dict[str, Trace]:
@@ -167,17 +168,17 @@ def _first_switch(runs: Mapping[float, Mapping[str, Trace]], which: str) -> Seen
 
 def _judged(figure: str, module_file: str, seen: Mapping[str, Mapping[str, Seen]]) -> tuple[Finding, ...]:
     stated = expected_of(module_file)
-    made: list[Finding] = []
+    findings: list[Finding] = []
     for which in ESTIMATORS:
         expected = verdicts(stated, figure, which)
-        made += judged(f"Measured Fig. {figure[3:]}", expected, {key: seen[which][key] for key in expected})
-    return tuple(made)
+        findings += judged(f"Measured Fig. {figure[3:]}", expected, {key: seen[which][key] for key in expected})
+    return tuple(findings)
 
 
 def _finished(
     figure: str,
     title: str,
-    made: Study,
+    measured: Study,
     where: tuple[tuple[Path, ...], Path],
     rows: tuple[Row, ...],
     findings: tuple[Finding, ...],
@@ -185,4 +186,4 @@ def _finished(
     files, out_dir = where
     path = out_dir / f"pact-{figure}-measured.csv"
     write_atomic(path, table_csv(rows))
-    return Reproduction(f"pact-{figure}", f"{title}, measured curves", (*files, path), rows, findings, made.notes)
+    return Reproduction(f"pact-{figure}", f"{title}, measured curves", (*files, path), rows, findings, measured.notes)

@@ -1,9 +1,10 @@
 """The smart factory with measured losses: relays that were trained, interpolated in the epochs at which they switched.
 
-L is the full network on gold, M the one with half of it pruned away on silver, S that with three quarters pruned away on
-bronze. A campaign trained M after some K1 epochs of L, and S after some K2 epochs of M (or straight after L: K2 = 0). A leg
-that starts in between has the losses in between, on a logarithmic scale; outside the range of K1 and K2 the nearest
-one's. Beyond the epochs that were trained a leg goes on as an inverse square root through its last eight losses.
+L is the full network on gold, M the one with half of it pruned away on silver, S that with three quarters pruned away
+on bronze. A campaign trained M after some K1 epochs of L, and S after some K2 epochs of M (or straight after L: K2 =
+0). A leg that starts in between has the losses in between, on a logarithmic scale; outside the range of K1 and K2 the
+nearest one's. Beyond the epochs that were trained a leg goes on as an inverse square root through its last eight
+losses.
 
 So the world knows what no planner's law does: how a leg goes depends on all that was trained before it. Losses are
 divided by l(0), as the paper's begin at 1; every strategy starts with the least K1 of the campaign on L.
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...core.state import TOLERANCE
-from ...estimators.learned.curves import Bundle, LegCurve
-from ...estimators.learned.facts import Facts
+from ...estimators.learned.bundle import Bundle, LegCurve
 from ...estimators.learned.features import sqrt_ahead, sqrt_rate
+from ...estimators.learned.pair_facts import Facts
 from ...scenario import Scenario
 from .loop import Trace, factory
 
@@ -102,7 +103,8 @@ def replay_of(bundle: Bundle, seed: int) -> Replay:
     k1s = sorted(k1 for k1 in legs if all((k1, k2) in ends for k2 in k2s))
     if not root or not k1s or not k2s:
         raise ScenarioError(
-            f"traces of seed {seed}: got no legs of the full network on gold, half of it on silver and a quarter of it on "
+            f"traces of seed {seed}: got no legs of the full network on gold, half of it on silver and a quarter of it "
+            "on "
             "bronze, expected those of `relaytrain collect --preset v16s`"
         )
     used = (root[0], legs[k1s[0]], ends[k1s[0], k2s[-1]])
@@ -145,8 +147,8 @@ def _mixed(one: Array, other: Array, share: float) -> Array:
 
 def place(world: Replay, target: float) -> Scenario:
     """The smart factory's costs and deadline with this world's l(0) and `target` times it as l_max, in nats."""
-    made = factory(target * world.initial_loss)
-    return replace(made, problem=replace(made.problem, initial_loss=world.initial_loss))
+    where = factory(target * world.initial_loss)
+    return replace(where, problem=replace(where.problem, initial_loss=world.initial_loss))
 
 
 def replayed(name: str, world: Replay, where: Scenario, versions: Sequence[str]) -> Trace:
@@ -175,16 +177,16 @@ def benchmarks(world: Replay, target: float) -> dict[str, Trace]:
     where = place(world, target)
     goal = where.problem.target.loss + TOLERANCE
     tried = _tried(world, where, goal)
-    found = {}
+    traces = {}
     for name, kinds in (("Optimum", ("L", "LM", "LS", "LMS")), ("OneSwitch", ("L", "LM", "LS"))):
         best = min((one for kind in kinds for one in tried[kind][:1]), key=lambda one: one[0], default=None)
-        found[name] = _followed(name, world, where, best)
+        traces[name] = _followed(name, world, where, best)
     margin, chosen = MARGIN, None
     while chosen is None and margin < 1.0 and tried["LMS"]:
         chosen = next((one for one in tried["LMS"] if _spread(world, one) <= margin), None)
         margin *= WIDER
-    found["StaticLearn"] = _followed("StaticLearn", world, where, chosen)
-    return found
+    traces["StaticLearn"] = _followed("StaticLearn", world, where, chosen)
+    return traces
 
 
 Counts = tuple[float, int, int, int]
@@ -224,7 +226,7 @@ def _tried(world: Replay, where: Scenario, goal: float) -> dict[str, list[Counts
                 break
             if on_s[row, k2]:
                 keep("LMS" if k2 else "LS", k1, k2, int(on_s[row, k2]))
-    return {kind: sorted(found) for kind, found in ways.items()}
+    return {kind: sorted(counts) for kind, counts in ways.items()}
 
 
 def _first_below(legs: Array, goal: float) -> NDArray[np.int64]:

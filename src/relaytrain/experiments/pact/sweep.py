@@ -62,12 +62,12 @@ def sweep(values: Sequence[float], pact: Callable[[float, Scenario], Trace]) -> 
 
 
 def four_panels(
-    made: Sweep, label: Callable[[float], str], styles: Mapping[str, Style], at_hard: Sequence[Trace], layout: Layout
+    swept: Sweep, label: Callable[[float], str], styles: Mapping[str, Style], at_hard: Sequence[Trace], layout: Layout
 ) -> tuple[Figure, Axes]:
-    """Cost by target, the same above the optimum, loss and cost over time at the hardest target; and the second panel."""
+    """Cost by target, the same above the optimum, loss and cost over time at the hardest; and the second panel."""
     styles = {**styles, **STRATEGIES}
-    costs = {name: {t: trace.cost for t, trace in found.items()} for name, found in made.others.items()}
-    mine = {label(value): {t: trace.cost for t, trace in by_target.items()} for value, by_target in made.runs.items()}
+    costs = {name: {t: trace.cost for t, trace in by_target.items()} for name, by_target in swept.others.items()}
+    mine = {label(value): {t: trace.cost for t, trace in by_target.items()} for value, by_target in swept.runs.items()}
     figure = new_figure(10.5, layout.height)
     (cost, extra), (loss, spent) = figure.subplots(2, 2)
     cost_by_target(cost, costs | mine, styles)

@@ -1,4 +1,4 @@
-"""PACT table I: how well lambda_run and lambda_change are predicted; the paper's estimators and ours on the same folds."""
+"""PACT table I: how well lambda_run and lambda_change are predicted, by the paper's estimators and by ours."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 
 from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change, evaluate_run, relative_winkler
 from ...estimators.learned.auto import EPOCHS
-from ...estimators.learned.curves import Bundle, bundle_of
-from ...estimators.learned.zero import zero_trace
-from ...store.files import write_atomic
+from ...estimators.learned.bundle import Bundle, bundle_of
+from ...estimators.learned.zero_trace import zero_trace
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 NAME = "pact-table1"
@@ -48,19 +47,17 @@ def reproduce(
     bundles = {name: bundle_of(traces, "train") for name, traces in campaigns(campaign).items()}
     keep = out_dir / f"{NAME}-folds"
     results = {name: judge(bundle, epochs=epochs, progress=progress, keep=keep) for name, bundle in bundles.items()}
-    rows = tuple(row for name, found in results.items() for row in _rows(name, found))
+    rows = tuple(row for name, scored in results.items() for row in _rows(name, scored))
     with house_style():
         figure = new_figure(4.2 * len(results) + 2.0, 3.6)
         panels = figure.subplots(1, len(results), squeeze=False)[0]
-        for axes, (name, found) in zip(panels, results.items(), strict=True):
-            _bars(axes, name, found)
+        for axes, (name, scored) in zip(panels, results.items(), strict=True):
+            _bars(axes, name, scored)
         legend_below(figure, panels[0], columns=3)
         files = save(figure, out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     findings = judged("Table I", expected, _checks(results, expected))
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, _notes(bundles))
+    return written(NAME, TITLE, out_dir, files, rows, findings, _notes(bundles))
 
 
 def judge(
@@ -74,12 +71,12 @@ def judge(
     )
 
 
-def _rows(campaign: str, found: Judged) -> list[Row]:
+def _rows(campaign: str, scored: Judged) -> list[Row]:
     rows = []
     parts = (
-        ("lambda_run, one epoch", found.single, "run"),
-        ("loss at k+1 to k+5", found.ahead, ""),
-        ("lambda_change", found.change, "change"),
+        ("lambda_run, one epoch", scored.single, "run"),
+        ("loss at k+1 to k+5", scored.ahead, ""),
+        ("lambda_change", scored.change, "change"),
     )
     for quantity, tested, table in parts:
         for name, one in tested.items():
@@ -105,9 +102,9 @@ def _rows(campaign: str, found: Judged) -> list[Row]:
                     "cpu_s": f"{one.cpu_s:.1f}",
                 }
             )
-    for kind in sorted(set(found.change["paper"].kind.tolist())):
+    for kind in sorted(set(scored.change["paper"].kind.tolist())):
         for name in ("paper", "probe"):
-            one = found.change[name]
+            one = scored.change[name]
             score = one.score(one.kind == kind)
             rows.append(
                 {
@@ -124,18 +121,18 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         return all(ok for ok, _ in words), "; ".join(text for _, text in words)
 
     def covers(tested: FoldResult, figure: str, least: float) -> list[tuple[bool, str]]:
-        found = []
+        by_stage = []
         for stage in STAGES:
             if (tested.stage == stage).any():
                 interval = tested.interval("icp" if figure == "icp" else "upper", stage)
-                found.append((interval.high >= least, f"stage {stage} {interval}"))
-        return found
+                by_stage.append((interval.high >= least, f"stage {stage} {interval}"))
+        return by_stage
 
     ratio, cut, worse = (expected[key].limits for key in ("same-quality", "change-better", "auto-better"))
     seen: dict[str, Seen] = {}
     words: dict[str, list[tuple[bool, str]]] = {key: [] for key in expected}
-    for name, found in results.items():
-        paper = found.single["paper"]
+    for name, scored in results.items():
+        paper = scored.single["paper"]
         own = {f: paper.spread(f)[0] for f in FIGURES}
         interval = paper.interval("icp")
         words["run-covers"].append((interval.high >= 0.9, f"{name}: {interval}"))
@@ -143,15 +140,15 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         words["same-quality"].append(
             (ratio["low"] <= share <= ratio["high"], f"{name}: {share:.1f}, Table I {0.078 / 0.0173:.1f}")
         )
-        change = found.change["paper"].spread("mae")[0]
+        change = scored.change["paper"].spread("mae")[0]
         words["change-harder"].append((change > own["mae"], f"{name}: MAE {change:.3f} against {own['mae']:.3f}"))
-        for key, pair in (("auto-better", found.ahead), ("auto-better-single", found.single)):
+        for key, pair in (("auto-better", scored.ahead), ("auto-better-single", scored.single)):
             difference = relative_winkler(pair["auto"], pair["paper"])
             ok = difference.high < 0.0 and (key != "auto-better" or difference.value <= worse["wanted"])
             words[key].append((ok, f"{name}: {difference.value:+.1%} [{difference.low:+.1%}, {difference.high:+.1%}]"))
-        words["auto-covers"] += [(ok, f"{name} {text}") for ok, text in covers(found.ahead["auto"], "icp", 0.90)]
-        words["auto-upper"] += [(ok, f"{name} {text}") for ok, text in covers(found.ahead["auto"], "upper", 0.94)]
-        base, best = (found.change[key] for key in ("paper", "probe"))
+        words["auto-covers"] += [(ok, f"{name} {text}") for ok, text in covers(scored.ahead["auto"], "icp", 0.90)]
+        words["auto-upper"] += [(ok, f"{name} {text}") for ok, text in covers(scored.ahead["auto"], "upper", 0.94)]
+        base, best = (scored.change[key] for key in ("paper", "probe"))
         gains = [1.0 - best.spread(f)[0] / base.spread(f)[0] for f in ("mae", "winkler")]
         icp = best.interval("icp")
         words["change-better"].append(
@@ -160,7 +157,7 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
                 f"{name}: MAE {-gains[0]:+.0%}, Winkler {-gains[1]:+.0%}, ICP {icp}",
             )
         )
-        zero = found.ahead["zero-trace"].interval("icp")
+        zero = scored.ahead["zero-trace"].interval("icp")
         words["zero-trace"].append((zero.value >= 0.9, f"{name}: {zero}"))
     for key in expected:
         seen[key] = all_of(key, words[key])
@@ -174,23 +171,25 @@ def _notes(bundles: Mapping[str, Bundle]) -> tuple[str, ...]:
     )
     return (
         f"traces: {sizes}; all seeds, training loss, held out by configuration (K1 and F1), 4 folds",
-        "Table I gives neither the unit nor the range of its losses, and its campaign has 17 times the samples an epoch of "
+        "Table I gives neither the unit nor the range of its losses, and its campaign has 17 times the samples an "
+        "epoch of "
         "ours: absolute figures are printed beside and not compared; `mean_abs` is the mean size of what is predicted",
-        "the paper's networks learn from half of the configurations and stop by a quarter; `auto` cross-fits the same three "
+        "the paper's networks learn from half of the configurations and stop by a quarter; `auto` cross-fits the same "
+        "three "
         "quarters; the last quarter, which is judged, neither has seen",
         "intervals in brackets: 5 % and 95 % of a bootstrap that draws whole seeds",
         *(f"{name}: a single seed leaves nothing to draw, so its brackets say nothing" for name in single),
     )
 
 
-def _bars(axes: object, name: str, found: Judged) -> None:
+def _bars(axes: object, name: str, scored: Judged) -> None:
     """Winkler's score of k+1 to k+5 by stage."""
     from matplotlib.axes import Axes
 
     assert isinstance(axes, Axes)
-    stages = [stage for stage in STAGES if (found.ahead["paper"].stage == stage).any()]
+    stages = [stage for stage in STAGES if (scored.ahead["paper"].stage == stage).any()]
     for i, (key, colour) in enumerate((("paper", "#D55E00"), ("auto", "#0072B2"), ("zero-trace", "#999999"))):
-        one = found.ahead[key]
+        one = scored.ahead[key]
         values = [one.score(one.stage == stage).winkler for stage in stages]
         axes.bar([p + (i - 1) * 0.27 for p in range(len(stages))], values, 0.25, label=key, color=colour)
     axes.set_xticks(range(len(stages)), [f"stage {stage}" for stage in stages])

@@ -1,10 +1,11 @@
 """What a handover does to the loss: the paper's inputs, and those that `auto` adds.
 
 The paper's lambda_change knows the pruning ratio and the last five losses. Measured, most of a jump comes from the new
-nodes' data, so `auto` also knows classes, samples and pruned share on both sides, and, for a handover that could be made
-now, the *probe*: the forward loss of the actually pruned network on the new data. Two targets are learned under their
-names and never mixed: `jump`, the forward loss after the switch minus the last loss, to which the first epoch's change
-is added as in PACT (3); `first-epoch`, the loss after the first epoch minus the last one, to which nothing is added.
+nodes' data, so `auto` also knows classes, samples and pruned share on both sides, and, for a handover that could be
+made now, the *probe*: the forward loss of the actually pruned network on the new data. Two targets are learned under
+their names and never mixed: `jump`, the forward loss after the switch minus the last loss, to which the first epoch's
+change is added as in PACT (3); `first-epoch`, the loss after the first epoch minus the last one, to which nothing is
+added.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Array
-from ..judging.metrics import Bands, ordered
+from ..bands import Bands, averaged
+from .bundle import LegSwitch
 from .change_net import ChangeNet, unit_inputs
-from .curves import LegSwitch
 
 Target = Literal["jump", "first-epoch"]
 LAST = 5
@@ -45,11 +46,11 @@ def node_inputs(switches: Sequence[LegSwitch]) -> Array:
 
 def probe_inputs(switches: Sequence[LegSwitch]) -> Array:
     """`node_inputs`, then the forward losses on the new data before and after, and the jump they make."""
-    extra = [
-        [s.probe_before, s.probe_after, (s.probe_after or 0.0) - s.history[-1]]
-        for s in switches
-    ]  # fmt: skip
+    extra = [[s.probe_before, s.probe_after, (s.probe_after or 0.0) - s.history[-1]] for s in switches]
     return np.concatenate([node_inputs(switches), np.array(extra, dtype=np.float64).reshape(-1, 3)], axis=1)
+
+
+INPUTS = {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}
 
 
 def _last(history: Array) -> list[float]:
@@ -93,18 +94,14 @@ class ChangeModel:
 
     def rows(self, switches: Sequence[LegSwitch]) -> Array:
         """What the model reads of switches."""
-        return {"paper": paper_inputs, "nodes": node_inputs, "probe": probe_inputs}[self.inputs](switches)
+        return INPUTS[self.inputs](switches)
 
     def bands(self, rows: Array) -> Bands:
         """Expected value and quantiles (N,) of the loss change."""
         from .calibration import grown
 
         shares = self.weights or (1.0 / len(self.parts),) * len(self.parts)
-        each = [part.bands(rows) for part in self.parts]
-        sums = [
-            sum(w * getattr(b, name) for w, b in zip(shares, each, strict=True)) for name in ("mean", "low", "high")
-        ]
-        return grown(ordered(Bands(*(np.asarray(s) for s in sums))), self.factor)
+        return grown(averaged([(w, part.bands(rows)) for w, part in zip(shares, self.parts, strict=True)]), self.factor)
 
 
 def fit_linear(rows: Array, target: Array, groups: NDArray[np.generic]) -> Linear:

@@ -54,6 +54,11 @@ class LegCurve:
         """What the models know of a leg besides its losses: classes, samples, pruned share, images before it."""
         return self.classes, self.samples, self.pruned, self.images
 
+    def history(self, *, with_start: bool) -> tuple[Array, int]:
+        """The losses, after the loss before the first epoch where that is wanted and known; and how many that adds."""
+        lead = [self.start] if with_start and self.start is not None else []
+        return np.array([*lead, *self.losses]), len(lead)
+
     @property
     def group(self) -> str:
         """The first switch on the way here: (K1, F1) of the papers; "" for a trajectory that never switched."""
@@ -85,7 +90,7 @@ class LegSwitch:
 
     @property
     def group(self) -> str:
-        """As `Curve.group`."""
+        """As `LegCurve.group`."""
         return self.configuration[0] if self.configuration else ""
 
 

@@ -17,12 +17,13 @@ def facts_of(problem: Problem) -> dict[Pair, Facts]:
     nodes, sets = {n.name: n for n in problem.nodes}, {s.name: s for s in problem.node_sets}
     sizes = {v.name: v.parameters for v in problem.versions}
     largest = max((size for size in sizes.values() if size is not None), default=None)
-    found: dict[Pair, Facts] = {}
+    facts: dict[Pair, Facts] = {}
     for pair in problem.pairs:
         size = sizes.get(pair.version)
         if size is None or largest is None:
             raise ScenarioError(
-                f"{problem.name}: versions: got no `parameters` for {pair.version}, expected a count: a learned estimator "
+                f"{problem.name}: versions: got no `parameters` for {pair.version}, expected a count: a learned "
+                "estimator "
                 "needs it; see `relaytrain doctor`, or use --estimator prior"
             )
         group = sets.get(pair.nodes)
@@ -35,8 +36,8 @@ def facts_of(problem: Problem) -> dict[Pair, Facts]:
                 )
         classes = max(node.classes or 1 for node in members)
         samples = sum(node.samples or 0 for node in members)
-        found[pair] = (classes, max(samples, 1), 1.0 - size / largest)
-    return found
+        facts[pair] = (classes, max(samples, 1), 1.0 - size / largest)
+    return facts
 
 
 def ratio_between(before: Facts, after: Facts) -> float:

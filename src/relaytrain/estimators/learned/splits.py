@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import UsageError
-from ..learned.curves import Bundle, LegCurve, LegSwitch
+from .bundle import Bundle, LegCurve, LegSwitch
 
 FOLDS = 4
 
@@ -29,7 +29,7 @@ class Fold:
 
 
 def _share(names: Sequence[object], fold: int, folds: int, order: NDArray[np.int64]) -> tuple[set[object], set[object]]:
-    """Tested and calibrating names of a fold: every `folds`-th, and the following ones; of fewer than 3 none calibrates."""
+    """Tested and calibrating names of a fold: every `folds`-th, and those after them; of fewer than 3 none of these."""
     ranked = [names[i] for i in order]
     parts = min(folds, len(ranked))
     tested = set(ranked[fold % parts :: parts])
