@@ -7,7 +7,7 @@ import math
 import pytest
 
 from relaytrain.scenario import units
-from relaytrain.scenario.units import format_bytes, format_duration, parse_duration
+from relaytrain.scenario.units import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,3 @@ def test_quantities(quantity: units.Quantity, text: str, value: float) -> None:
 )
 def test_no_energies(text: str) -> None:
     assert units.ENERGY.read(text) is None
-
-
-def test_durations_read_back() -> None:
-    for seconds in (60, 61, 460, 3599, 3600, 3660, 5400, 86400):
-        assert parse_duration(format_duration(seconds)) == seconds
-    assert format_duration(math.inf) == "no deadline"
-    assert format_duration(2.5) == "2.5s"
-
-
-def test_bytes() -> None:
-    assert [format_bytes(n) for n in (12, 1200, 1.2e6, 1.2e9, 1.2e12)] == [
-        "12 B",
-        "1.2 kB",
-        "1.2 MB",
-        "1.2 GB",
-        "1.2 TB",
-    ]

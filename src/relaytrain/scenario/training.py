@@ -25,11 +25,6 @@ FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
 
 Name = Annotated[str, NAME]
 Classes = Annotated[list[Annotated[int, Number(0, 1e6, whole=True)]], Field(min_length=1, max_length=10_000)]
-OWN_PARTS = ("quick", "quick-fashion")
-"""Sources that come already divided into named parts."""
-
-
-"""Unknown keys are refused, values never coerced."""
 
 
 class DistillTable(Table):

@@ -88,24 +88,3 @@ RATE = Quantity("a rate", '"100 Mbit/s" or bits per second as a number', _reader
 FLOPS = Quantity("an amount of work", '"2 MFLOP" or operations as a number', _reader(_FLOPS))
 SPEED = Quantity("a speed", '"5 TFLOP/s" or operations per second as a number', _reader(_SPEED))
 PER_BIT = Quantity("an energy per bit", '"5 nJ/bit" or joules per bit as a number', _reader(_PER_BIT))
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds as people read them: "7m40", "1h05m", "2.5s"."""
-    if seconds == float("inf"):
-        return "no deadline"
-    if seconds < 60:
-        return f"{seconds:.3g}s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}" if whole % 60 else f"{whole // 60}m"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}h{rest // 60:02d}m" if rest >= 60 else f"{hours}h"
-
-
-def format_bytes(count: float) -> str:
-    """Bytes with a decimal prefix: "1.2 GB"."""
-    for prefix, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {prefix}"
-    return f"{count:.0f} B"
