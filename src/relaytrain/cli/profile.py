@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import UsageError
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
-from .output import emit_json, emit_view, note
+from .output import check_folder, emit_json, emit_view, note
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def profile(
     need_torch("profile")
     if batches < 1:
         raise UsageError(f"--batches: got {batches}, expected at least 1")
-    if pairs is not None and not pairs.parent.is_dir():
-        raise UsageError(
-            f"--pairs: got '{pairs}', expected a folder that exists; make it first: mkdir -p {pairs.parent}"
-        )
+    check_folder("--pairs", pairs)
     loaded = api.scenario(scenario, overrides=sets or ())
     from ..costs.profiled import profile as measure
     from ..training.setup import TrainingSetup

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import UsageError
+from ..core.errors import UsageError, need_packages
 
 if TYPE_CHECKING:
     from ..report.run import RunView
@@ -25,8 +24,7 @@ LastRun = Annotated[
 
 def need_torch(verb: str) -> None:
     """Refuse in words where torch is not installed."""
-    if find_spec("torch") is None:
-        raise UsageError(f"{verb} needs torch, which is not installed: pip install 'relaytrain[train]'")
+    need_packages(f"{verb} needs", {"torch": "train"})
 
 
 def open_store(folder: Path | None) -> RunStore:

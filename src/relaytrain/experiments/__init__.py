@@ -7,7 +7,6 @@ run_all("figures", print) -> AllReproductions
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import UsageError
+from ..core.errors import UsageError, did_you_mean
 from ..store.files import write_atomic
 from .result import AllReproductions, Finding, Reproduction, findings_markdown
 
@@ -92,8 +91,7 @@ def run(name: str, out_dir: str | Path, progress: Callable[[str], None] | None =
     """
     key = name.replace("_", "-")
     if key not in _EXPERIMENTS:
-        near = difflib.get_close_matches(key, _EXPERIMENTS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(key, _EXPERIMENTS)
         raise UsageError(f"reproduce: got '{name}', expected one of {', '.join(_EXPERIMENTS)}, all{hint}")
     measured = _measured(key, options.pop("curves", CURVES[0]))
     module, function = _MEASURED[key] if measured else (_EXPERIMENTS[key][0], "reproduce")

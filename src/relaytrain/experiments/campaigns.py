@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.errors import UsageError
+from ..core.errors import LEARNING, UsageError, need_packages
 from ..traces.format import bundled_traces
 from ..traces.trace import TraceSet
 
@@ -48,8 +48,4 @@ def _of_depl(name: str) -> bool:
 
 def need_learning() -> None:
     """Refuse in a sentence when a package for learning is missing."""
-    from importlib.util import find_spec
-
-    for package, extra in (("sklearn", "estimators"), ("torch", "train")):
-        if find_spec(package) is None:
-            raise UsageError(f'reproduce: this table learns with {package}: pip install "relaytrain[{extra}]"')
+    need_packages("reproduce: this table learns with", LEARNING)

@@ -45,4 +45,3 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         if file.data.partition == "by-class" and not file.data.classes:
             faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
     return faults
-
