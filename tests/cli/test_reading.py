@@ -194,7 +194,7 @@ class TestWithTorch:
 
 
 def test_verbs_that_need_torch_say_so(relaytrain, runs, monkeypatch):
-    monkeypatch.setattr("relaytrain.cli.reading.find_spec", lambda name: None)
+    monkeypatch.setattr("relaytrain.core.errors.find_spec", lambda name: None)
     for arguments in (("profile",), ("export", "quick-good-1", "out")):
         call = relaytrain(*arguments)
         assert call.status == 2 and "pip install 'relaytrain[train]'" in call.err

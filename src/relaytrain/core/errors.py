@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 
 
 class RelayTrainError(Exception):
@@ -93,8 +94,6 @@ LEARNING = {"sklearn": "estimators", "torch": "train"}
 
 def need_packages(who_needs: str, packages: Mapping[str, str]) -> None:
     """Refuse in a sentence that begins with `who_needs` when one of `packages` (name -> extra) is not installed."""
-    from importlib.util import find_spec
-
     for package, extra in packages.items():
         if find_spec(package) is None:
-            raise UsageError(f'{who_needs} {package}, which is not installed: pip install "relaytrain[{extra}]"')
+            raise UsageError(f"{who_needs} {package}, which is not installed: pip install 'relaytrain[{extra}]'")
