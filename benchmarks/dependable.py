@@ -38,7 +38,7 @@ def one(store: Path, planner: str, omega: float, seed: int, changes: list[str]) 
 
 def finished(store: Path) -> list[dict[str, Any]]:
     """What the report says of each finished run of the store."""
-    from relaytrain.report.run import RunView
+    from relaytrain.report.run_view import RunView
     from relaytrain.store import RunStore
 
     if not store.exists():

@@ -83,7 +83,7 @@ def evaluate(
             rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss")
         )
     if figure is not None:
-        from ..report.calibration import calibration_svg
+        from ..report.calibration_svg import calibration_svg
 
         bands = {name: (result.truth, result.bands.low, result.bands.high) for name, result in tested.items()}
         write_figure(figure, calibration_svg(bands))

@@ -80,7 +80,7 @@ def plan(
     else:
         emit_view(found, found.explain())
     if figure is not None:
-        from ..report.svg import plan_svg
+        from ..report.plan_svg import plan_svg
 
         write_figure(figure, plan_svg(found))
     return 0 if found.met else InfeasibleError.exit_status

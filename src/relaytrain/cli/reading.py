@@ -10,7 +10,7 @@ import typer
 from ..core.errors import UsageError, need_packages
 
 if TYPE_CHECKING:
-    from ..report.run import RunView
+    from ..report.run_view import RunView
     from ..store import RunStore
 
 _STORE_HELP = "The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs)."
@@ -55,6 +55,6 @@ def find_run(store: RunStore, wanted: str | None) -> str:
 
 def read_run(store: RunStore, run: str) -> RunView:
     """A run put together from its events."""
-    from ..report.run import RunView
+    from ..report.run_view import RunView
 
     return RunView.of(store.events(run), live=store.summary(run).status == "running")

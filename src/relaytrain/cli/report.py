@@ -48,7 +48,7 @@ def report(
     name = find_run(opened, run)
     view = read_run(opened, name)
     from ..report.baselines import read_baselines
-    from ..report.html import report_html
+    from ..report.run_html import report_html
     from ..report.verdict import verdict_of
     from ..store.files import write_atomic
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UsageError
-from ..report.run import RunView
-from ..report.views import LegView
+from ..report.run_parts import LegView
+from ..report.run_view import RunView
 from ..store import RunStore
 from ..traces.format import write_traces
 from ..traces.trace import Segment, TraceSet, TraceSwitch

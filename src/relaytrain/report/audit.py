@@ -20,8 +20,8 @@ from ..core.plan import finite
 from ..store.runs import RunStore
 from .audit_bands import ahead_rates, band_rates
 from .audit_rates import BINS, INTERVAL, Rate, bin_name, bin_of, mean
-from .run import RunView
-from .views import Cost, EpochView
+from .run_parts import Cost, EpochView
+from .run_view import RunView
 
 
 @dataclass(frozen=True)

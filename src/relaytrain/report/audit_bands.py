@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..core.state import TOLERANCE
 from .audit_rates import Rate, bin_name, bin_of, mean
-from .run import RunView
+from .run_view import RunView
 
 AHEAD = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 10**9))
 """Epochs ahead that are judged together."""

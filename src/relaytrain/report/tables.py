@@ -16,7 +16,7 @@ from ..core.plan import Plan
 
 if TYPE_CHECKING:
     from ..api import Comparison
-    from .trade import Trade
+    from .front_view import FrontView
 
 
 def table(columns: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
@@ -120,24 +120,24 @@ def comparison_table(comparison: Comparison) -> Group:
     return Group(titled(comparison.problem, made), *notes)
 
 
-def trade_tables(trade: Trade) -> RenderableType:
+def front_tables(view: FrontView) -> RenderableType:
     """Least energy by loss and deadline, then the ways to the target from the quickest to the cheapest."""
-    deadlines = [say_time(value, trade.time_unit) for value in trade.deadlines_s]
+    deadlines = [say_time(value, view.time_unit) for value in view.deadlines_s]
     names = ["loss \\ deadline", *deadlines]
-    title = f"{trade.problem}: least energy at level {trade.level}"
+    title = f"{view.problem}: least energy at level {view.level}"
     grid = table(names, numbers=deadlines)
-    for loss, row in zip(trade.losses, trade.energy_j, strict=True):
-        cells = ("-" if not math.isfinite(value) else say_energy(value, trade.energy_unit) for value in row)
+    for loss, row in zip(view.losses, view.energy_j, strict=True):
+        cells = ("-" if not math.isfinite(value) else say_energy(value, view.energy_unit) for value in row)
         grid.add_row(Text(f"{loss:.4g}", style="bold"), *cells)
     ways = table(("deadline", "energy", "relay"), numbers=("deadline", "energy"))
-    for deadline_s, energy_j, legs in trade.ways:
-        ways.add_row(say_time(deadline_s, trade.time_unit), say_energy(energy_j, trade.energy_unit), Text(legs))
+    for deadline_s, energy_j, legs in view.ways:
+        ways.add_row(say_time(deadline_s, view.time_unit), say_energy(energy_j, view.energy_unit), Text(legs))
     parts: list[RenderableType] = [titled(title, grid)]
-    if trade.ways:
-        parts += [Text(), titled(f"ways to {trade.target_loss:g}", ways)]
+    if view.ways:
+        parts += [Text(), titled(f"ways to {view.target_loss:g}", ways)]
     else:
-        parts.append(Text(f"nothing reaches {trade.target_loss:g} by the deadline", style="yellow"))
-    if not trade.complete:
+        parts.append(Text(f"nothing reaches {view.target_loss:g} by the deadline", style="yellow"))
+    if not view.complete:
         parts.append(Text("the sweep was cut short: cells may show more than the least energy", style="yellow"))
     return Group(*parts)
 

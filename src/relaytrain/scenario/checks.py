@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..core.errors import did_you_mean
 from .faults import Fault, Path
 from .fields import shown
-from .prior import PriorHandoverTable
+from .prior_table import PriorHandoverTable
 from .schema import (
     MAX_PAIRS,
     ChangeTable,

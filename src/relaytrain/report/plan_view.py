@@ -13,7 +13,7 @@ from ..core.state import TOLERANCE
 from ..store.events import Event
 
 if TYPE_CHECKING:
-    from .run import RunView
+    from .run_view import RunView
 
 MOST_EPOCHS = 1_000_000
 """A plan that claims more epochs than this is not believed."""

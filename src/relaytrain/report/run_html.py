@@ -21,11 +21,11 @@ from markupsafe import Markup
 from ..core.explain import say_energy, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .planned import replans, say_failure, text
-from .run import RunView
+from .plan_view import replans, say_failure, text
+from .run_parts import Cost
 from .run_svg import run_svg, thinned, version_colours
+from .run_view import RunView
 from .verdict import verdict_of
-from .views import Cost
 
 MAX_BYTES = 400_000
 MOST_EPOCHS, MOST_ROWS = 200, 40

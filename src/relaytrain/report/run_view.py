@@ -17,8 +17,8 @@ from typing import Any
 from ..core.problem import Pair
 from ..store.events import Event
 from ..store.rules import Progress, Totals
-from .planned import NOTHING_SAID, PlanView, number, pair_of, text, whole
-from .views import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
+from .plan_view import NOTHING_SAID, PlanView, number, pair_of, text, whole
+from .run_parts import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
 
 Body = Mapping[str, Any]
 
