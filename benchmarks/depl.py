@@ -2,10 +2,11 @@
 
 Every section prints what it asks for and whether it holds. Times are CPU seconds; ratios count, not milliseconds. The
 problems are the paper's Table I with the stand-in curves of the committed cases, and seeded random ones.
-Version selection and the paper's grid both begin with the instance alone: tables of losses, frequencies, bounds and edges are
-made within the time measured, on either side. Splines of single variables' characteristic functions are kept by the process
-(`core.distribution`) and are there for both. The grid's time is a median, too, where one run takes less than a second.
-`python benchmarks/depl.py [versions] [quantiles] [allocation] [plans]` runs some of it, `--quick` at smaller counts.
+Version selection and the paper's grid both begin with the instance alone: tables of losses, frequencies, bounds and
+edges are made within the time measured, on either side. Splines of single variables' characteristic functions are kept
+by the process (`core.distribution`) and are there for both. The grid's time is a median, too, where one run takes less
+than a second. `python benchmarks/depl.py [versions] [quantiles] [allocation] [plans]` runs some of it, `--quick` at
+smaller counts.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def versions() -> None:
         )
         total_s += np.array([merged_s, taken["2"], taken["3"]])
     print(
-        f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, {total_s[0] / total_s[2]:.0f} with up to 3"
+        f"  all of them: {total_s[0] / total_s[1]:.0f} times faster with up to 2 switches, "
+        f"{total_s[0] / total_s[2]:.0f} with up to 3"
     )
     verdict("equal or lower cost on every case", all(cheaper))
     verdict(f"at least 50 times faster with up to 2 switches (least {min(fast):.0f})", min(fast) >= 50)
@@ -92,7 +94,8 @@ def quantiles() -> None:
     taken = median_s({"quantile": lambda: label.quantile(0.99), "sum": lambda: weighted_sum(terms, 20.0)}, 5)
     ratio, whole = sampling_s / taken["quantile"], sampling_s / (taken["quantile"] + taken["sum"])
     print(
-        f"  exact {label.quantile(0.99):.6f} in {taken['quantile'] * 1e6:.0f} us ({taken['sum'] * 1e6:.0f} us to add up the terms), "
+        f"  exact {label.quantile(0.99):.6f} in {taken['quantile'] * 1e6:.0f} us ({taken['sum'] * 1e6:.0f} us to add "
+        "up the terms), "
         f"sampled {sampled:.6f} in {sampling_s:.2f} s: {ratio:.0f}x, {whole:.0f}x with the adding up"
     )
     verdict("at least 10,000 times cheaper than 10^6 samples, given the label", ratio >= 10_000)
@@ -163,7 +166,8 @@ def allocation() -> None:
         best = by_bisection(kinds, (2, 2, 2), clusters, deadline_s, charge)
         ratios.append(allocate(epochs, clusters, deadline_s, charge).cost / best)
     print(
-        f"  {len(ratios)} random ones (3 clusters, 6 epochs, half with data charges): cost / brute force at most {max(ratios):.9f}"
+        f"  {len(ratios)} random ones (3 clusters, 6 epochs, half with data charges): cost / brute force at most "
+        f"{max(ratios):.9f}"
     )
     verdict("at most 1.001 times brute force", max(ratios) <= 1.001)
     epochs = [(2.6, 0.5)] * 20 + [(1.4, 0.25)] * 20 + [(1.0, 0.1)] * 20
@@ -181,7 +185,8 @@ def allocation() -> None:
             highs_s = time.process_time() - begin
             speeds.append(highs_s / taken["ours"])
             print(
-                f"  60 epochs, {name}, deadline {stretch} x the quickest: cost / dual bound {gaps[-1]:.6f}, {taken['ours'] * 1e3:.1f} ms; "
+                f"  60 epochs, {name}, deadline {stretch} x the quickest: cost / dual bound {gaps[-1]:.6f}, "
+                f"{taken['ours'] * 1e3:.1f} ms; "
                 f"HiGHS with 16 levels {grid / found.cost:.4f} x the cost, {speeds[-1]:.0f} x the time"
             )
     verdict(f"at most 1.0005 times the dual bound at 60 epochs (most {max(gaps):.6f})", max(gaps) <= 1.0005)
@@ -253,7 +258,8 @@ def plans() -> None:
     for name, values in ratios.items():
         finite = [v for v in values if math.isfinite(v)]
         print(
-            f"  {name:<7} {len(values)} feasible: cost / exhaustive mean {np.mean(finite):.6f}, most {max(finite):.6f}, "
+            f"  {name:<7} {len(values)} feasible: cost / exhaustive mean {np.mean(finite):.6f}, most "
+            f"{max(finite):.6f}, "
             f"{len(values) - len(finite)} not found"
         )
     print(f"  {impossible} have no plan; declared wrongly, either way: {wrong}")

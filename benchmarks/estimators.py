@@ -1,8 +1,9 @@
-"""What learned estimators cost, and whether their bands hold in a closed loop: python benchmarks/estimators.py [CAMPAIGN].
+"""What learned estimators cost, and whether their bands hold in a closed loop: python benchmarks/estimators.py
+[CAMPAIGN].
 
 Prints CPU-seconds of a fit, CPU-seconds for 10,000 states, and the coverage one epoch ahead with adaptive conformal
-inference on configurations unlike those fitted: fitted on half the seeds, K1 <= 10 and never a second handover, tested on
-the other seeds with all of theirs. CPU time, so other work on the machine counts little.
+inference on configurations unlike those fitted: fitted on half the seeds, K1 <= 10 and never a second handover, tested
+on the other seeds with all of theirs. CPU time, so other work on the machine counts little.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def closed_loop(fitted: Fitted, tested: Bundle) -> None:
         each = np.sort([run.mean() for run in runs])
         worst = each[: max(len(each) // 10, 1)].mean()
         print(
-            f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs {worst:.3f}"
+            f"closed loop, stage {stage}: coverage {np.concatenate(runs).mean():.3f}, worst decile of {len(runs)} runs "
+            f"{worst:.3f}"
         )
 
 
@@ -98,7 +100,8 @@ def main() -> None:
         fitted.run.bands(many)
         taken.append(time.process_time() - started)
     print(
-        f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time {taken[0]:.2f})"
+        f"predict: {statistics.median(taken):.2f} CPU-s for {STATES} states, 5 epochs each (the first time "
+        f"{taken[0]:.2f})"
     )
 
 

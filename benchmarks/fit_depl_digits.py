@@ -1,8 +1,8 @@
 """Figures of the preset `depl_digits`, fitted to real training with seeds that nothing else uses.
 
-Every version is trained alone on all data, the full one also on one and on two data sets, and handed over to smaller ones
-after some epochs. Printed are mean progress by epoch, mean and variance of x, the gain of more data, the loss changes of
-switches, and the dependence of epochs, ready to be written into the preset.
+Every version is trained alone on all data, the full one also on one and on two data sets, and handed over to smaller
+ones after some epochs. Printed are mean progress by epoch, mean and variance of x, the gain of more data, the loss
+changes of switches, and the dependence of epochs, ready to be written into the preset.
 
     nice -n 10 python benchmarks/fit_depl_digits.py [--seeds 8] [--epochs 16]
 """

@@ -26,8 +26,8 @@ CURVES, HELD_OUT = 1500, 300
 STEPS = 2000
 
 ALLOWANCE = 0.35
-"""Widths added on each side, for real curves are unlike the synthetic ones. Chosen on the bundled digits traces, where the
-bands cover 0.63 without it and 0.93 with it; v16s, another data set and network, 0.92 and 0.99."""
+"""Widths added on each side, for real curves are unlike the synthetic ones. Chosen on the bundled digits traces, where
+the bands cover 0.63 without it and 0.93 with it; v16s, another data set and network, 0.92 and 0.99."""
 
 
 def main() -> None:

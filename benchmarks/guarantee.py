@@ -38,10 +38,12 @@ def main() -> None:
     settings = load_scenario("depl_alexnet", overrides=[f"target.loss={given.target}"]).depl
     assert settings is not None
     print(
-        f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} fresh runs a setting"
+        f"depl_alexnet, target {given.target:g}; {given.replicates} estimates from {RUNS} runs each, {given.runs} "
+        "fresh runs a setting"
     )
     print(
-        f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | {'ignored: success':>17} {'cost/true':>9} | mean estimate"
+        f"{'setting':<12} {'omega':>6} | {'estimated: success':>24} {'worst':>6} {'cost/true':>9} | "
+        f"{'ignored: success':>17} {'cost/true':>9} | mean estimate"
     )
     for omega in given.omega:
         instance = replace(settings.instance, target=replace(settings.instance.target, probability=omega))
@@ -71,7 +73,8 @@ def row(name: str, truth: Dependence, instance: DeplProblem, replicates: int, ru
     rho, common = (np.mean([getattr(d, key) for d in found]) for key in ("correlation", "common"))
     ok = "ok  " if share >= omega - 0.01 and np.mean(costs) <= 1.05 * known.cost else "MISS"
     return (
-        f"{name:<12} {omega:>6.2f} | {share:>8.2%} [{low:.2%}, {high:.2%}] {min(sure_of):>6.1%} {np.mean(costs) / known.cost:>9.3f} "
+        f"{name:<12} {omega:>6.2f} | {share:>8.2%} [{low:.2%}, {high:.2%}] {min(sure_of):>6.1%} "
+        f"{np.mean(costs) / known.cost:>9.3f} "
         f"| {without:>17.2%} {ignored.cost / known.cost:>9.3f} | correlation {rho:.2f}, common {common:.2f}  {ok} "
         f"({time.process_time() - began:.0f} CPU s)"
     )

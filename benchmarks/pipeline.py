@@ -50,7 +50,8 @@ def show_bytes():
     for at, part in enumerate(split(units, cuts)):
         stash, demand, best = stored(part, steady_peaks(4, 4)[at], at == 3)
         print(
-            f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   best-of {best / stash:.3f}x stash, {best / demand:.3f}x on-demand"
+            f"  stage {at}: {stash:>11} {demand:>11} {best:>11}   best-of {best / stash:.3f}x stash, "
+            f"{best / demand:.3f}x on-demand"
         )
     worse, worst, plain = 0, 0.0, 0.0
     for name in ("vgg11-4096", "vgg16-4096"):
@@ -115,7 +116,8 @@ def show_cpu():
             simulate(modules, schedule, data, F.cross_entropy, SGD(0.01, 0.9), policies, count_bytes=False)
             times[name].append(time.thread_time() - begin)
     print(
-        f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} minibatches"
+        f"CPU of a minibatch, VGG11, B = {batch}, N = 2, m = 4, momentum, both stages, {repeats} runs of {count} "
+        "minibatches"
     )
     base = statistics.median(times["stash"])
     for name, found in times.items():

@@ -7,7 +7,8 @@ links     VGG11, half width, B = 8, over 100 Mbit/s: samples a second of a pipel
 emulated  N = 3, m = 4, a forward of 20 ms and a backward of 40 ms at every stage: against Schedule1F1B
 real      N = 2, m = 4, real computing, links as fast as they go: against Schedule1F1B, 10 interleaved runs; needs two
           otherwise idle cores
-memory    what a worker needs above `import torch`, beyond what its stage holds: all its memory at the peak, and at the end
+memory    what a worker needs above `import torch`, beyond what its stage holds: all its memory at the peak, and at the
+end
           that which is not program code mapped from files
 
 All methods use the same Link class; a wire is emulated on the sender. torch's sends go through it too, and never wait.
@@ -97,7 +98,8 @@ def crew(world, play, *arguments):
 
 
 def data_parallel(rank, world, count, wire):
-    """Every process trains the whole network on minibatches of its own; gradients go around a ring. Samples a second."""
+    """Every process trains the whole network on minibatches of its own; gradients go around a ring. Samples a
+    second."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     ring = Ring.of(rank, world, share_of(model, world), wire)
@@ -208,7 +210,8 @@ def links():
     wire = Wire(100 * MBIT)
     weights = sum(unit.weight_bytes for unit in facts())
     print(
-        f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; samples/s (load {os.getloadavg()[0]:.1f})"
+        f"links: VGG11 x0.5, {weights / 2**20:.1f} MiB, B = {BATCH}, 100 Mbit/s each way; samples/s (load "
+        f"{os.getloadavg()[0]:.1f})"
     )
     for stages in (2, 3):
         devices = [Device(f"d{i}", 1e10, link_bytes_per_s=100 * MBIT / 8) for i in range(stages)]
@@ -256,19 +259,22 @@ def real():
             found[name].append(pipeline(devices, m, m * steps, chosen=chosen))
     base = statistics.median(found["Schedule1F1B"])
     print(
-        f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} minibatches"
+        f"real: N = {stages}, m = {m}, cuts {plan.cuts}, medians of {repeats} interleaved runs of {m * steps} "
+        "minibatches"
     )
     for name, values in found.items():
         middle = statistics.median(values)
         print(
-            f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   (from {min(values):.1f} to {max(values):.1f})"
+            f"  {name:<13} {middle:7.1f} samples/s   {middle / base:.2f}x   (from {min(values):.1f} to "
+            f"{max(values):.1f})"
         )
 
 
 def memory():
     """Workers as torchrun would start them: fresh processes, nothing shared."""
     count, stages, m = 12, 3, 4
-    say = "import torch; print(*[int(x.split()[1]) for x in open('/proc/self/status') if x.startswith(('VmRSS', 'RssAnon'))])"
+    lines = "[x for x in open('/proc/self/status') if x.startswith(('VmRSS', 'RssAnon'))]"
+    say = f"import torch; print(*[int(x.split()[1]) for x in {lines}])"
     base, own = (1024 * int(word) for word in subprocess.check_output([sys.executable, "-c", say]).split())
     devices = [Device(f"d{i}", 1e10) for i in range(stages)]
     model, batches = network(), minibatches(count)
@@ -288,7 +294,8 @@ def memory():
         for rank, said in enumerate(done):
             held, above, private = predicted(work, chosen)[rank], said["rss_bytes"] - base, said["own_bytes"] - own
             print(
-                f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, above import torch {above / 2**20:5.1f}, "
+                f"  {name:<8} stage {rank}: peak {said['rss_bytes'] / 2**20:6.1f}, above import torch "
+                f"{above / 2**20:5.1f}, "
                 f"closed form {held / 2**20:5.1f}, beyond that {(above - held) / 2**20:5.1f}; "
                 f"without any code {private / 2**20:5.1f}, beyond {(private - held) / 2**20:5.1f}"
             )

@@ -110,7 +110,8 @@ def one_seed(data: str, seed: int, folder: Path, estimators: tuple[str, ...] = (
 
 
 def contender(estimator: str) -> str:
-    """What PACT with an estimator is called: `pact` with the prior, else `pact-auto`, or by its file `pact-auto-own`."""
+    """What PACT with an estimator is called: `pact` with the prior, else `pact-auto`, or by its file
+    `pact-auto-own`."""
     name, _, file = estimator.partition("=")
     return "pact" if name == "prior" else f"pact-{name}" + (f"-{Path(file).stem}" if file else "")
 
@@ -207,7 +208,8 @@ def summary(rows: list[Row], names: Sequence[str] = (*PLANNERS, HINDSIGHT)) -> l
             theirs, ours = (float(np.mean([rows_[s].energy_j for s in both])) for rows_ in (mine, pact))
             gap, half = interval([pact[s].energy_j - mine[s].energy_j for s in both])
             side = "excludes 0" if abs(gap) > half else "contains 0"
-            words = f"{theirs:9.1f} J, {ours:9.1f} J  {gap:+8.1f} J +- {half:.1f} ({side}; ratio {ours / theirs:.2f}, {len(both)} seeds)"
+            more = f"{side}; ratio {ours / theirs:.2f}, {len(both)} seeds"
+            words = f"{theirs:9.1f} J, {ours:9.1f} J  {gap:+8.1f} J +- {half:.1f} ({more})"
         elif name == first and won:
             words = f"{np.mean([row.energy_j for row in mine.values() if row.success]):9.1f} J"
         lines.append(f"{name:{wide}}{won:>4} of {len(seeds):<4} {words}")
@@ -257,7 +259,8 @@ def main() -> None:
                 print(f"seed {found[0].seed}, {time.monotonic() - began:.0f} s", flush=True)
                 for row in found:
                     print(
-                        f"  {row.name:18}{'met' if row.success else 'missed':7}{row.energy_j:8.1f} J {row.elapsed_s:7.1f} s  {row.relay}",
+                        f"  {row.name:18}{'met' if row.success else 'missed':7}{row.energy_j:8.1f} J "
+                        f"{row.elapsed_s:7.1f} s  {row.relay}",
                         flush=True,
                     )
                 if given.rows is not None:

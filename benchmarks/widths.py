@@ -72,7 +72,8 @@ def main() -> None:
     folds = list(by_configuration(bundle_of(bundled_traces()[given.campaign], "train")))
     print(f"{given.campaign}, {len(folds)} folds, {given.nets} initialisations")
     print(
-        "| | widths | weights | MAE | MIL | ICP | Winkler | against x 1 | CPU-s a fit |\n|---|---|---|---|---|---|---|---|---|"
+        "| | widths | weights | MAE | MIL | ICP | Winkler | against x 1 | CPU-s a fit "
+        "|\n|---|---|---|---|---|---|---|---|---|"
     )
     for name, usual, make in (("lambda_run", LearningRecipe(), run_net), ("lambda_change", CHANGE_RECIPE, change_net)):
         found = {}
@@ -91,8 +92,10 @@ def main() -> None:
             score, each = one.score(), [one.score(one.kind == str(seed)).winkler for seed in seeds]
             against = "" if factor == 1.0 else f"{other.value:+.1%} [{other.low:+.1%}, {other.high:+.1%}]"
             print(
-                f"| {name} x {factor:g} | {', '.join(map(str, widths))} | {weights_of(name, widths):,} | {score.mae:.4f} | {score.mil:.4f} "
-                f"| {score.icp:.3f} | {score.winkler:.4f} ({', '.join(f'{v:.4f}' for v in each)}) | {against} | {one.cpu_s:.1f} |",
+                f"| {name} x {factor:g} | {', '.join(map(str, widths))} | {weights_of(name, widths):,} | "
+                f"{score.mae:.4f} | {score.mil:.4f} "
+                f"| {score.icp:.3f} | {score.winkler:.4f} ({', '.join(f'{v:.4f}' for v in each)}) | {against} | "
+                f"{one.cpu_s:.1f} |",
                 flush=True,
             )
 

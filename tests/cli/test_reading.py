@@ -1,4 +1,5 @@
-"""The verbs that read: report, audit, export, doctor, store. Results on stdout, faults as one sentence, exit statuses."""
+"""The verbs that read: report, audit, export, doctor, store. Results on stdout, faults as one sentence, exit
+statuses."""
 
 from __future__ import annotations
 

@@ -197,7 +197,8 @@ def test_optimizer_state_follows_the_kept_positions(
 
 
 def test_carrying_through_pruning_that_removes_dead_channels_is_exact() -> None:
-    """Channels that are and stay zero: the pruned network with carried momentum takes the very steps of the full one."""
+    """Channels that are and stay zero: the pruned network with carried momentum takes the very steps of the full
+    one."""
     torch.manual_seed(3)
     net = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     with torch.no_grad():

@@ -1,4 +1,5 @@
-"""The report: one file without scripts or outside resources, every string of the user's escaped, small for long runs."""
+"""The report: one file without scripts or outside resources, every string of the user's escaped, small for long
+runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..estimators.judging.evaluate import FoldResult
 
 SHORT = "How good estimators are on traces they have not seen."
-HELP = """Fit and judge estimators on folds of traces: whole configurations, or whole seeds, are held out, never windows.
+HELP = """Fit and judge estimators on folds of traces: whole configurations or seeds are held out, never windows.
 
 Shown by stage of the relay, with the spread over folds: MAE, mean length and coverage of the 90 % interval (MIL, ICP),
 coverage of the upper side, Winkler's score (width + 20 x what lies outside: lower is better). `--fitted FILE` judges a

@@ -130,17 +130,17 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)
-        told(f"a minute or two of one core, then about {minutes} minutes of training: {', '.join(last)}")
-    made: dict[str, Reproduction] = {}
+        told(f"a minute or two of figure core, then about {minutes} minutes of training: {', '.join(last)}")
+    redrawn: dict[str, Reproduction] = {}
     summary = Path(out_dir) / ("findings-measured.md" if options.get("curves") == "measured" else "findings.md")
     for position, name in enumerate([*(name for name in lines if name not in _TRAINED), *last], start=1):
         left_out = name in _TRAINED and not can_train
         told(f"[{position}/{len(lines)}] {name}: {'left out, needs PyTorch' if left_out else lines[name]}")
         if not left_out:
-            made[name] = run(name, out_dir, progress, **options)
-            every = tuple(made[name] for name in lines if name in made)
-            write_atomic(summary, findings_markdown(tuple(found for one in every for found in one.findings)))
-    return AllReproductions(tuple(made[name] for name in lines if name in made), summary)
+            redrawn[name] = run(name, out_dir, progress, **options)
+            every = tuple(redrawn[name] for name in lines if name in redrawn)
+            write_atomic(summary, findings_markdown(tuple(finding for figure in every for finding in figure.findings)))
+    return AllReproductions(tuple(redrawn[name] for name in lines if name in redrawn), summary)
 
 
 def _nothing(line: str) -> None:

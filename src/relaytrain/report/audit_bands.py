@@ -64,7 +64,7 @@ def _words(low: int, high: int) -> str:
 
 
 def clustered(name: str, promises: Sequence[Kept]) -> Rate:
-    """The rate of kept promises; its interval counts runs as far as the promises of one run are kept or broken together."""
+    """The rate of kept promises; its interval counts runs as far as those of one run are kept or broken together."""
     count, hits = len(promises), sum(kept for _, _, kept in promises)
     stated = mean([level for _, level, _ in promises])
     runs: dict[str, list[bool]] = {}

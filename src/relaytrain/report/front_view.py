@@ -71,11 +71,19 @@ def front_view(
     ways = front.curve(goal)
     if len(ways) > MOST_WAYS:
         ways = [ways[round(i * (len(ways) - 1) / (MOST_WAYS - 1))] for i in range(MOST_WAYS)]
-    units = problem.units
     return FrontView(
-        problem.name, level, goal, tuple(losses), tuple(deadlines_s), energy, tuple(ways), tuple(curves), front.complete,
-        units.energy, units.time,
-    )  # fmt: skip
+        problem=problem.name,
+        level=level,
+        target_loss=goal,
+        losses=tuple(losses),
+        deadlines_s=tuple(deadlines_s),
+        energy_j=energy,
+        ways=tuple(ways),
+        curves=tuple(curves),
+        complete=front.complete,
+        energy_unit=problem.units.energy,
+        time_unit=problem.units.time,
+    )
 
 
 def front_svg(view: FrontView) -> str:

@@ -14,7 +14,8 @@ from .units import DURATION
 _DOTTED = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 REFERENCE = Text("dotted.module:name of your own code", rf"{_DOTTED}:{_DOTTED}", 200)
 SOURCE = Text(
-    '"digits", "quick", "quick-fashion", "mnist", "fashion-mnist", "cifar10", "cifar100", or dotted.module:name of your own code',
+    '"digits", "quick", "quick-fashion", "mnist", "fashion-mnist", "cifar10", "cifar100", '
+    "or dotted.module:name of your own code",
     rf"digits|quick|quick-fashion|mnist|fashion-mnist|cifar10|cifar100|{_DOTTED}:{_DOTTED}",
     200,
 )

@@ -12,8 +12,12 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.ASCII)
 _LONGEST = 64
 
 _DURATION = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-_DURATION_WORDS = {"min": "m", "mins": "m", "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "day": "d", "days": "d",
-                   "hour": "h", "hours": "h", "minute": "m", "minutes": "m", "second": "s", "seconds": "s"}  # fmt: skip
+_DURATION_WORDS = {
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+}
 _BELOW = {"d": "h", "h": "m", "m": "s", "s": "ms"}
 
 _SI = {"": 1.0, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
