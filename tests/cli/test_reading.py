@@ -182,6 +182,7 @@ class TestWithTorch:
         )
         assert json.loads(again.out)["which"] == "final"
 
+    @pytest.mark.slow
     def test_profile_writes_costs_that_a_scenario_takes(self, relaytrain, tmp_path):
         file, pasted = self.write(tmp_path, self.tables()), tmp_path / "measured.toml"
         call = relaytrain("profile", file, "--batches", "1", "--pairs", pasted, "--format", "json")
