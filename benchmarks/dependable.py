@@ -6,7 +6,8 @@ split-conformal prediction sets (level 0.9) of the network that each run ended w
 `relaytrain audit STORE` judges them too; runs that it has already are not repeated.
 
     nice -n 10 python benchmarks/dependable.py dependable-runs [--seeds 10] [--processes 2]
-    nice -n 10 python benchmarks/dependable.py tight-runs --sizes 0 --set target.deadline=30s    # little time to mend bad luck
+    nice -n 10 python benchmarks/dependable.py tight-runs --sizes 0 --set target.deadline=30s    # little time to mend
+    bad luck
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def one(store: Path, planner: str, omega: float, seed: int, changes: list[str]) 
 
 def finished(store: Path) -> list[dict[str, Any]]:
     """What the report says of each finished run of the store."""
-    from relaytrain.report.run import RunView
+    from relaytrain.report.run_view import RunView
     from relaytrain.store import RunStore
 
     if not store.exists():
@@ -52,8 +53,10 @@ def _row(view: Any) -> dict[str, Any]:
     first, verdict = view.plans[0], view.verdict
     sets = verdict.get("prediction_sets") or {}
     return {
-        "planner": view.planner.split("/")[0], "omega": view.scenario["target"]["probability"], "seed": view.started["seed"],
-        "met": view.status == "met", "energy_j": view.totals.energy_j, "epochs": len(view.epochs), "stated": first.probability,
+        "planner": view.planner.split("/")[0], "omega": view.scenario["target"]["probability"],
+        "seed": view.started["seed"],
+        "met": view.status == "met", "energy_j": view.totals.energy_j, "epochs": len(view.epochs),
+        "stated": first.probability,
         "size": sets.get("mean_size"), "coverage": sets.get("coverage"), "accuracy": verdict.get("test_accuracy"),
     }  # fmt: skip
 
@@ -83,7 +86,8 @@ def main() -> None:
 
 def report(rows: list[dict[str, Any]], seeds: int) -> None:
     print(
-        f"{'planner':<10} {'asked':>5} {'stated':>7} {'observed':>9} {'95 % interval':>16} {'energy J':>16} {'epochs':>7} {'runs':>5}"
+        f"{'planner':<10} {'asked':>5} {'stated':>7} {'observed':>9} {'95 % interval':>16} {'energy J':>16} "
+        f"{'epochs':>7} {'runs':>5}"
     )
     for planner in PLANNERS:
         for omega in OMEGAS:
@@ -93,14 +97,16 @@ def report(rows: list[dict[str, Any]], seeds: int) -> None:
                 low, high = wilson(hits, len(mine))
                 energy = [r["energy_j"] for r in mine]
                 print(
-                    f"{planner:<10} {omega:>5.2f} {np.mean([r['stated'] for r in mine]):>7.2f} {hits / len(mine):>9.2f} "
+                    f"{planner:<10} {omega:>5.2f} {np.mean([r['stated'] for r in mine]):>7.2f} "
+                    f"{hits / len(mine):>9.2f} "
                     f"{f'{low:.2f} - {high:.2f}':>16} {f'{np.mean(energy):.1f} +- {np.std(energy):.1f}':>16} "
                     f"{np.mean([r['epochs'] for r in mine]):>7.1f} {len(mine):>5}"
                 )
     if not any(r["planner"] == "best-exp" for r in rows):
         return
     print(
-        f"\nprediction sets at level 0.9, asked {OMEGAS[-1]}\n{'planner':<10} {'mean size':>16} {'coverage':>9} {'accuracy':>9} {'runs':>5}"
+        f"\nprediction sets at level 0.9, asked {OMEGAS[-1]}\n{'planner':<10} {'mean size':>16} {'coverage':>9} "
+        f"{'accuracy':>9} {'runs':>5}"
     )
     for planner in SIZES:
         mine = [r for r in rows if (r["planner"], r["omega"]) == (planner, OMEGAS[-1]) and r["size"] is not None]
@@ -108,7 +114,8 @@ def report(rows: list[dict[str, Any]], seeds: int) -> None:
             sizes = [r["size"] for r in mine]
             print(
                 f"{planner:<10} {f'{np.mean(sizes):.3f} +- {np.std(sizes) / math.sqrt(len(sizes)):.3f}':>16} "
-                f"{np.mean([r['coverage'] for r in mine]):>9.3f} {np.mean([r['accuracy'] for r in mine]):>9.3f} {len(mine):>5}"
+                f"{np.mean([r['coverage'] for r in mine]):>9.3f} {np.mean([r['accuracy'] for r in mine]):>9.3f} "
+                f"{len(mine):>5}"
             )
 
 

@@ -1,19 +1,19 @@
 """Where the figures in `[law]` and `[prior]` of the quickstart and of `fashion` come from: traces of training, fitted.
 
     python benchmarks/fit_quickstart_prior.py                        # trains some minutes, prints the tables
-    python benchmarks/fit_quickstart_prior.py --check 8              # and how well those of the preset foresee eight fresh runs
-    python benchmarks/fit_quickstart_prior.py --check 8 --seeds 0    # this alone
+    python benchmarks/fit_quickstart_prior.py --check 8              # and how well those of the preset foresee eight
+    fresh runs python benchmarks/fit_quickstart_prior.py --check 8 --seeds 0    # this alone
     python benchmarks/fit_quickstart_prior.py --data fashion-mnist   # the same for the preset `fashion`
 
 Trained on seeds from 1000 on, checked on seeds from 2000 on; demo and benchmarks use neither.
 
 Legs start after 0 to 20 epochs on gold. A curve is that of legs after twenty; `progress` of the first twenty
-epochs of a run is what earlier legs show against it: a network that has learned little yet learns little from few images,
-which no curve of the loss alone can say. Every leg gets its own floor, scale and start; the pair's are their means,
-`floor_spread` and `spread` their standard deviations (of the scale's logarithm), `noise` what is left, pair by pair,
-`correlation` that of neighbouring epochs in it, `common` the mean correlation of two pairs' log scale in one run. A jump
-goes from where the curve before stood to where the new one starts: pruning throws the loss up, the first epoch throws it
-down again, and what the forward pass in between shows says little of the curve that goes on (`recovers`).
+epochs of a run is what earlier legs show against it: a network that has learned little yet learns little from few
+images, which no curve of the loss alone can say. Every leg gets its own floor, scale and start; the pair's are their
+means, `floor_spread` and `spread` their standard deviations (of the scale's logarithm), `noise` what is left, pair by
+pair, `correlation` that of neighbouring epochs in it, `common` the mean correlation of two pairs' log scale in one run.
+A jump goes from where the curve before stood to where the new one starts: pruning throws the loss up, the first epoch
+throws it down again, and what the forward pass in between shows says little of the curve that goes on (`recovers`).
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def traces(seed: int, data: str = "digits") -> list[Leg]:
 class Curve:
     """floor + drop (1 + x/scale)^-POWER; `spread` is that of the logarithm of the scale, between legs.
 
-    Of a leg's own curve `start` is where it begins: what pruning does to the loss the first epoch undoes, so that is not
-    the loss of the forward pass after the switch.
+    Of a leg's own curve `start` is where it begins: what pruning does to the loss the first epoch undoes, so that is
+    not the loss of the forward pass after the switch.
     """
 
     floor: float
@@ -175,7 +175,8 @@ def fit_legs(legs: list[Leg]) -> dict[Leg, Curve]:
 
 
 def early_progress(curve: Curve, own: dict[Leg, Curve]) -> tuple[float, ...]:
-    """The share of the curve's fall that epochs 1, 2 ... of a run make, in blocks: the median of legs that just came from gold."""
+    """The share of the curve's fall that epochs 1, 2 ... of a run make, in blocks: the median of legs that just came
+    from gold."""
     shares: list[float] = []
     for first in range(1, EARLY + 1, BLOCK):
         seen = []

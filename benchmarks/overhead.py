@@ -4,8 +4,8 @@
 
 The run is a whole one: it plans after every epoch, records decision, checkpoint and outcome durably, and checks every
 update. The bare loop trains the same nodes from the same seeds, averages, and evaluates, and nothing else. They take
-turns epoch by epoch; CPU and wall seconds of each are compared with its neighbours'. Wanted: at most 2 % more of both in the median,
-and the same weights bit for bit.
+turns epoch by epoch; CPU and wall seconds of each are compared with its neighbours'. Wanted: at most 2 % more of both
+in the median, and the same weights bit for bit.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def main() -> None:
         assert kept is not None
         last = Checkpoint.from_bytes(kept.data)
     print(
-        f"the run: {ended.verdict} after {len(ended.outcomes)} epochs at loss {ended.loss:.3g}; {'; '.join(ended.notes)}"
+        f"the run: {ended.verdict} after {len(ended.outcomes)} epochs at loss {ended.loss:.3g}; "
+        f"{'; '.join(ended.notes)}"
     )
     report(ours, theirs, last, bare)
 

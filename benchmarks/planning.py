@@ -2,8 +2,8 @@
 
     python benchmarks/planning.py [--quick]
 
-Every candidate gets the same law tables; graph libraries get a vectorised build of the reachable graph only. All answers
-are checked to be equal before anything is timed. Times are CPU seconds, medians of interleaved repetitions.
+Every candidate gets the same law tables; graph libraries get a vectorised build of the reachable graph only. All
+answers are checked to be equal before anything is timed. Times are CPU seconds, medians of interleaved repetitions.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def gridded(problem, costs, law, cells, steps):
 
 def graphs():
     print(
-        "\nGridded, epoch tables, slack deadline: ours against graph libraries on the reachable graph (law tables given to all)"
+        "\nGridded, epoch tables, slack deadline: ours against graph libraries on the reachable graph (law tables "
+        "given to all)"
     )
     print("  pairs,time,loss    states     ours ms   rustworkx    scipy   networkx")
     for pairs, times, cells in ((3, 30, 60), (3, 45, 80), (3, 55, 95)):
@@ -196,7 +197,8 @@ def graphs():
     assert abs(literal_networkx(instance, start) - cold(instance, start).energy_j) < 1e-6
     taken = median_s({"ours": lambda: cold(instance, start), "literal": lambda: literal_networkx(instance, start)}, 3)
     print(
-        f"  literal full graph in networkx (3 pairs, 20 epochs, 20 times, 26 losses): {taken['literal'] / taken['ours']:.0f}x ours"
+        "  literal full graph in networkx (3 pairs, 20 epochs, 20 times, 26 losses): "
+        f"{taken['literal'] / taken['ours']:.0f}x ours"
     )
 
 
@@ -210,7 +212,8 @@ def by_dense(instance, start):
 
 def deadlines():
     print(
-        "\nGridded, no epoch index, deadline half way between quickest and cheapest: ours against the dense k-free program"
+        "\nGridded, no epoch index, deadline half way between quickest and cheapest: ours against the dense k-free "
+        "program"
     )
     ratios = []
     rng = np.random.default_rng(11)
@@ -236,10 +239,12 @@ def deadlines():
         )
         ratios.append(taken["dense"] / taken["ours"])
         print(
-            f"  {pairs},{steps},{cells:<6} ours {taken['ours'] * 1e3:8.2f} ms ({answer.labels} labels)  dense {taken['dense'] * 1e3:8.2f} ms  {ratios[-1]:6.2f}x"
+            f"  {pairs},{steps},{cells:<6} ours {taken['ours'] * 1e3:8.2f} ms ({answer.labels} labels)  dense "
+            f"{taken['dense'] * 1e3:8.2f} ms  {ratios[-1]:6.2f}x"
         )
     print(
-        f"  speed against dense: least {min(ratios):.2f}x, median {np.median(ratios):.1f}x, most {max(ratios):.0f}x over {len(ratios)} problems"
+        f"  speed against dense: least {min(ratios):.2f}x, median {np.median(ratios):.1f}x, most {max(ratios):.0f}x "
+        f"over {len(ratios)} problems"
     )
 
 
@@ -255,7 +260,8 @@ def replanning():
             {"cold": lambda i=instance, s=start: cold(i, s), "again": lambda i=instance, s=later: solve(i, s)}
         )
         print(
-            f"  {name:<9} {len(first.actions):>5} epochs: cold {taken['cold'] * 1e3:8.3f} ms, again {taken['again'] * 1e3:7.3f} ms = 1/{taken['cold'] / taken['again']:.0f}"
+            f"  {name:<9} {len(first.actions):>5} epochs: cold {taken['cold'] * 1e3:8.3f} ms, again "
+            f"{taken['again'] * 1e3:7.3f} ms = 1/{taken['cold'] / taken['again']:.0f}"
         )
 
 
@@ -271,7 +277,8 @@ def whole_plans():
     made = planner.plan(problem, costs, robust, state)
     taken = median_s({"big": lambda: planner.plan(problem, costs, robust, state)}, 3)
     print(
-        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({made.summary()[:60]}...): {taken['big'] * 1e3:.0f} ms"
+        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({made.summary()[:60]}...): "
+        f"{taken['big'] * 1e3:.0f} ms"
     )
     problem, costs, law = random_problem(np.random.default_rng(5), 50, 1000.0, kind="epoch", epochs=1000, goal=0.1)
     taken = median_s({"big": lambda: planner.plan(problem, costs, law, state)}, 3)
@@ -295,7 +302,8 @@ def growth():
         peak = tracemalloc.get_traced_memory()[1] / 1e6
         tracemalloc.stop()
         print(
-            f"  {pairs:>5}  {goal:<5} {len(free.actions):>6}  {row[0][0] * 1e3:10.2f} {row[1][0] * 1e3:10.2f} {row[1][1].labels:>8}  {peak:8.1f}"
+            f"  {pairs:>5}  {goal:<5} {len(free.actions):>6}  {row[0][0] * 1e3:10.2f} {row[1][0] * 1e3:10.2f} "
+            f"{row[1][1].labels:>8}  {peak:8.1f}"
         )
 
 

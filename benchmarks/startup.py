@@ -1,7 +1,7 @@
 """How long a shell waits for the quick verbs once compiled caches exist, and which heavy packages they import.
 
-Wanted: `--help` and `validate` below 0.5 s, `plan` of every preset below 1.5 s. What Python, numpy, pydantic and typer take
-alone is measured in the same interleaved rounds: on a machine where those are slow, so is everything above them.
+Wanted: `--help` and `validate` below 0.5 s, `plan` of every preset below 1.5 s. What Python, numpy, pydantic and typer
+take alone is measured in the same interleaved rounds: on a machine where those are slow, so is everything above them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def main() -> None:
             else ""
         )
         print(
-            f"{name:22} {middle:11.3f}s {min(wall_s):6.3f}s {statistics.median(cpu_s):11.3f}s {min(cpu_s):6.3f}s{verdict}"
+            f"{name:22} {middle:11.3f}s {min(wall_s):6.3f}s {statistics.median(cpu_s):11.3f}s "
+            f"{min(cpu_s):6.3f}s{verdict}"
         )
     for verb in WANTED_S:
         spied = subprocess.run(

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ import relaytrain
 ROOT = Path(relaytrain.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# Folders and root modules in the order of the flow: each imports only what stands before it. A name with a dot is a part
-# of a folder that stands apart from it: the one module that writes is needed early, and so is the arithmetic of pipelines.
+# Folders and root modules in the order of the flow: each imports only what stands before it. A name with a dot is a
+# part of a folder that stands apart from it: the one module that writes is needed early, and so is the arithmetic of
+# pipelines.
 ORDER = (
     "core",
     "store.files",
@@ -72,22 +74,32 @@ def _name(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
+@cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def _type_only(tree: ast.Module) -> set[ast.AST]:
+def _type_only(file: Path) -> set[ast.AST]:
     """Everything under `if TYPE_CHECKING:`; names for a type checker are no dependency."""
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
+    blocks = [n for n in _nodes(file) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
     return {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
 
 
-def _imports(file: Path) -> Iterator[str]:
+@cache
+def _nodes(file: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_tree(file)))
+
+
+@cache
+def _imports(file: Path) -> frozenset[str]:
     """Absolute dotted names of all that `file` imports at run time, wherever in the file."""
-    tree = _tree(file)
-    ignored = _type_only(tree)
+    return frozenset(_imported(file))
+
+
+def _imported(file: Path) -> Iterator[str]:
+    ignored = _type_only(file)
     package = ["relaytrain", *file.relative_to(ROOT).parts[:-1]]
-    for node in ast.walk(tree):
+    for node in _nodes(file):
         if node in ignored:
             continue
         if isinstance(node, ast.Import):
@@ -129,7 +141,7 @@ def test_each_room_imports_only_what_stands_before_it():
 def test_no_class_name_means_two_things():
     places: dict[str, list[str]] = {}
     for file in FILES:
-        for node in ast.walk(_tree(file)):
+        for node in _nodes(file):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(_name(file))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
@@ -153,7 +165,7 @@ def test_packages_stay_where_they_belong():
 
 
 def _faults(file: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(file)):
+    for node in _nodes(file):
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)

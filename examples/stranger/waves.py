@@ -1,8 +1,8 @@
 """A package of a stranger: a network and data of its own, nothing of RelayTrain in it.
 
-Three kinds of waves, written as images of one row, to be told apart. The laboratory has many of them, but sensors in the
-field hear them fainter and off centre, and it is there that the network has to work. What RelayTrain asks for is two
-functions: one that makes the network, one that gives (images, labels) by who holds them.
+Three kinds of waves, written as images of one row, to be told apart. The laboratory has many of them, but sensors in
+the field hear them fainter and off centre, and it is there that the network has to work. What RelayTrain asks for is
+two functions: one that makes the network, one that gives (images, labels) by who holds them.
 """
 
 from __future__ import annotations

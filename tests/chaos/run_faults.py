@@ -35,7 +35,8 @@ def go_on(job: Job, folder: Path, run: str, say: Any) -> int:
 
 
 def small_relay(**training: Any) -> dict[str, Any]:
-    """Nine epochs: the full version on gold for some, then pruned to the small one and handed over to two other nodes."""
+    """Nine epochs: the full version on gold for some, then pruned to the small one and handed over to two other
+    nodes."""
     from relaytrain.testing.small_training import tables
 
     made = tables(width=0.5, clock="emulated", **{"lr": 0.05, "batch": 8, **training})

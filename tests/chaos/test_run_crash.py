@@ -1,4 +1,5 @@
-"""C2 with the orchestrator itself, C3 with real training: SIGKILL at random moments, then the same weights, losses, plans."""
+"""C2 with the orchestrator itself, C3 with real training: SIGKILL at random moments, then the same weights, losses,
+plans."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from relaytrain.core.errors import NoSpace
 MALFORMED = {
     "syntax": "[target\nloss = 1",
     "empty": "",
-    "unknown key": 'targt = 1\n[target]\nloss = 0.1\n[[versions]]\nname="L"\n[[node_sets]]\nname="g"\n[law]\nkind="level"',
+    "unknown key": (
+        'targt = 1\n[target]\nloss = 0.1\n[[versions]]\nname="L"\n[[node_sets]]\nname="g"\n[law]\nkind="level"'
+    ),
     "wrong type": '[target]\nloss = "low"\n[[versions]]\nname="L"\n[[node_sets]]\nname="g"\n[law]\nkind="level"',
     "no versions": '[target]\nloss = 0.1\n[[node_sets]]\nname="g"\n[law]\nkind="level"',
     "not utf-8": b"\xff\xfe\x00",

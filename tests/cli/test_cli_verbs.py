@@ -95,6 +95,7 @@ def test_compare_has_the_optimum_first_and_nothing_below_it(relaytrain):
     assert all(name in text for name in rows) and "misses the target" in text
 
 
+@pytest.mark.slow
 def test_front_agrees_with_the_optimum_of_each_deadline(relaytrain):
     call = relaytrain(
         "front", "smart_factory", "--format", "json", "--loss", "0.15", "--deadline", "178", "--deadline", "185"

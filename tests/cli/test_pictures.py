@@ -12,7 +12,7 @@ from rich.console import Console
 
 import relaytrain as rt
 from relaytrain.report.canvas import clock_ticks, text_width, ticks
-from relaytrain.report.svg import plan_html, plan_svg
+from relaytrain.report.plan_svg import plan_html, plan_svg
 from relaytrain.scenario import preset_names
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,4 +1,5 @@
-"""The verbs that read: report, audit, export, doctor, store. Results on stdout, faults as one sentence, exit statuses."""
+"""The verbs that read: report, audit, export, doctor, store. Results on stdout, faults as one sentence, exit
+statuses."""
 
 from __future__ import annotations
 
@@ -181,6 +182,7 @@ class TestWithTorch:
         )
         assert json.loads(again.out)["which"] == "final"
 
+    @pytest.mark.slow
     def test_profile_writes_costs_that_a_scenario_takes(self, relaytrain, tmp_path):
         file, pasted = self.write(tmp_path, self.tables()), tmp_path / "measured.toml"
         call = relaytrain("profile", file, "--batches", "1", "--pairs", pasted, "--format", "json")
@@ -194,7 +196,7 @@ class TestWithTorch:
 
 
 def test_verbs_that_need_torch_say_so(relaytrain, runs, monkeypatch):
-    monkeypatch.setattr("relaytrain.cli.reading.find_spec", lambda name: None)
+    monkeypatch.setattr("relaytrain.core.errors.find_spec", lambda name: None)
     for arguments in (("profile",), ("export", "quick-good-1", "out")):
         call = relaytrain(*arguments)
         assert call.status == 2 and "pip install 'relaytrain[train]'" in call.err

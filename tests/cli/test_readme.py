@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relaytrain.report.svg import plan_svg
+from relaytrain.report.plan_svg import plan_svg
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

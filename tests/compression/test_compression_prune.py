@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from relaytrain.compression.carry import carry_state, keep_values
+from relaytrain.compression.carry import carry_optimizer, keep_values
 from relaytrain.compression.prune import channel_ratio, output_layers, prune, reestimate_batchnorm
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.models import build, family_spec
+from relaytrain.training.optimizer import load_state, read_state
 
 pytestmark = pytest.mark.train
 
@@ -176,26 +177,28 @@ def test_optimizer_state_follows_the_kept_positions(
     model, images = seeded(family, width, shape)
     optimizer = OPTIMIZERS[kind](model.parameters())
     step(model, optimizer, images)
-    state = optimizer.state_dict()
+    state = read_state(optimizer, model)
     names = [name for name, _ in model.named_parameters()]
     pruned = prune(model, images, 0.5)
-    carried = carry_state(state, names, pruned.kept)
+    carried = carry_optimizer(state, pruned.kept)
     shapes = {name: parameter.shape for name, parameter in pruned.model.named_parameters()}
-    for index, name in enumerate(names):
-        for key, buffer in state["state"][index].items():
-            if not isinstance(buffer, Tensor) or buffer.ndim == 0:
-                assert carried["state"][index][key] == buffer
-                continue
-            expected = buffer.flatten()[pruned.kept[name].flatten()].reshape(shapes[name])
-            assert torch.equal(carried["state"][index][key], expected), (name, key)
+    assert state and {key.partition("/")[2] for key in state} == set(names) and carried.keys() == state.keys()
+    for key, buffer in state.items():
+        name = key.partition("/")[2]
+        if buffer.ndim == 0:
+            assert carried[key] == buffer
+            continue
+        expected = buffer.flatten()[pruned.kept[name].flatten()].reshape(shapes[name])
+        assert torch.equal(carried[key], expected), key
     fresh = OPTIMIZERS[kind](pruned.model.parameters())
-    fresh.load_state_dict(carried)
+    load_state(fresh, pruned.model, carried)
     step(pruned.model, fresh, images)
     assert all(torch.isfinite(p).all() for p in pruned.model.parameters())
 
 
 def test_carrying_through_pruning_that_removes_dead_channels_is_exact() -> None:
-    """Channels that are and stay zero: the pruned network with carried momentum takes the very steps of the full one."""
+    """Channels that are and stay zero: the pruned network with carried momentum takes the very steps of the full
+    one."""
     torch.manual_seed(3)
     net = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     with torch.no_grad():
@@ -215,7 +218,7 @@ def test_carrying_through_pruning_that_removes_dead_channels_is_exact() -> None:
     pruned = prune(net, rows, 0.5)
     assert pruned.model[0].out_features == 4
     after = torch.optim.SGD(pruned.model.parameters(), lr=0.1, momentum=0.9)
-    after.load_state_dict(carry_state(optimizer.state_dict(), [n for n, _ in net.named_parameters()], pruned.kept))
+    load_state(after, pruned.model, carry_optimizer(read_state(optimizer, net), pruned.kept))
     train(net, 5, optimizer)
     train(pruned.model, 5, after)
     alive = [0, 2, 3, 5]
@@ -223,17 +226,5 @@ def test_carrying_through_pruning_that_removes_dead_channels_is_exact() -> None:
     assert torch.allclose(net(rows), pruned.model(rows), atol=1e-6)
 
 
-def test_reset_and_wrong_use() -> None:
-    model, images = seeded("cnn", 1.0, (1, 8, 8))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    step(model, optimizer, images)
-    names = [name for name, _ in model.named_parameters()]
-    pruned = prune(model, images, 0.5)
-    state = optimizer.state_dict()
-    reset = carry_state(state, names, pruned.kept, mode="reset")
-    assert reset["state"] == {} and reset["param_groups"] == state["param_groups"]
-    with pytest.raises(UsageError, match="names"):
-        carry_state(state, names[:2], pruned.kept)
-    with pytest.raises(UsageError, match="mode"):
-        carry_state(state, names, pruned.kept, mode="average")  # type: ignore[arg-type]
+def test_values_are_kept_by_their_flat_positions() -> None:
     assert keep_values(torch.arange(6.0).reshape(2, 3), torch.tensor([[0, 5]])).tolist() == [[0.0, 5.0]]

@@ -1,4 +1,5 @@
-"""What a plan claims about levels, on a problem small enough to be read: one curve whose robust twin has a higher floor."""
+"""What a plan claims about levels, on a problem small enough to be read: one curve whose robust twin has a higher
+floor."""
 
 import math
 

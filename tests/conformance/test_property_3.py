@@ -13,7 +13,8 @@ BATCH = 32
 
 
 def follow(planner, drawn):
-    """Plan, do the first decision, plan again with what travels in `warm`; the joules spent, None when declared infeasible."""
+    """Plan, do the first decision, plan again with what travels in `warm`; the joules spent, None when declared
+    infeasible."""
     state, costs, warm = drawn.state, drawn.costs, None
     for _ in range(LONGEST + 1):
         plan = planner.plan(drawn.problem, costs, drawn.law, state, warm)

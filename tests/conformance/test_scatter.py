@@ -1,4 +1,5 @@
-"""Observed losses that scatter round their curve: exact paths, honest levels at every horizon, chances by plain simulation."""
+"""Observed losses that scatter round their curve: exact paths, honest levels at every horizon, chances by plain
+simulation."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def test_the_stated_chance_is_that_of_first_arrival_when_all_doubt_is_scatter(go
 
 
 def test_a_curve_s_doubt_and_scatter_together():
-    """Scatter on top of a doubt about the curve: the law's levels hold both, so the simulation gets wider curves too."""
+    """Scatter on top of a doubt about the curve: the law's levels hold both, so the simulation gets wider curves
+    too."""
     law = replace(PLAIN, scatter=np.array([0.05, 0.05]), mult_robust=np.full((1, 2), 0.6))
     some, more = (_chance(law, [0] * 10, 0.45, end) for end in (14.0, 24.0))
     low, high = (simulated(law, [0] * 10, 0.45, int(end)) for end in (14.0, 24.0))

@@ -115,7 +115,7 @@ def test_a_choice_that_fails_is_blacklisted_and_the_next_one_taken():
     assert found.feasible
 
 
-@pytest.mark.parametrize(("seed", "eta"), [(2, 40), (10, 40), (3, 20)])
+@pytest.mark.parametrize(("seed", "eta"), [pytest.param(2, 40, marks=pytest.mark.slow), (10, 40), (3, 20)])
 def test_blacklisting_loses_a_choice_that_works_and_the_joint_search_keeps_it(seed, eta):
     """The best data by trying everything is the proxy's favourite too, but the rounded grid finds no schedule."""
     instance = random_instance(seed, epochs=4, most=3)

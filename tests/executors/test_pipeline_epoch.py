@@ -50,6 +50,7 @@ def test_one_stage_is_plain_training(optimizer):
     assert done.outcome.elapsed_s > 0 and [node["node"] for node in done.details["nodes"]] == ["cloud"]
 
 
+@pytest.mark.slow
 def test_processes_and_one_process_give_the_same_bits():
     inside, losses, _ = _epochs(_runner(), "far-pipe")
     apart, others, done = _epochs(_runner('training.transport="processes"'), "far-pipe")

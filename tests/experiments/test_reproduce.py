@@ -52,6 +52,7 @@ def test_files_are_there_and_of_their_kind(reproduced: Reproduced, name: str) ->
     assert sorted(path.name for path in png.parent.iterdir()) == sorted(path.name for path in made.files)
 
 
+@pytest.mark.slow
 def test_same_files_each_time(reproduced: Reproduced, tmp_path: Path) -> None:
     """Also from a process of its own, where hashes are salted differently."""
     formats = "formats=('png', 'svg', 'pdf')"
@@ -162,6 +163,7 @@ def test_markdown_marks_what_the_paper_does_not_state() -> None:
 
 
 @pytest.mark.train
+@pytest.mark.slow
 def test_fig2_trains_every_choice_and_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny network on digits: what is drawn is there and adds up; its verdicts say nothing."""
     pytest.importorskip("torch")

@@ -22,15 +22,15 @@ pytestmark = pytest.mark.train
 
 # family, width, input: every family, and every input size where pools and strides behave differently
 CASES = [
-    ("vgg11", 0.125, (3, 32, 32)),
+    pytest.param("vgg11", 0.125, (3, 32, 32), marks=pytest.mark.slow),
     ("vgg11", 0.125, (1, 8, 8)),
-    ("vgg16", 0.125, (1, 28, 28)),
+    pytest.param("vgg16", 0.125, (1, 28, 28), marks=pytest.mark.slow),
     ("alexnet", 0.125, (3, 16, 16)),
-    ("mobilenet", 0.25, (3, 32, 32)),
+    pytest.param("mobilenet", 0.25, (3, 32, 32), marks=pytest.mark.slow),
     ("mobilenet", 0.25, (1, 8, 8)),
     ("resnet8", 1.0, (3, 32, 32)),
-    ("resnet14", 0.5, (1, 28, 28)),
-    ("resnet20", 0.5, (1, 8, 8)),
+    pytest.param("resnet14", 0.5, (1, 28, 28), marks=pytest.mark.slow),
+    pytest.param("resnet20", 0.5, (1, 8, 8), marks=pytest.mark.slow),
     ("cnn", 1.0, (1, 8, 8)),
     ("cnn", 1.0, (1, 28, 28)),
 ]

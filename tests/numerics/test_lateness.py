@@ -72,7 +72,7 @@ def every_path(drawn: Drawn, spread: np.ndarray, z: float) -> np.ndarray:
     return best
 
 
-@pytest.mark.parametrize("kind", ["epoch", "level"])
+@pytest.mark.parametrize("kind", ["epoch", pytest.param("level", marks=pytest.mark.slow)])
 def test_first_actions_in_time_at_a_level_are_those_of_all_paths(kind: str) -> None:
     barred = by_scatter = 0
     for seed in range(DRAWS):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sample_run import Sample, open_store, write_run
 
-from relaytrain.report.run import RunView
+from relaytrain.report.run_view import RunView
 from relaytrain.store import RunStore
 
 RUN = "quickstart-0001"

@@ -109,7 +109,8 @@ def plan_json(sample: Sample, epoch: int, before: str, loss: float, elapsed_s: f
         before = version
     made = {
         "planner": f"{sample.planner}/adaptive", "feasible": sample.feasible, "asked": LEVEL, "rung": sample.rung,
-        "probability": sample.probability, "start_loss": start, "energy_j": energy, "elapsed_s": elapsed_s, "legs": legs,
+        "probability": sample.probability, "start_loss": start, "energy_j": energy, "elapsed_s": elapsed_s,
+        "legs": legs,
         "handovers": handovers,
     }  # fmt: skip
     return made | {"expected_loss": expected, "guaranteed_loss": guaranteed}
@@ -193,8 +194,10 @@ def _play(writer: RunWriter, sample: Sample) -> None:
         )
         if changed:
             body = {
-                "before": [sample.call(before), sample.call(pairs[epoch - 2][1])], "after": [decision["version"], decision["nodes"]],
-                "kind": "prune", "loss_before": loss, "loss_after": loss + 0.2, "elapsed_s": CHANGE[0], "energy_j": CHANGE[1],
+                "before": [sample.call(before), sample.call(pairs[epoch - 2][1])], "after": [decision["version"],
+                decision["nodes"]],
+                "kind": "prune", "loss_before": loss, "loss_after": loss + 0.2, "elapsed_s": CHANGE[0],
+                "energy_j": CHANGE[1],
                 "reached_ratio": 0.51, "blob": writer.put_blob(f"handover {epoch}".encode()),
             }  # fmt: skip
             writer.append("handover", body, epoch)

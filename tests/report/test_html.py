@@ -1,4 +1,5 @@
-"""The report: one file without scripts or outside resources, every string of the user's escaped, small for long runs."""
+"""The report: one file without scripts or outside resources, every string of the user's escaped, small for long
+runs."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from sample_run import Sample, started
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.report.baselines import Baseline, read_baselines
-from relaytrain.report.html import MAX_BYTES, command, report_html
-from relaytrain.report.run import RunView
+from relaytrain.report.run_html import MAX_BYTES, command, report_html
+from relaytrain.report.run_view import RunView
 from relaytrain.scenario import load_scenario
 from relaytrain.store import Event
 

@@ -9,8 +9,8 @@ import sqlite3
 import pytest
 from sample_run import CHANGE, JOULES, SECONDS, START_LOSS, Sample, started
 
-from relaytrain.report.planned import replans
-from relaytrain.report.run import RunView
+from relaytrain.report.plan_view import replans
+from relaytrain.report.run_view import RunView
 from relaytrain.store import Event
 
 TINY = 1e-9  # sums of the same numbers in another order

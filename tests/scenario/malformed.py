@@ -334,7 +334,8 @@ _swap("plain-units-mixed", "[target]", '[units]\ntime = "units"\n[target]', "uni
 
 # --- names
 for label, value in {"empty": "", "slash": "a/b", "dots": "a..b", "parent": "..", "hidden": ".a", "nul": "a\\u0000b",
-                     "rtl": "a\\u202eb", "space": "a b", "newline": "a\\nb", "long": "x" * 65, "very-long": "x" * 10_000,
+                     "rtl": "a\\u202eb", "space": "a b", "newline": "a\\nb", "long": "x" * 65,
+                     "very-long": "x" * 10_000,
                      "star": "*", "dash": "-a", "accent": "é", "emoji": "\\U0001F600", "backslash": "a\\\\b",
                      "quote": "a'b", "html": "<b>"}.items():  # fmt: skip
     _swap(f"name-{label}", 'name = "b"', f'name = "{value}"', "nodes[1].name")
@@ -398,10 +399,17 @@ _swap(
 _swap("random-with-epoch", "[law]", "[world.random]\n[law]", "world.random", EPOCH)
 _swap("jump-list-in-level", "jump = 0.02", "jump = [0.02, 0.01]", "law.jumps[0].jump")
 
+
 # --- sizes
-_add("many-pairs", EPOCH.replace('[[versions]]\nname = "L"\n', "".join(f'[[versions]]\nname = "v{i}"\n' for i in range(60)))
-     .replace('[[node_sets]]\nname = "gold"\n', "".join(f'[[node_sets]]\nname = "n{i}"\n' for i in range(60)))
-     .replace('[[pairs]]\nversion = "L"\nnodes = "gold"\nseconds = 1\nenergy = 1\n', ""), "pairs")  # fmt: skip
+def _many(count: int, instead_of_pairs: str) -> str:
+    """`EPOCH` with so many versions and node sets, and something else in place of its pair."""
+    text = EPOCH.replace('[[versions]]\nname = "L"\n', "".join(f'[[versions]]\nname = "v{i}"\n' for i in range(count)))
+    sets = "".join(f'[[node_sets]]\nname = "n{i}"\n' for i in range(count))
+    pair = '[[pairs]]\nversion = "L"\nnodes = "gold"\nseconds = 1\nenergy = 1\n'
+    return text.replace('[[node_sets]]\nname = "gold"\n', sets).replace(pair, instead_of_pairs)
+
+
+_add("many-pairs", _many(60, ""), "pairs")
 _add("many-nodes", BASE + "".join(f'[[nodes]]\nname = "n{i}"\n' for i in range(10_001)), "nodes")
 _add("many-versions", BASE + "".join(f'[[versions]]\nname = "n{i}"\n' for i in range(70)), "versions")
 _add("many-changes", BASE + "[[changes]]\n" * 5000, "changes")
@@ -411,6 +419,4 @@ _add("open-table-inf", BASE + "[training]\nrate = inf\n", "training")
 _add("open-table-date", BASE + "[data]\nwhen = 2026-01-01\n", "data")
 _add("open-table-key", BASE + '[prior]\n"a/b" = 1\n', "prior")
 _add("open-table-large", BASE + "[data]\nx = [" + "1," * 10_001 + "]\n", "data")
-_add("many-rules", EPOCH.replace('[[versions]]\nname = "L"\n', "".join(f'[[versions]]\nname = "v{i}"\n' for i in range(16)))
-     .replace('[[node_sets]]\nname = "gold"\n', "".join(f'[[node_sets]]\nname = "n{i}"\n' for i in range(16)))
-     .replace('[[pairs]]\nversion = "L"\nnodes = "gold"\nseconds = 1\nenergy = 1\n', "[[changes]]\n" * 1000), "changes")  # fmt: skip
+_add("many-rules", _many(16, "[[changes]]\n" * 1000), "changes")

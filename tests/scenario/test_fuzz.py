@@ -27,7 +27,8 @@ MUTANTS = 1000 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 300
 BATCHES = 10
 TEXTS = [BASE, EPOCH, *((PRESETS / f"{name}.toml").read_text() for name in preset_names())]
 ODD_VALUES: list[Any] = [
-    None, True, False, 0, -0.0, 1, -1, 2, 0.5, 1e-9, 1e9, 1e308, 5e-324, 2**70, math.inf, -math.inf, math.nan, "", "inf",
+    None, True, False, 0, -0.0, 1, -1, 2, 0.5, 1e-9, 1e9, 1e308, 5e-324, 2**70, math.inf, -math.inf, math.nan, "",
+    "inf",
     "10m", "2 kJ", "L", "gold", "L on gold", "* on gold", "*", "..", "a/b", "\u202e", "x" * 70, [], [1, 2], [0.5], {},
     {"name": "L"}, [{}], [[[]]],
 ]  # fmt: skip

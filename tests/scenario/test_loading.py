@@ -1,4 +1,5 @@
-"""Loading: overrides, leaving nodes out, lines in messages, JSON's null, plain units, rules that build on each other."""
+"""Loading: overrides, leaving nodes out, lines in messages, JSON's null, plain units, rules that build on each
+other."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def test_overrides(override: str, read: Any) -> None:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("target.loss", "key=value"), ("=3", "expected"), ("target..loss=3", "expected"), ("target.loss=x", "target.loss"),
+        ("target.loss", "key=value"), ("=3", "expected"), ("target..loss=3", "expected"), ("target.loss=x",
+        "target.loss"),
         ("target.los=0.2", "did you mean 'loss'"), ("versions.Q.parameters=1", "one of L, S"),
         ("versions.9.parameters=1", "index below 2"), ("target.loss.x=1", "plain value"), ("a;b=1", "expected"),
         ("target.loss=0.1\nx=2", "key=value"), ("target.loss=nan", "--set target.loss=nan"),

@@ -1,4 +1,5 @@
-"""Bad input: always one `ScenarioError` that names file, key, got and expected; never anything else, nothing written."""
+"""Bad input: always one `ScenarioError` that names file, key, got and expected; never anything else, nothing
+written."""
 
 from __future__ import annotations
 

@@ -182,7 +182,8 @@ def as_tables(case: dict[str, Any]) -> dict[str, Any]:
             if level:
                 plain, robust = law["est"]["exp"], law["est"]["rob"]
                 jumps.append({**ends, "jump": plain["c0"][m][q], "jump_per_loss": plain["c1"][m][q],
-                              "robust_jump": robust["c0"][m][q], "robust_jump_per_loss": robust["c1"][m][q]})  # fmt: skip
+                              "robust_jump": robust["c0"][m][q],
+                              "robust_jump_per_loss": robust["c1"][m][q]})  # fmt: skip
             else:
                 jumps.append({**ends, "jump": by_epoch(law["change"]["exp"], m, q),
                               "robust_jump": by_epoch(law["change"]["rob"], m, q)})  # fmt: skip

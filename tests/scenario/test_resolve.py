@@ -26,9 +26,12 @@ def test_a_function_of_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reference",
     [
-        "", ":", "a", "a:", ":b", "a:b:c", "a;b", "os:system", "subprocess:run", "os.path:join", "builtins:eval", "sys:exit",
-        "a.b.:c", ".a:b", "a..b:c", "a:b()", "a:b c", "a b:c", "a/b:c", "../a:b", "a:b\n", "a\0:b", "a\u2024b:c", "\u0430:b",
-        "a:__class__", "__main__:x", "a:b.__globals__", "a-b:c", "1a:b", "a:1b", "x" * 300 + ":a", "http://x:y", "a:b#c",
+        "", ":", "a", "a:", ":b", "a:b:c", "a;b", "os:system", "subprocess:run", "os.path:join", "builtins:eval",
+        "sys:exit",
+        "a.b.:c", ".a:b", "a..b:c", "a:b()", "a:b c", "a b:c", "a/b:c", "../a:b", "a:b\n", "a\0:b", "a\u2024b:c",
+        "\u0430:b",
+        "a:__class__", "__main__:x", "a:b.__globals__", "a-b:c", "1a:b", "a:1b", "x" * 300 + ":a", "http://x:y",
+        "a:b#c",
         "importlib:import_module", "ctypes:CDLL", "pickle:loads",
     ],
 )  # fmt: skip

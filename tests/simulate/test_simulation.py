@@ -34,6 +34,7 @@ def table() -> SimulationResult:
     return simulate("worlds", 24, seed=3, rules=RULES, workers=1)
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_table(table):
     calls: list[tuple[int, int]] = []
     again = simulate("worlds", 24, seed=3, rules=RULES, workers=2, progress=lambda done, of: calls.append((done, of)))

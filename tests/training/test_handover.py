@@ -66,7 +66,9 @@ def check_momentum(before: Checkpoint, after: Checkpoint) -> None:
         assert set(new) <= set(old), name
 
 
-@pytest.mark.parametrize(("family", "width"), [("mobilenet", 0.5), ("alexnet", 0.25), ("vgg11", 0.1)])
+@pytest.mark.parametrize(
+    ("family", "width"), [pytest.param("mobilenet", 0.5, marks=pytest.mark.slow), ("alexnet", 0.25), ("vgg11", 0.1)]
+)
 def test_a_version_is_one_spec_whatever_path_led_to_it(family: str, width: float) -> None:
     setup, _ = setup_of(tables(family=family, width=width))
     full = setup.first_checkpoint()

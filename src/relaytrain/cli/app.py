@@ -25,7 +25,8 @@ INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
 HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
 
-SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, far_pipeline, depl_alexnet); without one it is quickstart.
+SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, far_pipeline, depl_alexnet);
+without one it is quickstart.
 Results go to stdout, progress to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b
@@ -69,9 +70,14 @@ def _root(
 def _app(names: Sequence[str]) -> typer.Typer:
     """The command line with these verbs and groups."""
     app = typer.Typer(
-        name="relaytrain", help=HELP, epilog=EXAMPLES, no_args_is_help=True, rich_markup_mode=None,
-        pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )  # fmt: skip
+        name="relaytrain",
+        help=HELP,
+        epilog=EXAMPLES,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
     app.callback()(_root)
     for name in names:
         module = import_module(f".{name}", __package__)
@@ -93,10 +99,9 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
 def _start_quickly() -> None:
     """Habits of a long-lived server that a command line of half a second need not pay for."""
     gc.set_threshold(50_000)  # importing makes tens of thousands of objects, hardly any of them garbage
-    if (
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__"
-    ):  # else every package's metadata is read
-        # Its loader imports the readers of metadata, `email` among them, even to find nothing: a twentieth of `validate`.
+    # else every package's metadata is read
+    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
+        # Its loader imports the readers of metadata, `email` too, even to find nothing: a twentieth of `validate`.
         sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread a process; numpy starts them all on import
 

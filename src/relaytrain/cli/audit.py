@@ -35,11 +35,11 @@ def audit(folder: Folder = None, output: Output = Format.text, quiet: Quiet = Fa
     """Read all runs, judge, show."""
     from ..report.audit import audit as judge
 
-    found = judge(open_store(folder))
+    result = judge(open_store(folder))
     if output is Format.json:
-        emit_json(found.to_dict())
+        emit_json(result.to_dict())
     else:
         from ..report.audit_tables import audit_view
 
-        emit_view(audit_view(found))
+        emit_view(audit_view(result))
     return 0

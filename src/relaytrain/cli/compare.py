@@ -31,11 +31,11 @@ def compare(
 
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
-        found = api.compare(loaded)
+        comparison = api.compare(loaded)
     if output is Format.json:
-        emit_json(found.to_dict())
+        emit_json(comparison.to_dict())
     else:
         from ..report.tables import comparison_table
 
-        emit_view(comparison_table(found))
+        emit_view(comparison_table(comparison))
     return 0

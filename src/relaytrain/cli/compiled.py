@@ -1,4 +1,4 @@
-"""Compiled searches in a command: where their cache goes, what is said when it is built, what is not imported for it."""
+"""Compiled searches in a command: where their cache goes, what is said while it is built, what is not imported."""
 
 from __future__ import annotations
 

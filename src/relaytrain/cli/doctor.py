@@ -39,24 +39,25 @@ def doctor(
 ) -> int:
     """Look, list, judge."""
     from .. import api
-    from ..doctor import examination as health
+    from ..doctor.machine_check import check_machine
+    from ..doctor.store_check import check_store
     from ..store import store_path
 
     loaded = api.scenario(scenario, overrides=sets or ()) if scenario is not None else None
-    parts = {"machine": health.check_machine(), "store": health.check_store(store_path(store))}
+    parts = {"machine": check_machine(), "store": check_store(store_path(store))}
     if loaded is not None:
-        parts["scenario"] = health.check_scenario(loaded)
-    found = [finding for part in parts.values() for finding in part]
-    bad = sum(finding.level == "error" for finding in found)
+        from ..doctor.scenario_check import check_scenario
+
+        parts["scenario"] = check_scenario(loaded)
+    bad = sum(diagnosis.level == "error" for part in parts.values() for diagnosis in part)
     if output is Format.json:
-        rows = {name: [finding.to_dict() for finding in part] for name, part in parts.items()}
+        rows = {name: [diagnosis.to_dict() for diagnosis in part] for name, part in parts.items()}
         emit_json({"schema": "relaytrain.doctor/1", "healthy": bad == 0, **rows})
     else:
         lines = []
         for name, part in parts.items():
             lines.append(name)
-            for f in part:
-                lines.append(f"  {MARKS[f.level]}  {f.where}: {f.what}" + (f"; {f.remedy}" if f.remedy else ""))
+            lines += [f"  {MARKS[diagnosis.level]}  {diagnosis.words}" for diagnosis in part]
         lines.append("healthy" if not bad else f"{bad} thing{'s' * (bad > 1)} in the way")
         emit("\n".join(lines))
     return ScenarioError.exit_status if bad else 0

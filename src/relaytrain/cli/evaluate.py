@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import UsageError
-from .fit import MetricName, SeedOption, Traces, bundle_named, need
+from ..core.errors import LEARNING, UsageError, need_packages
+from .fit import MetricName, SeedOption, Traces, bundle_named
 from .options import Figure, Format, Output, Quiet, Verbose
 from .output import check_figure, emit_json, emit_view, note, write_figure
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..estimators.judging.evaluate import FoldResult
 
 SHORT = "How good estimators are on traces they have not seen."
-HELP = """Fit and judge estimators on folds of traces: whole configurations, or whole seeds, are held out, never windows.
+HELP = """Fit and judge estimators on folds of traces: whole configurations or seeds are held out, never windows.
 
 Shown by stage of the relay, with the spread over folds: MAE, mean length and coverage of the 90 % interval (MIL, ICP),
 coverage of the upper side, Winkler's score (width + 20 x what lies outside: lower is better). `--fitted FILE` judges a
@@ -63,13 +63,17 @@ def evaluate(
 
     learned = [name for name in chosen if name != "zero-trace"]
     if learned:
-        need("evaluate")
+        need_packages("evaluate learns with", LEARNING)
+    given = load_fitted(fitted) if fitted is not None else zero_trace() if "zero-trace" in chosen else None
     tested = evaluate_run(
-        bundle, tuple("paper" if name == "paper" else "auto" for name in learned),
-        by="seed" if by == "seed" else "configuration", seed=seed, progress=note,
-        given=None if fitted is None and "zero-trace" not in chosen else (zero_trace() if fitted is None else load_fitted(fitted)),
-    )  # fmt: skip
-    rows = [row for one in tested.values() for row in rows_of(one)]
+        bundle,
+        tuple("paper" if name == "paper" else "auto" for name in learned),
+        by="seed" if by == "seed" else "configuration",
+        seed=seed,
+        progress=note,
+        given=given,
+    )
+    rows = [row for result in tested.values() for row in rows_of(result)]
     if output is Format.json:
         emit_json({"schema": "relaytrain.evaluation/1", "by": by, "metric": metric, "seed": seed, "rows": rows})
     else:
@@ -79,11 +83,10 @@ def evaluate(
             rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss")
         )
     if figure is not None:
-        from ..report.calibration import calibration_svg
+        from ..report.calibration_svg import calibration_svg
 
-        write_figure(
-            figure, calibration_svg({name: (one.truth, one.bands.low, one.bands.high) for name, one in tested.items()})
-        )
+        bands = {name: (result.truth, result.bands.low, result.bands.high) for name, result in tested.items()}
+        write_figure(figure, calibration_svg(bands))
     return 0
 
 

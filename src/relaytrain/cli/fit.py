@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import UsageError
+from ..core.errors import LEARNING, UsageError, need_packages
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 
@@ -56,13 +56,13 @@ def bundle_named(traces: str, metric: str) -> tuple[Bundle, str]:
         if len(campaigns) > 1:
             names = ", ".join(sorted(campaigns))
             raise UsageError(f"{traces}: got several campaigns ({names}), expected one; name its folder")
-        found = next(iter(campaigns.values()))
+        traced = next(iter(campaigns.values()))
     else:
         campaigns = bundled_traces()
         if traces not in campaigns:
             raise UsageError(f"TRACES: got '{traces}', expected a folder or one of {', '.join(sorted(campaigns))}")
-        found = campaigns[traces]
-    return bundle_of(found, "train" if metric == "train" else "test"), found.change_target
+        traced = campaigns[traces]
+    return bundle_of(traced, "train" if metric == "train" else "test"), traced.change_target
 
 
 def fit(
@@ -84,28 +84,27 @@ def fit(
     if out.suffix != ".npz" or not out.parent.is_dir():
         raise UsageError(f"OUT: got '{out}', expected a file name that ends in .npz, in a folder that exists")
     bundle, stored = bundle_named(traces, metric)
-    need("fit")
+    need_packages("fit learns with", LEARNING)
     from ..estimators.learned.fit import fit as learn
 
     note(f"learning {estimator} from {len(bundle.curves)} curves of {len(bundle.seeds)} seeds ({metric} loss)")
     target = change_target or stored
-    made = learn(
-        bundle, name="paper" if estimator == "paper" else "auto", seed=seed,
+    fitted = learn(
+        bundle,
+        name="paper" if estimator == "paper" else "auto",
+        seed=seed,
         change_target="first-epoch" if target == "first-epoch" else "jump",
-    )  # fmt: skip
-    made.save(out)
-    body = {"schema": "relaytrain.fit/1", "file": str(out), "estimator": made.name, "metric": made.metric, **made.about}
+    )
+    fitted.save(out)
+    body = {
+        "schema": "relaytrain.fit/1",
+        "file": str(out),
+        "estimator": fitted.name,
+        "metric": fitted.metric,
+        **fitted.about,
+    }
     if output is Format.json:
         emit_json(body)
     else:
         emit("\n".join(f"{key:<12} {value}" for key, value in body.items() if key != "schema"))
     return 0
-
-
-def need(verb: str) -> None:
-    """Refuse in a sentence when a package for learning is missing."""
-    from importlib.util import find_spec
-
-    for package, extra in (("sklearn", "estimators"), ("torch", "train")):
-        if find_spec(package) is None:
-            raise UsageError(f'{verb} learns with {package}, which is not installed: pip install "relaytrain[{extra}]"')

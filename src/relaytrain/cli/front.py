@@ -55,17 +55,17 @@ def front(
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
     with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
         swept = api.front(loaded, level=level)
-    from ..report.trade import trade_of, trade_svg
+    from ..report.front_view import front_svg, front_view
 
     name = "expected" if level is None else f"{level:g}"
-    trade = trade_of(swept, level=name, losses=sorted(losses or ()), deadlines_s=sorted(columns))
+    view = front_view(swept, level=name, losses=sorted(losses or ()), deadlines_s=sorted(columns))
     if output is Format.json:
-        emit_json(trade.to_dict())
+        emit_json(view.to_dict())
     else:
-        from ..report.tables import trade_tables
+        from ..report.tables import front_tables
 
-        emit_view(trade_tables(trade))
-    write_figure(figure, trade_svg(trade))
+        emit_view(front_tables(view))
+    write_figure(figure, front_svg(view))
     return 0
 
 

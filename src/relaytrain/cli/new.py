@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ..core.errors import UsageError
+from ..core.errors import UsageError, did_you_mean
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json
+from .output import check_folder, emit, emit_json
 from .schema import schema_text
 
 SHORT = "Write a commented scenario to start from."
@@ -80,8 +79,7 @@ def new(
 def _check(file: Path, *, force: bool) -> None:
     if file.suffix.lower() != ".toml" or not str(file).isprintable():
         raise UsageError(f"new: got {str(file)!r}, expected a file name that ends in .toml")
-    if not file.parent.is_dir():
-        raise UsageError(f"new: got '{file}', expected a folder that exists; make it first: mkdir -p {file.parent}")
+    check_folder("new", file)
     if file.exists() and not force:
         raise UsageError(f"new: {file} is there already; choose another name, or add --force to overwrite it")
 
@@ -91,9 +89,8 @@ def _preset_text(preset: str, name: str) -> str:
     from ..scenario.read import PRESETS
 
     if preset not in preset_names():
-        close = difflib.get_close_matches(preset, preset_names(), n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"--from: got '{preset}', expected one of {', '.join(preset_names())}{hint}")
+        presets = ", ".join(preset_names()) + did_you_mean(preset, preset_names())
+        raise UsageError(f"--from: got '{preset}', expected one of {presets}")
     text = (PRESETS / f"{preset}.toml").read_text(encoding="utf-8")
     text = re.sub(r"^#:schema .*\n", f"#:schema ./{SCHEMA_FILE}\n", text)
     return re.sub(r'^name = ".*"$', f'name = "{name}"', text, count=1, flags=re.MULTILINE)

@@ -96,13 +96,16 @@ def _plain_boxes(view: Any) -> None:
 
 def check_figure(path: Path | None) -> None:
     """Refuse a picture's path before the work, not after it."""
-    if path is None:
-        return
-    if path.suffix.lower() != ".svg":
+    if path is not None and path.suffix.lower() != ".svg":
         raise UsageError(f"--figure: got '{path}', expected a file name that ends in .svg")
-    if not path.parent.is_dir():
+    check_folder("--figure", path)
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Refuse a file whose folder is not there before the work, not after it."""
+    if path is not None and not path.parent.is_dir():
         raise UsageError(
-            f"--figure: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}"
+            f"{option}: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}"
         )
 
 

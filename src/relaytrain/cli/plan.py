@@ -74,13 +74,13 @@ def plan(
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
     with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
-        found = api.plan(loaded, planner=planner, rule=rule)
+        planned = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
-        emit_json(found.to_dict())
+        emit_json(planned.to_dict())
     else:
-        emit_view(found, found.explain())
+        emit_view(planned, planned.explain())
     if figure is not None:
-        from ..report.svg import plan_svg
+        from ..report.plan_svg import plan_svg
 
-        write_figure(figure, plan_svg(found))
-    return 0 if found.met else InfeasibleError.exit_status
+        write_figure(figure, plan_svg(planned))
+    return 0 if planned.met else InfeasibleError.exit_status

@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import UsageError
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
-from .output import emit_json, emit_view, note
+from .output import check_folder, emit_json, emit_view, note
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -54,26 +54,23 @@ def profile(
     need_torch("profile")
     if batches < 1:
         raise UsageError(f"--batches: got {batches}, expected at least 1")
-    if pairs is not None and not pairs.parent.is_dir():
-        raise UsageError(
-            f"--pairs: got '{pairs}', expected a folder that exists; make it first: mkdir -p {pairs.parent}"
-        )
+    check_folder("--pairs", pairs)
     loaded = api.scenario(scenario, overrides=sets or ())
     from ..costs.profiled import profile as measure
     from ..training.setup import TrainingSetup
 
     setup = TrainingSetup.from_scenario(loaded)
-    found = measure(setup, batches=batches)
+    measured = measure(setup, batches=batches)
     samples = {name: len(data) for name, data in setup.datasets.items()}
-    costs = found.costs(loaded.problem, samples, loaded.costs)
+    costs = measured.costs(loaded.problem, samples, loaded.costs)
     if output is Format.json:
-        emit_json({**found.to_dict(), "pairs": _rows(loaded.problem, costs)})
+        emit_json({**measured.to_dict(), "pairs": _rows(loaded.problem, costs)})
     else:
-        emit_view(_view(found, loaded.problem, costs))
+        emit_view(_view(measured, loaded.problem, costs))
     if pairs is not None:
         from ..store.files import write_atomic
 
-        write_atomic(pairs, _toml(found, loaded.problem, costs))
+        write_atomic(pairs, _toml(measured, loaded.problem, costs))
         note(f"costs: {pairs}")
     return 0
 
@@ -92,15 +89,15 @@ def _rows(problem: Problem, costs: CostTable) -> list[dict[str, Any]]:
     ]
 
 
-def _toml(found: Profile, problem: Problem, costs: CostTable) -> str:
-    lines = [f"# Measured on {found.machine}: one epoch of each pair, seconds and joules. Paste into a scenario."]
+def _toml(measured: Profile, problem: Problem, costs: CostTable) -> str:
+    lines = [f"# Measured on {measured.machine}: one epoch of each pair, seconds and joules. Paste into a scenario."]
     for row in _rows(problem, costs):
         lines += ["[[pairs]]", f'version = "{row["version"]}"', f'nodes = "{row["nodes"]}"']
         lines += [f"seconds = {row['seconds']:.6g}", f"energy = {row['energy']:.6g}"]
     return "\n".join(lines) + "\n"
 
 
-def _view(found: Profile, problem: Problem, costs: CostTable) -> RenderableType:
+def _view(measured: Profile, problem: Problem, costs: CostTable) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -109,13 +106,13 @@ def _view(found: Profile, problem: Problem, costs: CostTable) -> RenderableType:
 
     columns = ("version", "a sample", "a batch", "a pass", "FLOPs a sample", "as if")
     versions = table(columns, numbers=columns[1:])
-    as_if = found.effective_flops()
-    for name, row in found.versions.items():
+    as_if = measured.effective_flops()
+    for name, row in measured.versions.items():
         times = (f"{1e6 * row.per_sample_s:.4g} us", f"{1e3 * row.per_batch_s:.4g} ms", f"{1e3 * row.pass_s:.4g} ms")
         versions.add_row(Text(name), *times, f"{row.flops_per_sample:.4g}", f"{as_if[name]:.4g}")
     epochs = table(("pair", "an epoch", "energy"), numbers=("an epoch", "energy"))
     for pair in _rows(problem, costs):
         seconds, joules = say_time(pair["seconds"]), say_energy(pair["energy"])
         epochs.add_row(Text(f"{pair['version']} on {pair['nodes']}"), seconds, joules)
-    head = f"CPU time on {found.machine}, batches of {found.batch}"
+    head = f"CPU time on {measured.machine}, batches of {measured.batch}"
     return Group(titled(head, versions), Text(), titled("one epoch on this machine, one node after the other", epochs))

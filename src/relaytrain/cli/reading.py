@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import UsageError
+from ..core.errors import UsageError, need_packages
 
 if TYPE_CHECKING:
-    from ..report.run import RunView
+    from ..report.run_view import RunView
     from ..store import RunStore
 
 _STORE_HELP = "The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs)."
@@ -25,8 +24,7 @@ LastRun = Annotated[
 
 def need_torch(verb: str) -> None:
     """Refuse in words where torch is not installed."""
-    if find_spec("torch") is None:
-        raise UsageError(f"{verb} needs torch, which is not installed: pip install 'relaytrain[train]'")
+    need_packages(f"{verb} needs", {"torch": "train"})
 
 
 def open_store(folder: Path | None) -> RunStore:
@@ -57,6 +55,6 @@ def find_run(store: RunStore, wanted: str | None) -> str:
 
 def read_run(store: RunStore, run: str) -> RunView:
     """A run put together from its events."""
-    from ..report.run import RunView
+    from ..report.run_view import RunView
 
     return RunView.of(store.events(run), live=store.summary(run).status == "running")

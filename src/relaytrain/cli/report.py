@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..core.errors import UsageError
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json
+from .output import check_folder, emit, emit_json
 from .reading import LastRun, Store, find_run, open_store, read_run
 
 SHORT = "A run as one HTML file."
@@ -44,13 +43,12 @@ def report(
     verbose: Verbose = False,
 ) -> int:
     """Read, render, write."""
-    if out is not None and not out.parent.is_dir():
-        raise UsageError(f"--out: got '{out}', expected a folder that exists; make it first: mkdir -p {out.parent}")
+    check_folder("--out", out)
     opened = open_store(store)
     name = find_run(opened, run)
     view = read_run(opened, name)
     from ..report.baselines import read_baselines
-    from ..report.html import report_html
+    from ..report.run_html import report_html
     from ..report.verdict import verdict_of
     from ..store.files import write_atomic
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 SHORT = "Redraw the papers' figures and judge their findings."
 HELP = """Redraw a figure of the papers and say which of its findings hold.
 
-Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds. Most figures take seconds;
-pact-fig2 trains for about 5 minutes of one core, on CIFAR-10 where its files are found ($RELAYTRAIN_DATA/cifar10, ./data/cifar10),
-else on what there is.
+Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds. Most figures take
+seconds; pact-fig2 trains for about 5 minutes of one core, on CIFAR-10 where its files are found
+($RELAYTRAIN_DATA/cifar10, ./data/cifar10), else on what there is.
 """
 EXAMPLES = """\b
 Examples:
@@ -39,10 +39,12 @@ Kinds = Annotated[list[str] | None, typer.Option("--as", metavar="KIND", help="p
 Curves = Annotated[
     str,
     typer.Option(
-        "--curves", metavar="WHICH", show_default=False,
+        "--curves",
+        metavar="WHICH",
+        show_default=False,
         help="stand-in (usual), or measured: of traces, $RELAYTRAIN_TRACES or the bundled ones.",
     ),
-]  # fmt: skip
+]
 
 
 def reproduce(
@@ -77,11 +79,11 @@ def reproduce(
                 emit_view(findings_table(every.findings))
                 emit("\n".join(f"wrote {path}" for path in every.files))
             return 0
-        made = _run_one(name, out, options)
+        redrawn = _run_one(name, out, options)
     if output is Format.json:
-        emit_json(made.to_dict())
+        emit_json(redrawn.to_dict())
     else:
-        _show(made)
+        _show(redrawn)
     return 0
 
 
@@ -104,13 +106,13 @@ def _show_list(lines: dict[str, str], output: Format) -> None:
     emit("\n".join(f"{key:<{wide}}  {words}" for key, words in lines.items()))
 
 
-def _show(made: Reproduction) -> None:
+def _show(redrawn: Reproduction) -> None:
     from rich.console import Group
     from rich.text import Text
 
     from ..report.tables import findings_table, rows_table
 
-    notes = [Text(f"note: {words}") for words in made.notes]
-    files = [Text(f"wrote {path}") for path in made.files]
-    numbers = rows_table(made.rows, title=f"{made.name}: {made.title}")
-    emit_view(Group(numbers, Text(), findings_table(made.findings), *notes, *files))
+    notes = [Text(f"note: {words}") for words in redrawn.notes]
+    files = [Text(f"wrote {path}") for path in redrawn.files]
+    numbers = rows_table(redrawn.rows, title=f"{redrawn.name}: {redrawn.title}")
+    emit_view(Group(numbers, Text(), findings_table(redrawn.findings), *notes, *files))

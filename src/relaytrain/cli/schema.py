@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,13 +41,4 @@ def schema_text() -> str:
     """The schema as indented JSON."""
     from ..scenario import json_schema
 
-    return json.dumps(_plain(json_schema()), indent=2, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """Infinite defaults as null, which is how a scenario in JSON writes them."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(json_schema(), indent=2, allow_nan=False) + "\n"

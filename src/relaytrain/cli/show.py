@@ -10,7 +10,7 @@ from .output import emit, emit_json
 from .reading import LastRun, Store, find_run, open_store, read_run
 
 if TYPE_CHECKING:
-    from ..report.run import RunView
+    from ..report.run_view import RunView
 
 SHORT = "One run: verdict, legs, handovers, what went wrong."
 HELP = """Show a run: how it ended or where it stands, its legs and handovers, energy useful and wasted, failures."""

@@ -49,12 +49,13 @@ def validate(
         )
         return 0
     within = f" by {say_time(target.deadline_s, problem.units.time)}" if math.isfinite(target.deadline_s) else ""
+    goal = f"{target.metric} {target.loss:g}{within}, {target.probability:.4g} sure"
     emit(
         f"valid: {loaded.name}\n"
         f"  versions   {', '.join(versions)}\n"
         f"  node sets  {', '.join(sets_of_nodes)}\n"
         f"  pairs      {len(problem.pairs)}, starting with {problem.pairs[problem.start]}\n"
-        f"  target     {target.metric} {target.loss:g}{within}, {target.probability:.4g} sure; now {problem.initial_loss:g}\n"
+        f"  target     {goal}; now {problem.initial_loss:g}\n"
         f"  planner    {loaded.planner.name}/{loaded.planner.rule}{' on a grid' if loaded.planner.grid else ''}"
     )
     for words in loaded.warnings:

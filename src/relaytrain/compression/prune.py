@@ -163,7 +163,7 @@ def output_layers(model: nn.Module, example: Tensor) -> set[str]:
         outputs = twin(example)
     for hook in hooks:
         hook.remove()
-    found: set[str] = set()
+    outermost: set[str] = set()
     walk = [t.grad_fn for t in _tensors(outputs)]
     seen: set[Any] = set()
     while walk:
@@ -172,10 +172,10 @@ def output_layers(model: nn.Module, example: Tensor) -> set[str]:
             continue
         seen.add(node)
         if node in made_by:
-            found.add(made_by[node])
+            outermost.add(made_by[node])
         else:
             walk.extend(parent for parent, _ in node.next_functions)
-    return found
+    return outermost
 
 
 def kept_indexes(model: nn.Module, example: Tensor, history: Sequence[Any]) -> Kept:

@@ -1,1 +1,1 @@
-"""The centre: the words of the design as frozen values. Standard library and numpy only; no files, no clock, no torch."""
+"""The centre: the words of the design as frozen values. Standard library and numpy; no files, no clock, no torch."""

@@ -16,6 +16,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+
 
 class RelayTrainError(Exception):
     """The root of the tree; `exit_status` is what the command line ends with."""
@@ -75,3 +78,22 @@ class NoSpace(RelayTrainError):
     """The file system refused to hold more."""
 
     exit_status = 10
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: `; did you mean 'x'?`, or nothing where no known name is near."""
+    import difflib  # only those who mistype pay for it
+
+    near = difflib.get_close_matches(str(name)[:80], list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+LEARNING = {"sklearn": "estimators", "torch": "train"}
+"""Packages that learning an estimator needs -> the extra of relaytrain that brings each."""
+
+
+def need_packages(who_needs: str, packages: Mapping[str, str]) -> None:
+    """Refuse in a sentence that begins with `who_needs` when one of `packages` (name -> extra) is not installed."""
+    for package, extra in packages.items():
+        if find_spec(package) is None:
+            raise UsageError(f"{who_needs} {package}, which is not installed: pip install 'relaytrain[{extra}]'")

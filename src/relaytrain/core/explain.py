@@ -45,7 +45,8 @@ def answer(plan: Plan) -> str:
     if not plan.decisions and plan.feasible:
         return f"Nothing to do: the loss is already {plan.start_loss:g}, the target {plan.target_loss:g}."
     if not plan.feasible:
-        return f"Infeasible: no plan reaches {goal} by {say_time(plan.deadline_s, plan.time_unit)} at any level from {plan.asked:.0%} down."
+        deadline = say_time(plan.deadline_s, plan.time_unit)
+        return f"Infeasible: no plan reaches {goal} by {deadline} at any level from {plan.asked:.0%} down."
     words = f"{plan.summary()}: {energy}, {plan.rung:.0%} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
@@ -89,17 +90,17 @@ def explain(plan: Plan) -> str:
     """The whole explanation as plain text."""
     lines = [answer(plan)]
     if plan.decisions and not plan.feasible:
-        lines.append(
-            f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}."
-        )
+        ended = say_time(plan.elapsed_s, plan.time_unit)
+        lines.append(f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {ended}.")
     if plan.feasible and not plan.met:
         lines.append(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort.")
     if plan.decisions:
         lines += ["", f"planner {plan.planner}"]
         for leg in plan.legs:
+            energy, time = say_energy(leg.energy_j, plan.energy_unit), say_time(leg.elapsed_s, plan.time_unit)
             lines.append(
                 f"  {leg.version:>10} on {leg.nodes:<12} epochs {leg.first_epoch:>4}-{leg.last_epoch:<4} "
-                f"{say_energy(leg.energy_j, plan.energy_unit):>10} {say_time(leg.elapsed_s, plan.time_unit):>9}   loss -> {leg.loss:.4g}"
+                f"{energy:>10} {time:>9}   loss -> {leg.loss:.4g}"
             )
         for hand in plan.handovers:
             lines.append(
@@ -108,9 +109,8 @@ def explain(plan: Plan) -> str:
             )
         level = plan.rung or plan.asked
         late = ", training on until the target is met" if plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
-        lines.append(
-            f"  after these epochs: expected loss {plan.losses[-1]:.4g}, at level {level:.0%} {plan.guaranteed[-1]:.4g}{late}"
-        )
+        at_level = f"at level {level:.0%} {plan.guaranteed[-1]:.4g}{late}"
+        lines.append(f"  after these epochs: expected loss {plan.losses[-1]:.4g}, {at_level}")
         lines += [f"  {words}" for words in (*say_choices(plan), say_sure(plan), *say_bound(plan))]
         if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9:
             side = "ahead of" if plan.ahead >= 0 else "behind"

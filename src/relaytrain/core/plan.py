@@ -194,7 +194,7 @@ class Plan:
         return plan_view(self)
 
     def _repr_html_(self) -> str:
-        from ..report.svg import plan_html
+        from ..report.plan_svg import plan_html
 
         return plan_html(self)
 

@@ -136,8 +136,8 @@ class Units:
 class Problem:
     """Everything a planner must know apart from costs and the loss law.
 
-    `start` is the index in `pairs` of the pair that holds the network before epoch 1; staying there is free. `clock` says
-    what seconds are: on the measured one an epoch's seconds scatter, and the deadline is met with a probability.
+    `start` is the index in `pairs` of the pair that holds the network before epoch 1; staying there is free. `clock`
+    says what seconds are: on the measured one an epoch's seconds scatter, and the deadline is met with a probability.
     """
 
     name: str

@@ -11,7 +11,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class State:
-    """The state s(k) after `epoch` epochs: the pair (an index into `Problem.pairs`) that trained last, loss, seconds, joules."""
+    """The state s(k) after `epoch` epochs: loss, seconds, joules, the pair (of `Problem.pairs`) that trained last."""
 
     epoch: int
     loss: float

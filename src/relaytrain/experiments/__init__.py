@@ -7,7 +7,6 @@ run_all("figures", print) -> AllReproductions
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import UsageError
+from ..core.errors import UsageError, did_you_mean
 from ..store.files import write_atomic
 from .result import AllReproductions, Finding, Reproduction, findings_markdown
 
@@ -92,8 +91,7 @@ def run(name: str, out_dir: str | Path, progress: Callable[[str], None] | None =
     """
     key = name.replace("_", "-")
     if key not in _EXPERIMENTS:
-        near = difflib.get_close_matches(key, _EXPERIMENTS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(key, _EXPERIMENTS)
         raise UsageError(f"reproduce: got '{name}', expected one of {', '.join(_EXPERIMENTS)}, all{hint}")
     measured = _measured(key, options.pop("curves", CURVES[0]))
     module, function = _MEASURED[key] if measured else (_EXPERIMENTS[key][0], "reproduce")
@@ -132,17 +130,17 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)
-        told(f"a minute or two of one core, then about {minutes} minutes of training: {', '.join(last)}")
-    made: dict[str, Reproduction] = {}
+        told(f"a minute or two of figure core, then about {minutes} minutes of training: {', '.join(last)}")
+    redrawn: dict[str, Reproduction] = {}
     summary = Path(out_dir) / ("findings-measured.md" if options.get("curves") == "measured" else "findings.md")
     for position, name in enumerate([*(name for name in lines if name not in _TRAINED), *last], start=1):
         left_out = name in _TRAINED and not can_train
         told(f"[{position}/{len(lines)}] {name}: {'left out, needs PyTorch' if left_out else lines[name]}")
         if not left_out:
-            made[name] = run(name, out_dir, progress, **options)
-            every = tuple(made[name] for name in lines if name in made)
-            write_atomic(summary, findings_markdown(tuple(found for one in every for found in one.findings)))
-    return AllReproductions(tuple(made[name] for name in lines if name in made), summary)
+            redrawn[name] = run(name, out_dir, progress, **options)
+            every = tuple(redrawn[name] for name in lines if name in redrawn)
+            write_atomic(summary, findings_markdown(tuple(finding for figure in every for finding in figure.findings)))
+    return AllReproductions(tuple(redrawn[name] for name in lines if name in redrawn), summary)
 
 
 def _nothing(line: str) -> None:

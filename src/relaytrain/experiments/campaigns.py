@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from ..core.errors import UsageError
+from ..core.errors import LEARNING, UsageError, need_packages
 from ..traces.trace import TraceSet
 from ..traces.trace_files import bundled_traces
 
 
 def campaigns(only: str | None = None) -> dict[str, TraceSet]:
     """Campaigns like PACT's (gold, silver, bronze) by name, all or one."""
-    found = {name: traces for name, traces in bundled_traces().items() if not _of_depl(name)}
-    if not found:
+    known = {name: traces for name, traces in bundled_traces().items() if not _of_depl(name)}
+    if not known:
         raise UsageError(
             "traces: got DepL's alone, expected a campaign with gold, silver and bronze nodes, e.g. preset v16s"
         )
     if only is None:
-        return found
-    if only not in found:
-        raise UsageError(f"campaign: got '{only}', expected one of {', '.join(sorted(found))}")
-    return {only: found[only]}
+        return known
+    if only not in known:
+        raise UsageError(f"campaign: got '{only}', expected one of {', '.join(sorted(known))}")
+    return {only: known[only]}
 
 
 def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
@@ -26,16 +26,15 @@ def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
 
     Traces tell their network in `model` of `meta.json`; those that do not say MobileNet count as AlexNet's.
     """
-    found = {
+    known = {
         name: traces for name, traces in bundled_traces().items() if _of_depl(name) and _network(traces) == network
     }
-    if not found:
+    if not known:
         preset = "depl-small-mobilenet" if network == "MobileNet" else "depl-small"
-        raise UsageError(
-            f"traces: got none of DepL's campaign with {network}, expected some: relaytrain collect --preset {preset} DIR"
-        )
-    name = max(found, key=lambda name: found[name].images)
-    return name, found[name]
+        wanted = f"expected some: relaytrain collect --preset {preset} DIR"
+        raise UsageError(f"traces: got none of DepL's campaign with {network}, {wanted}")
+    name = max(known, key=lambda name: known[name].images)
+    return name, known[name]
 
 
 def _network(traces: TraceSet) -> str:
@@ -48,8 +47,4 @@ def _of_depl(name: str) -> bool:
 
 def need_learning() -> None:
     """Refuse in a sentence when a package for learning is missing."""
-    from importlib.util import find_spec
-
-    for package, extra in (("sklearn", "estimators"), ("torch", "train")):
-        if find_spec(package) is None:
-            raise UsageError(f'reproduce: this table learns with {package}: pip install "relaytrain[{extra}]"')
+    need_packages("reproduce: this table learns with", LEARNING)

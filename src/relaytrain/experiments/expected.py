@@ -46,10 +46,10 @@ def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, See
     """Every expected finding with the verdict of its check; a check without a finding, or the reverse, is our bug."""
     if expected.keys() != seen.keys():
         raise AssertionError(f"{figure}: checks {sorted(seen)} do not match the expected findings {sorted(expected)}")
-    made = []
+    findings = []
     for key, entry in expected.items():
         holds, figures = seen[key]
         # The shipped reason explains the shipped verdict; with another verdict it would mislead.
         why = f"{figures}. {entry.why}." if entry.why and holds == entry.holds else f"{figures}."
-        made.append(Finding(figure, entry.finding, holds, why, entry.holds, entry.source))
-    return tuple(made)
+        findings.append(Finding(figure, entry.finding, holds, why, entry.holds, entry.source))
+    return tuple(findings)

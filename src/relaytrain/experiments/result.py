@@ -52,7 +52,7 @@ class Reproduction:
     @property
     def as_expected(self) -> bool:
         """Every verdict is the one that ships with the experiment."""
-        return all(found.holds == found.expected for found in self.findings)
+        return all(finding.holds == finding.expected for finding in self.findings)
 
     def to_dict(self) -> Row:
         """Plain JSON values; what was never reached has no cost and no time (None)."""
@@ -62,7 +62,7 @@ class Reproduction:
             "title": self.title,
             "files": [str(path) for path in self.files],
             "rows": [{k: finite(v) if isinstance(v, float) else v for k, v in row.items()} for row in self.rows],
-            "findings": [found.to_dict() for found in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
             "notes": list(self.notes),
         }
 
@@ -77,12 +77,12 @@ class AllReproductions:
     @property
     def files(self) -> tuple[Path, ...]:
         """All files written, the closing table last."""
-        return (*(path for made in self.reproductions for path in made.files), self.summary)
+        return (*(path for redrawn in self.reproductions for path in redrawn.files), self.summary)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in the order of the figures."""
-        return tuple(found for made in self.reproductions for found in made.findings)
+        return tuple(finding for redrawn in self.reproductions for finding in redrawn.findings)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -96,8 +96,8 @@ class AllReproductions:
         """Plain JSON values."""
         return {
             "schema": "relaytrain.reproductions/1",
-            "reproductions": [made.to_dict() for made in self.reproductions],
-            "findings": [found.to_dict() for found in self.findings],
+            "reproductions": [redrawn.to_dict() for redrawn in self.reproductions],
+            "findings": [finding.to_dict() for finding in self.findings],
             "files": [str(path) for path in self.files],
         }
 
@@ -135,8 +135,8 @@ def written(
 def findings_markdown(findings: tuple[Finding, ...]) -> str:
     """The closing table as Markdown."""
     lines = ["| figure | finding | holds | why |", "|---|---|---|---|"]
-    for found in findings:
-        origin = "" if found.source == "paper" else " *(seen here, not stated in the paper)*"
-        verdict = "yes" if found.holds else "**no**"
-        lines.append(f"| {found.figure} | {found.finding}{origin} | {verdict} | {found.why} |")
+    for finding in findings:
+        origin = "" if finding.source == "paper" else " *(seen here, not stated in the paper)*"
+        verdict = "yes" if finding.holds else "**no**"
+        lines.append(f"| {finding.figure} | {finding.finding}{origin} | {verdict} | {finding.why} |")
     return "\n".join(lines) + "\n"

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import RelayTrainError, ScenarioError, UsageError
-from ..report.run import RunView
-from ..report.views import EpochView
+from ..report.run_parts import EpochView
+from ..report.run_view import RunView
 from ..store import RunStore
 from ..store.files import make_dir, write_atomic
 from . import empty_folder

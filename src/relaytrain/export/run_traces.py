@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from ..core.errors import UsageError
-from ..report.run import RunView
-from ..report.views import LegView
+from ..report.run_parts import LegView
+from ..report.run_view import RunView
 from ..store import RunStore
 from ..traces.trace import Segment, TraceSet, TraceSwitch
 from ..traces.trace_files import write_traces

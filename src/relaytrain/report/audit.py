@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,8 +21,8 @@ from ..core.plan import finite
 from ..store.runs import RunStore
 from .audit_bands import ahead_rates, band_rates
 from .audit_rates import BINS, INTERVAL, Rate, bin_name, bin_of, mean
-from .run import RunView
-from .views import Cost, EpochView
+from .run_parts import Cost, EpochView
+from .run_view import RunView
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,22 @@ class CostCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; ratios are booked over predicted."""
-        c = self.cost
+        cost = self.cost
         return {
-            "version": self.version, "clock": self.clock, "epochs": c.epochs, "predicted_epochs": c.predicted_epochs,
-            "predicted_s": c.predicted_s, "booked_s": c.against_s, "ratio_s": ratio(c.against_s, c.predicted_s),
-            "predicted_j": c.predicted_j, "booked_j": c.against_j, "ratio_j": ratio(c.against_j, c.predicted_j),
-            "median_ratio_s": self.median_s, "median_ratio_j": self.median_j, "cpu_s": c.cpu_s,
-        }  # fmt: skip
+            "version": self.version,
+            "clock": self.clock,
+            "epochs": cost.epochs,
+            "predicted_epochs": cost.predicted_epochs,
+            "predicted_s": cost.predicted_s,
+            "booked_s": cost.against_s,
+            "ratio_s": ratio(cost.against_s, cost.predicted_s),
+            "predicted_j": cost.predicted_j,
+            "booked_j": cost.against_j,
+            "ratio_j": ratio(cost.against_j, cost.predicted_j),
+            "median_ratio_s": self.median_s,
+            "median_ratio_j": self.median_j,
+            "cpu_s": cost.cpu_s,
+        }
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,17 @@ def audit_views(views: Iterable[RunView]) -> Audit:
     met = sum(view.status == "met" for view in finished)
     noes = [view for view in finished if _called_infeasible(view)]
     return Audit(
-        len(finished), met, _levels(finished), _probability(finished), band_rates(finished), ahead_rates(finished), _costs(finished),
-        len(noes), _wrong_noes(finished, noes), dict(sorted(left_out.items())),
-    )  # fmt: skip
+        runs=len(finished),
+        met=met,
+        levels=_levels(finished),
+        probability=_probability(finished),
+        band=band_rates(finished),
+        ahead=ahead_rates(finished),
+        costs=_costs(finished),
+        infeasible=len(noes),
+        wrong_noes=_wrong_noes(finished, noes),
+        left_out=dict(sorted(left_out.items())),
+    )
 
 
 def ratio(got: float, said: float) -> float | None:
@@ -172,12 +190,12 @@ def _wrong_noes(views: Sequence[RunView], noes: Sequence[RunView]) -> tuple[Wron
     for view in views:
         if view.status == "met":
             reached.setdefault(case_of(view), []).append(view.run)
-    found = []
+    wrong = []
     for view in noes:
         by = tuple(reached.get(case_of(view), ()))
         if by:
-            found.append(WrongNo(view.run, view.asked.loss, finite(view.asked.deadline_s), by))
-    return tuple(found)
+            wrong.append(WrongNo(view.run, view.asked.loss, finite(view.asked.deadline_s), by))
+    return tuple(wrong)
 
 
 def case_of(view: RunView) -> str:
@@ -187,7 +205,4 @@ def case_of(view: RunView) -> str:
 
 
 def _median(values: list[float]) -> float | None:
-    if not values:
-        return None
-    ranked, half = sorted(values), len(values) // 2
-    return ranked[half] if len(ranked) % 2 else (ranked[half - 1] + ranked[half]) / 2
+    return statistics.median(values) if values else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..core.state import TOLERANCE
 from .audit_rates import Rate, bin_name, bin_of, mean
-from .run import RunView
+from .run_view import RunView
 
 AHEAD = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 10**9))
 """Epochs ahead that are judged together."""
@@ -64,7 +64,7 @@ def _words(low: int, high: int) -> str:
 
 
 def clustered(name: str, promises: Sequence[Kept]) -> Rate:
-    """The rate of kept promises; its interval counts runs as far as the promises of one run are kept or broken together."""
+    """The rate of kept promises; its interval counts runs as far as those of one run are kept or broken together."""
     count, hits = len(promises), sum(kept for _, _, kept in promises)
     stated = mean([level for _, level, _ in promises])
     runs: dict[str, list[bool]] = {}

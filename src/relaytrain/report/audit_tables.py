@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def audit_view(found: Audit) -> RenderableType:
+def audit_view(audit: Audit) -> RenderableType:
     """Everything that an audit found, as tables."""
-    left = ", ".join(f"{count} {status}" for status, count in found.left_out.items())
-    head = f"{found.runs} finished runs, {found.met} met their target" + (f"; left out: {left}" if left else "")
+    left = ", ".join(f"{count} {status}" for status, count in audit.left_out.items())
+    head = f"{audit.runs} finished runs, {audit.met} met their target" + (f"; left out: {left}" if left else "")
     parts: list[RenderableType] = [Text(head, style="bold")]
-    if not found.runs:
+    if not audit.runs:
         return Group(*parts)
-    rates = [*found.levels, *([found.probability] if found.probability.count else [])]
+    rates = [*audit.levels, *([audit.probability] if audit.probability.count else [])]
     if rates:
         parts += [Text(), titled("targets met, against what the first plans stated", _rates(rates))]
-    if found.band:
+    if audit.band:
         words = "losses at or below what was promised just before (intervals count runs as far as their epochs agree)"
-        parts += [Text(), titled(words, _rates(found.band))]
-    if found.ahead:
+        parts += [Text(), titled(words, _rates(audit.band))]
+    if audit.ahead:
         words = "losses at or below what the plan of so many epochs before said, where it was followed"
-        parts += [Text(), titled(words, _rates(found.ahead))]
-    if found.costs:
-        parts += [Text(), titled("costs booked over costs predicted", _costs(found))]
+        parts += [Text(), titled(words, _rates(audit.ahead))]
+    if audit.costs:
+        parts += [Text(), titled("costs booked over costs predicted", _costs(audit))]
     parts += [
         Text(),
-        Text(f"called infeasible: {found.infeasible} runs, {len(found.wrong_noes)} of these targets were reached"),
+        Text(f"called infeasible: {audit.infeasible} runs, {len(audit.wrong_noes)} of these targets were reached"),
     ]
-    for wrong in found.wrong_noes:
+    for wrong in audit.wrong_noes:
         parts.append(Text(f"  {wrong.run}: target {wrong.target_loss}, reached by {', '.join(wrong.reached_by)}"))
     return Group(*parts)
 
 
 def _rates(rates: Sequence[Rate]) -> Table:
-    made = table(
+    rows = table(
         ("", "stated", "observed", "of", "95 % interval", "holds"),
         numbers=("stated", "observed", "of", "95 % interval"),
     )
@@ -52,19 +52,18 @@ def _rates(rates: Sequence[Rate]) -> Table:
         low, high = rate.interval
         holds = {None: "", True: "yes", False: "NO"}[rate.agrees]
         stated = "" if rate.stated is None else f"{rate.stated:.1%}"
-        made.add_row(rate.name, stated, f"{rate.observed:.1%}", str(rate.count), f"{low:.1%} to {high:.1%}", holds)
-    return made
+        rows.add_row(rate.name, stated, f"{rate.observed:.1%}", str(rate.count), f"{low:.1%} to {high:.1%}", holds)
+    return rows
 
 
-def _costs(found: Audit) -> Table:
+def _costs(audit: Audit) -> Table:
     columns = ("version", "clock", "epochs", "time", "median", "energy", "median ", "CPU s measured")
-    made = table(columns, numbers=columns[2:])
-    for check in found.costs:
+    rows = table(columns, numbers=columns[2:])
+    for check in audit.costs:
         cost = check.cost
-        figures = (
-            ratio(cost.against_s, cost.predicted_s), check.median_s, ratio(cost.against_j, cost.predicted_j), check.median_j,
-        )  # fmt: skip
+        ratio_s, ratio_j = ratio(cost.against_s, cost.predicted_s), ratio(cost.against_j, cost.predicted_j)
+        figures = (ratio_s, check.median_s, ratio_j, check.median_j)
         shown = ["" if value is None else f"{value:.3f}" for value in figures]
         cpu = "" if cost.cpu_s is None else f"{cost.cpu_s:.4g}"
-        made.add_row(Text(check.version), check.clock, str(cost.epochs), *shown, cpu)
-    return made
+        rows.add_row(Text(check.version), check.clock, str(cost.epochs), *shown, cpu)
+    return rows

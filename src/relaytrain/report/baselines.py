@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError, UsageError
-from .planned import number, text
+from .plan_view import number, text
 
 How = Literal["trained", "predicted"]
 MAX_BYTES = 1 << 20

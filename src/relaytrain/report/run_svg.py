@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from ..core.explain import say_energy, say_time
 from ..core.problem import Pair
-from .bars import Bar, draw_bars
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, clock_ticks, text_width, ticks
-from .planned import PlanView
-from .run import RunView
-from .views import EpochView, LegView, legs_of
+from .leg_bars import Bar, draw_bars
+from .plan_view import PlanView
+from .run_parts import EpochView, LegView, legs_of
+from .run_view import RunView
 
 WIDTH, LEFT, RIGHT = 960.0, 74.0, 24.0
 BAR_Y, BAR_H = 44.0, 32.0

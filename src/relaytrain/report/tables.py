@@ -16,21 +16,21 @@ from ..core.plan import Plan
 
 if TYPE_CHECKING:
     from ..api import Comparison
-    from .trade import Trade
+    from .front_view import FrontView
 
 
 def table(columns: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     """An empty table of the house: one rule under the head, `numbers` set to the right."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    rows = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     right = set(numbers)
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    return made
+        rows.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return rows
 
 
-def titled(title: str, made: Table) -> Group:
+def titled(title: str, rows: Table) -> Group:
     """A table under a line that, unlike a title of rich's, does not fold to the table's width."""
-    return Group(Text(title, style="bold"), made)
+    return Group(Text(title, style="bold"), rows)
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -57,7 +57,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 def _legs(plan: Plan) -> Table:
     columns = ("version", "nodes", "epochs", "energy", "time", "loss", "handover into it")
-    made = table(columns, numbers=("energy", "time", "loss"))
+    rows = table(columns, numbers=("energy", "time", "loss"))
     into = {hand.epoch: hand for hand in plan.handovers}
     for leg in plan.legs:
         hand = into.get(leg.first_epoch)
@@ -65,7 +65,7 @@ def _legs(plan: Plan) -> Table:
         if hand is not None:
             energy, time = say_energy(hand.energy_j, plan.energy_unit), say_time(hand.elapsed_s, plan.time_unit)
             cost = f"loss {hand.loss_change:+.3g}, {energy}, {time}"
-        made.add_row(
+        rows.add_row(
             Text(leg.version, style="bold"),
             Text(leg.nodes),
             f"{leg.first_epoch}-{leg.last_epoch}",
@@ -74,7 +74,7 @@ def _legs(plan: Plan) -> Table:
             f"{leg.loss:.4g}",
             cost,
         )
-    return made
+    return rows
 
 
 def _facts(plan: Plan) -> Iterable[RenderableType]:
@@ -85,26 +85,26 @@ def _facts(plan: Plan) -> Iterable[RenderableType]:
 
 
 def _alternatives(plan: Plan) -> Table:
-    made = table(("first epoch", "energy", "time", "note"), numbers=("energy", "time"))
+    rows = table(("first epoch", "energy", "time", "note"), numbers=("energy", "time"))
     for other in plan.alternatives:
-        made.add_row(
+        rows.add_row(
             Text(other.name),
             "impossible" if other.energy_j is None else say_energy(other.energy_j, plan.energy_unit),
             "" if other.elapsed_s is None else say_time(other.elapsed_s, plan.time_unit),
             Text(other.reason),
             style="dim" if other.energy_j is None else "",
         )
-    return made
+    return rows
 
 
 def comparison_table(comparison: Comparison) -> Group:
-    """One line a planner, the optimum first; `sure` when planning again, `legs alone` without. What plans leave out, below."""
+    """A line a planner, the optimum first; `sure` when planning again, `legs alone` without. Left out: below."""
     columns = ("planner", "energy", "over optimum", "time", "sure", "legs alone", "relay")
-    made = table(columns, numbers=columns[1:-1])
+    rows = table(columns, numbers=columns[1:-1])
     warned: dict[str, list[str]] = {}
     for name, plan in comparison.plans.items():
         ratio = comparison.ratio(name)
-        made.add_row(
+        rows.add_row(
             Text(name),
             say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
             "-" if ratio is None else f"{ratio:.3f}x",
@@ -117,27 +117,27 @@ def comparison_table(comparison: Comparison) -> Group:
         for words in plan.warnings if plan.feasible else ():
             warned.setdefault(words.replace(plan.planner, "its planner"), []).append(name)
     notes = [Text(f"warning: {', '.join(names)}: {words}", style="yellow") for words, names in warned.items()]
-    return Group(titled(comparison.problem, made), *notes)
+    return Group(titled(comparison.problem, rows), *notes)
 
 
-def trade_tables(trade: Trade) -> RenderableType:
+def front_tables(view: FrontView) -> RenderableType:
     """Least energy by loss and deadline, then the ways to the target from the quickest to the cheapest."""
-    deadlines = [say_time(value, trade.time_unit) for value in trade.deadlines_s]
+    deadlines = [say_time(value, view.time_unit) for value in view.deadlines_s]
     names = ["loss \\ deadline", *deadlines]
-    title = f"{trade.problem}: least energy at level {trade.level}"
+    title = f"{view.problem}: least energy at level {view.level}"
     grid = table(names, numbers=deadlines)
-    for loss, row in zip(trade.losses, trade.energy_j, strict=True):
-        cells = ("-" if not math.isfinite(value) else say_energy(value, trade.energy_unit) for value in row)
+    for loss, row in zip(view.losses, view.energy_j, strict=True):
+        cells = ("-" if not math.isfinite(value) else say_energy(value, view.energy_unit) for value in row)
         grid.add_row(Text(f"{loss:.4g}", style="bold"), *cells)
     ways = table(("deadline", "energy", "relay"), numbers=("deadline", "energy"))
-    for deadline_s, energy_j, legs in trade.ways:
-        ways.add_row(say_time(deadline_s, trade.time_unit), say_energy(energy_j, trade.energy_unit), Text(legs))
+    for deadline_s, energy_j, legs in view.ways:
+        ways.add_row(say_time(deadline_s, view.time_unit), say_energy(energy_j, view.energy_unit), Text(legs))
     parts: list[RenderableType] = [titled(title, grid)]
-    if trade.ways:
-        parts += [Text(), titled(f"ways to {trade.target_loss:g}", ways)]
+    if view.ways:
+        parts += [Text(), titled(f"ways to {view.target_loss:g}", ways)]
     else:
-        parts.append(Text(f"nothing reaches {trade.target_loss:g} by the deadline", style="yellow"))
-    if not trade.complete:
+        parts.append(Text(f"nothing reaches {view.target_loss:g} by the deadline", style="yellow"))
+    if not view.complete:
         parts.append(Text("the sweep was cut short: cells may show more than the least energy", style="yellow"))
     return Group(*parts)
 
@@ -149,13 +149,13 @@ def simulation_table(result: Any) -> Group:
     """
     columns = ("mode", "rule", "misses", "miss rate", "over clairvoyant", "over true curves", "switches")
     title = f"{result.scenario}: {result.worlds} worlds, seed {result.seed}"
-    made = table(columns, numbers=columns[2:])
+    rows = table(columns, numbers=columns[2:])
     before = None
     for row in result.table():
         if before not in (None, row.mode):
-            made.add_section()
+            rows.add_section()
         before = row.mode
-        made.add_row(
+        rows.add_row(
             row.mode,
             Text(row.rule),
             f"{row.misses}/{row.worlds}",
@@ -164,7 +164,7 @@ def simulation_table(result: Any) -> Group:
             _interval(row.over_true, lambda v: f"{v:.3f}"),
             f"{row.switches:.2f}",
         )
-    return titled(title, made)
+    return titled(title, rows)
 
 
 def _interval(value: Sequence[float], say: Callable[[float], str]) -> str:
@@ -174,18 +174,18 @@ def _interval(value: Sequence[float], say: Callable[[float], str]) -> str:
 
 def findings_table(findings: Iterable[Any]) -> Group:
     """Which of a paper's findings hold in the run just made."""
-    made = table(("figure", "finding", "holds", "why"))
-    for found in findings:
-        verdict = Text("yes", style="green") if found.holds else Text("no", style="bold red")
-        made.add_row(Text(found.figure), Text(found.finding), verdict, Text(found.why))
-    return titled("findings", made)
+    listed = table(("figure", "finding", "holds", "why"))
+    for finding in findings:
+        verdict = Text("yes", style="green") if finding.holds else Text("no", style="bold red")
+        listed.add_row(Text(finding.figure), Text(finding.finding), verdict, Text(finding.why))
+    return titled("findings", listed)
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], *, title: str) -> Group:
     """Rows that share their keys, as they are."""
     columns = list(rows[0]) if rows else ["nothing"]
     numbers = [c for c in columns if all(isinstance(row[c], int | float) for row in rows)] if rows else []
-    made = table(columns, numbers=numbers)
+    shown = table(columns, numbers=numbers)
     for row in rows:
-        made.add_row(*(Text(f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c])) for c in columns))
-    return titled(title, made)
+        shown.add_row(*(Text(f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c])) for c in columns))
+    return titled(title, shown)

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from ..core.explain import say_energy, say_time
-from .planned import text
-from .run import RunView
+from .plan_view import text
+from .run_view import RunView
 
 
 class Verdict(NamedTuple):

@@ -2,11 +2,11 @@
 
 from .load import load_scenario
 from .model import PlannerSettings, Scenario
-from .new import new_scenario_text
 from .overrides import apply_overrides
 from .read import preset_names
 from .resolve import Resolved, resolve
 from .schema import json_schema
+from .skeleton import new_scenario_text
 
 __all__ = [
     "PlannerSettings",

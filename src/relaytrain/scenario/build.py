@@ -15,11 +15,12 @@ from ..core.problem import Chain, Clock, DataSource, Node, NodeSet, Pair, Pipeli
 from ..core.state import Grid
 from ..core.world import JumpRange, RandomWorld, WorldSettings
 from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
-from ..costs.devices import DeviceProfile
+from ..costs.devices import FIGURES, DeviceProfile
 from .checks import admissible
 from .faults import Fault
 from .model import PlannerSettings
-from .schema import ChainTable, ScenarioFile
+from .schema import RandomTable, ScenarioFile, VersionTable
+from .strict_table import Table
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
@@ -38,12 +39,7 @@ def build_problem(file: ScenarioFile) -> Problem:
         start=start,
         initial_loss=file.start.loss,
         target=Target(t.loss, t.deadline, t.probability, t.metric, t.on),
-        versions=tuple(
-            Version(
-                v.name, v.parameters, v.flops_per_sample, v.weight_bytes, v.activation_bytes_per_sample, _chain(v.chain)
-            )
-            for v in file.versions
-        ),
+        versions=tuple(_version(version) for version in file.versions),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
         node_sets=tuple(
             NodeSet(s.name, tuple(s.nodes), s.mode, PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data))
@@ -63,12 +59,15 @@ def clock_of(file: ScenarioFile) -> Clock:
     return "emulated" if any(node.device is not None for node in file.nodes) else "measured"
 
 
-def _chain(table: ChainTable | None) -> Chain | None:
-    if table is None:
-        return None
-    figures: dict[str, Any] = table.model_dump()
-    frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in figures.items()}
-    return Chain(**frozen)
+def _version(table: VersionTable) -> Version:
+    chain = None if table.chain is None else Chain(**_frozen(table.chain))
+    figures = (table.parameters, table.flops_per_sample, table.weight_bytes, table.activation_bytes_per_sample)
+    return Version(table.name, *figures, chain)
+
+
+def _frozen(table: Table) -> dict[str, Any]:
+    """The values of a table by key, its lists as tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table}
 
 
 def _state_tensors(file: ScenarioFile) -> int:
@@ -217,37 +216,6 @@ def build_planner(file: ScenarioFile) -> PlannerSettings:
 def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
     """Noise, estimator errors and, if asked for, how random worlds are drawn."""
     world = file.world
-
-    def span(values: list[float] | None) -> tuple[float, float] | None:
-        return None if values is None else (values[0], values[1])
-
-    drawn = None
-    if world.random is not None:
-        r = world.random
-        rules = ChangeRules(problem.pairs)
-        chosen = np.full((len(problem.pairs), len(problem.pairs)), -1)
-        for number, rule in enumerate(r.jumps):
-            chosen[rules.mask(rule.from_, rule.to)] = number
-        jumps = []
-        for i, j in np.argwhere(chosen >= 0):
-            rule = r.jumps[chosen[i, j]]
-            jumps.append(JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss))
-        drawn = RandomWorld(
-            floor=span(r.floor),
-            scale=span(r.scale),
-            power=span(r.power),
-            curve_top=r.curve_top,
-            jumps=tuple(jumps),
-            back_jump=r.back_jump,
-            target_loss=span(r.target_loss),
-            change_cost=tuple(r.change_cost),
-            reversible=tuple(r.reversible),
-            deadlines=tuple(r.deadlines),
-            slack_factor=r.slack_factor,
-            slack_extra_s=r.slack_extra,
-            tight_factor=r.tight_factor,
-            tight_share=(r.tight_share[0], r.tight_share[1]),
-        )
     return WorldSettings(
         progress_noise_sd=world.progress_noise,
         loss_noise_sd=world.loss_noise,
@@ -257,10 +225,25 @@ def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
         bias_low=world.bias_range[0],
         bias_high=world.bias_range[1],
         jump_bias_sd=world.jump_bias,
-        robust_shading=span(world.robust_shading),
+        robust_shading=None if world.robust_shading is None else (world.robust_shading[0], world.robust_shading[1]),
         robust_jump_factor=world.robust_jump_factor,
-        random=drawn,
+        random=None if world.random is None else _random_world(world.random, problem),
     )
+
+
+def _random_world(table: RandomTable, problem: Problem) -> RandomWorld:
+    """Lists become tuples, and each rule about jumps the changes of pair that it means, the last rule winning."""
+    settings = _frozen(table)
+    rules = ChangeRules(problem.pairs)
+    chosen = np.full((len(problem.pairs), len(problem.pairs)), -1)
+    for number, rule in enumerate(table.jumps):
+        chosen[rules.mask(rule.from_, rule.to)] = number
+    jumps = []
+    for i, j in np.argwhere(chosen >= 0):
+        rule = table.jumps[chosen[i, j]]
+        jumps.append(JumpRange(int(i), int(j), rule.jump[0], rule.jump[1], rule.jump_per_loss))
+    settings |= {"jumps": tuple(jumps), "slack_extra_s": settings.pop("slack_extra")}
+    return RandomWorld(**settings)
 
 
 def dump(file: ScenarioFile, devices: Mapping[str, DeviceProfile]) -> dict[str, Any]:
@@ -269,11 +252,8 @@ def dump(file: ScenarioFile, devices: Mapping[str, DeviceProfile]) -> dict[str, 
     used = {n.device for n in file.nodes if n.device is not None}
     for name in sorted(used - set(file.devices)):
         profile = devices[name]
-        data["devices"][name] = {
-            "flops_per_s": profile.flops_per_s, "busy_w": profile.busy_w, "idle_w": profile.idle_w,
-            "memory_bytes": profile.memory_bytes, "bits_per_s": profile.bits_per_s, "j_per_bit": profile.j_per_bit,
-            "source": profile.source[:2000],
-        }  # fmt: skip
+        figures = {figure: getattr(profile, figure) for figure in FIGURES}
+        data["devices"][name] = {**figures, "source": profile.source[:2000]}
     plain = _jsonable(data)
     assert isinstance(plain, dict)
     return plain

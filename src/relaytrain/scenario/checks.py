@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 
+from ..core.errors import did_you_mean
 from .faults import Fault, Path
 from .fields import shown
-from .prior import PriorHandoverTable
-from .schema import MAX_PAIRS, ChangeTable, CurveTable, JumpRangeTable, JumpTable, ScenarioFile, StepsTable
+from .prior_table import PriorHandoverTable
+from .schema import (
+    MAX_PAIRS,
+    ChangeTable,
+    CurveTable,
+    JumpRangeTable,
+    JumpTable,
+    NodeSetTable,
+    ScenarioFile,
+    StepsTable,
+)
 
 MAX_STATES = 1e10
 """Most states of PACT's grid, pairs x time steps x loss steps, that a scenario may ask for."""
@@ -61,10 +70,10 @@ def missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Faul
     """The fault of a name that nobody declared; none for "*"."""
     if name in known or name == "*":
         return []
-    close = difflib.get_close_matches(name, known[:200], n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return [Fault(path, shown(name), f"a declared {what}: {listed or 'none is declared'}{hint}")]
+    return [
+        Fault(path, shown(name), f"a declared {what}: {listed or 'none is declared'}{did_you_mean(name, known[:200])}")
+    ]
 
 
 def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
@@ -118,21 +127,10 @@ def _pipelines(file: ScenarioFile) -> list[Fault]:
     faults: list[Fault] = []
     for index, group in enumerate(file.node_sets):
         if group.mode == "federated":
-            for key, default in {
-                "in_flight": None,
-                "keep": "best-of",
-                "checkpoint": False,
-                "share_data": False,
-            }.items():
-                if getattr(group, key) == default:
-                    continue
-                faults.append(
-                    Fault(
-                        ("node_sets", index, key),
-                        f"{key} of a federated set",
-                        "mode = 'pipeline' beside it, or no such key",
-                    )
-                )
+            for key in ("in_flight", "keep", "checkpoint", "share_data"):
+                if getattr(group, key) != NodeSetTable.model_fields[key].default:
+                    wanted = "mode = 'pipeline' beside it, or no such key"
+                    faults.append(Fault(("node_sets", index, key), f"{key} of a federated set", wanted))
         elif file.training is not None and file.training.optimizer == "adamw":
             faults.append(
                 Fault(("training", "optimizer"), f"adamw with the pipeline {shown(group.name)}", "sgd or adam")
@@ -142,13 +140,8 @@ def _pipelines(file: ScenarioFile) -> list[Fault]:
             units = len(version.chain.weight_bytes)
             for key, value in version.chain:
                 if isinstance(value, list) and len(value) != units:
-                    faults.append(
-                        Fault(
-                            ("versions", index, "chain", key),
-                            f"{len(value)} figures",
-                            f"{units}, one a unit, as weight_bytes has",
-                        )
-                    )
+                    wanted = f"{units}, one a unit, as weight_bytes has"
+                    faults.append(Fault(("versions", index, "chain", key), f"{len(value)} figures", wanted))
     return faults
 
 
@@ -196,9 +189,9 @@ def _law(file: ScenarioFile) -> list[Fault]:
                     wanted = "one figure: a level law knows no epochs"
                     faults.append(Fault(("law", "jumps", index, key), "a list", wanted))
     pairs = len(admissible(file))
-    longest = max([1, *(len(s.change) for s in law.steps if isinstance(s.change, list)),
-                   *(len(c.progress) for c in law.curves if isinstance(c.progress, list))])  # fmt: skip
-    longest_jump = max([1, *(len(j.jump) for j in law.jumps if isinstance(j.jump, list))])
+    by_epoch = [*(steps.change for steps in law.steps), *(curve.progress for curve in law.curves)]
+    longest = max((len(series) for series in by_epoch if isinstance(series, list)), default=1)
+    longest_jump = max((len(j.jump) for j in law.jumps if isinstance(j.jump, list)), default=1)
     if longest * pairs > MAX_CELLS or longest_jump * pairs**2 > MAX_CELLS:
         faults.append(Fault(("law",), "tables by epoch too large for so many pairs", f"at most {MAX_CELLS} figures"))
     return faults
@@ -214,8 +207,8 @@ def _planner(file: ScenarioFile) -> list[Fault]:
     top = grid.loss_top or file.start.loss
     states = len(admissible(file)) * (file.target.deadline / grid.time_step) * (top / grid.loss_step)
     if states > MAX_STATES:
-        return [Fault(("planner", "grid"), f"about {states:.1e} states",
-                      f"at most {MAX_STATES:.0e}; take larger steps or leave the grid out")]  # fmt: skip
+        wanted = f"at most {MAX_STATES:.0e}; take larger steps or leave the grid out"
+        return [Fault(("planner", "grid"), f"about {states:.1e} states", wanted)]
     return []
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..core.errors import ScenarioError
+from ..core.errors import ScenarioError, did_you_mean
 from .fields import shown
 from .lines import find_line
 from .read import Document
@@ -85,7 +84,8 @@ def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
             faults.append(Fault(path, "nothing", _field_words(path)))
         elif kind == "literal_error":
             words = str(context.get("expected", "another value"))
-            faults.append(Fault(path, shown(value), f"{words}{_meant(value, words)}"))
+            known = [word.strip("'") for word in words.replace(" or ", ", ").split(", ")]
+            faults.append(Fault(path, shown(value), words + did_you_mean(value, known)))
         elif kind in {"too_long", "too_short"}:
             bound = context.get("max_length", context.get("min_length"))
             side = "at most" if kind == "too_long" else "at least"
@@ -95,21 +95,13 @@ def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
     return faults
 
 
-def _meant(value: Any, words: str) -> str:
-    known = [word for word in words.replace(" or ", ", ").split(", ") if word]
-    close = difflib.get_close_matches(str(value)[:80], [w.strip("'") for w in known], n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
 def _known_keys(path: Path) -> str:
     model = _model_at(path[:-1])
     if model is None:
         return "one of the known keys"
     names = [info.alias or name for name, info in model.model_fields.items()]
-    close = difflib.get_close_matches(str(path[-1])[:80], names, n=1)
-    if close:
-        return f"a known key; did you mean '{close[0]}'?"
-    return f"one of {', '.join(names)}"
+    near = did_you_mean(path[-1], names)
+    return f"a known key{near}" if near else f"one of {', '.join(names)}"
 
 
 def _field_words(path: Path) -> str:
@@ -145,7 +137,7 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for inner in typing.get_args(annotation):
-        found = _model_of(inner)
-        if found is not None:
-            return found
+        model = _model_of(inner)
+        if model is not None:
+            return model
     return None

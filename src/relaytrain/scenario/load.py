@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ..core.errors import ScenarioError
+from ..core.errors import ScenarioError, did_you_mean
 from ..core.problem import Problem
 from ..costs.devices import DeviceProfile, load_devices
 from .build import build_costs, build_planner, build_problem, build_world, dump
@@ -73,13 +72,7 @@ def _validated(document: Document) -> ScenarioFile:
 
 
 def _devices(file: ScenarioFile) -> dict[str, DeviceProfile]:
-    own = {
-        name: DeviceProfile(
-            name, d.flops_per_s, d.busy_w, d.idle_w, d.memory_bytes, d.bits_per_s, d.j_per_bit, source=d.source
-        )
-        for name, d in file.devices.items()
-    }
-    return {**load_devices(), **own}
+    return load_devices() | {name: DeviceProfile(name, **dict(table)) for name, table in file.devices.items()}
 
 
 def _name_from(document: Document) -> str:
@@ -102,48 +95,35 @@ def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile
         elif name in nodes:
             gone |= {s.name for s in file.node_sets if name in s.nodes}
         else:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            listed = ", ".join(known[:20])
-            raise ScenarioError(f"--without: got {shown(name)}, expected a node set or node: {listed}{hint}")
+            listed = ", ".join(known[:20]) + did_you_mean(name, known)
+            raise ScenarioError(f"--without: got {shown(name)}, expected a node set or node: {listed}")
     explicit = file.pairs or None
     left = [s for s in file.node_sets if s.name not in gone]
     pairs = [p for p in file.pairs if p.nodes not in gone]
     if not left or (explicit is not None and not pairs):
         raise ScenarioError(f"--without: got {', '.join(names)}, expected at least one pair to be left")
 
-    def kept(side: str) -> bool:
-        return side.partition(" on ")[2] not in gone
+    def without_gone(table: Any, *, sides: str = "", nodes: Sequence[str] = ()) -> Any:
+        """The table with those of its rules that go between nodes still there, and its rows of nodes still there."""
+        if table is None:
+            return None
+        lists = {key: [row for row in getattr(table, key) if row.nodes not in gone] for key in nodes}
+        if sides:
+            lists[sides] = between(getattr(table, sides))
+        return table.model_copy(update=lists)
 
-    law = file.law
-    law = law.model_copy(update={
-        "curves": [c for c in law.curves if c.nodes not in gone],
-        "steps": [s for s in law.steps if s.nodes not in gone],
-        "jumps": [j for j in law.jumps if kept(j.from_) and kept(j.to)],
-    })  # fmt: skip
-    world = file.world
-    if world.random is not None:
-        jumps = [j for j in world.random.jumps if kept(j.from_) and kept(j.to)]
-        world = world.model_copy(update={"random": world.random.model_copy(update={"jumps": jumps})})
-    changes = [c for c in file.changes if kept(c.from_) and kept(c.to)]
-    prior = file.prior
-    if prior is not None:
-        curves = [c for c in prior.curves if c.nodes not in gone]
-        handovers = [h for h in prior.handovers if kept(h.from_) and kept(h.to)]
-        prior = prior.model_copy(update={"curves": curves, "handovers": handovers})
-    depl = file.depl
-    if depl is not None:
-        clusters = [c for c in depl.clusters if c.nodes not in gone]
-        charges = [c for c in depl.charges if c.nodes not in gone]
-        depl = depl.model_copy(update={"clusters": clusters, "charges": charges})
+    def between(rules: list[Any]) -> list[Any]:
+        return [r for r in rules if all(side.partition(" on ")[2] not in gone for side in (r.from_, r.to))]
+
+    drawn = without_gone(file.world.random, sides="jumps")
     tables = {
-        "depl": depl,
+        "depl": without_gone(file.depl, nodes=("clusters", "charges")),
         "node_sets": left,
         "pairs": pairs,
-        "changes": changes,
-        "law": law,
-        "world": world,
-        "prior": prior,
+        "changes": between(file.changes),
+        "law": without_gone(file.law, sides="jumps", nodes=("curves", "steps")),
+        "world": file.world.model_copy(update={"random": drawn}),
+        "prior": without_gone(file.prior, sides="handovers", nodes=("curves",)),
     }
     slim = file.model_copy(update=tables)
     return _restart(file, slim)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import stat
@@ -12,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ScenarioError
+from ..core.errors import ScenarioError, did_you_mean
 from .fields import shown
 
 MAX_BYTES = 1 << 20
@@ -86,11 +85,8 @@ def _text(path: Path, label: str) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        close = difflib.get_close_matches(label, preset_names(), n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise ScenarioError(
-            f"{label}: got no such file, expected a path or one of the presets {', '.join(preset_names())}{hint}"
-        ) from None
+        presets = ", ".join(preset_names()) + did_you_mean(label, preset_names())
+        raise ScenarioError(f"{label}: got no such file, expected a path or one of the presets {presets}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(f"{label}: got '{reason}', expected a file that can be read") from None

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from .depl import DeplTable
-from .estimator import EstimatorTable
+from .estimator_table import EstimatorTable
 from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
-from .prior import PriorTable
+from .prior_table import PriorTable
 from .strict_table import Table
-from .training import DataTable, NetworkKeys, TrainingTable
+from .training_tables import DataTable, NetworkKeys, TrainingTable
 from .units import BYTES, DURATION, ENERGY, FLOPS, PER_BIT, POWER, RATE, SPEED
 
 SCHEMA_VERSION = 1

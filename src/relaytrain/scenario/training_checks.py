@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from ..core.families import FAMILIES
+from .checks import missing
 from .faults import Fault
 from .fields import shown
 from .schema import ScenarioFile
@@ -39,19 +38,10 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             )
     nodes = [n.name for n in file.nodes]
     if file.training is not None:
-        faults += [f for n in file.training.devices for f in _node(("training", "devices", n), n, nodes)]
+        faults += [f for n in file.training.devices for f in missing(("training", "devices", n), n, nodes, "node")]
     if file.data is not None:
-        faults += [f for n in file.data.nodes for f in _node(("data", "nodes", n), n, nodes)]
-        faults += [f for n in file.data.classes for f in _node(("data", "classes", n), n, nodes)]
+        faults += [f for n in file.data.nodes for f in missing(("data", "nodes", n), n, nodes, "node")]
+        faults += [f for n in file.data.classes for f in missing(("data", "classes", n), n, nodes, "node")]
         if file.data.partition == "by-class" and not file.data.classes:
             faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
     return faults
-
-
-def _node(path: tuple[str, ...], name: str, known: list[str]) -> list[Fault]:
-    if name in known:
-        return []
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return [Fault(path, shown(name), f"a declared node: {listed or 'none is declared'}{hint}")]

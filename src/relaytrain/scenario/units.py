@@ -12,8 +12,12 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.ASCII)
 _LONGEST = 64
 
 _DURATION = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-_DURATION_WORDS = {"min": "m", "mins": "m", "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "day": "d", "days": "d",
-                   "hour": "h", "hours": "h", "minute": "m", "minutes": "m", "second": "s", "seconds": "s"}  # fmt: skip
+_DURATION_WORDS = {
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+}
 _BELOW = {"d": "h", "h": "m", "m": "s", "s": "ms"}
 
 _SI = {"": 1.0, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -88,24 +92,3 @@ RATE = Quantity("a rate", '"100 Mbit/s" or bits per second as a number', _reader
 FLOPS = Quantity("an amount of work", '"2 MFLOP" or operations as a number', _reader(_FLOPS))
 SPEED = Quantity("a speed", '"5 TFLOP/s" or operations per second as a number', _reader(_SPEED))
 PER_BIT = Quantity("an energy per bit", '"5 nJ/bit" or joules per bit as a number', _reader(_PER_BIT))
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds as people read them: "7m40", "1h05m", "2.5s"."""
-    if seconds == float("inf"):
-        return "no deadline"
-    if seconds < 60:
-        return f"{seconds:.3g}s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}" if whole % 60 else f"{whole // 60}m"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}h{rest // 60:02d}m" if rest >= 60 else f"{hours}h"
-
-
-def format_bytes(count: float) -> str:
-    """Bytes with a decimal prefix: "1.2 GB"."""
-    for prefix, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {prefix}"
-    return f"{count:.0f} B"

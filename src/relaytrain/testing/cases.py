@@ -71,12 +71,12 @@ class Replayed:
 def kind_of(path: Path) -> str:
     """The kind a file declares; when it declares none, `pact` if it is a case at all (it has a law), else `no case`."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        case = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ScenarioError(f"{path}: not JSON ({error}); a case is one JSON object") from None
-    if not isinstance(found, dict):
-        raise ScenarioError(f"{path}: got a {type(found).__name__}, expected one JSON object")
-    return str(found.get("kind", PACT if "law" in found else "no case"))
+    if not isinstance(case, dict):
+        raise ScenarioError(f"{path}: got a {type(case).__name__}, expected one JSON object")
+    return str(case.get("kind", PACT if "law" in case else "no case"))
 
 
 def case_files(folder: Path) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:

@@ -36,7 +36,7 @@ SLACK = 1e-9
 
 def history_of(pairs: Sequence[Pair], rng: np.random.Generator, epochs: int) -> tuple[EpochOutcome, ...]:
     """Falling losses with scatter over one to three legs, each later one begun by a probed jump."""
-    loss, at, found = 2.3, 0, []
+    loss, at, outcomes = 2.3, 0, []
     for epoch in range(1, epochs + 1):
         probed = None
         if epoch > 1 and len(pairs) > 1 and rng.uniform() < 0.15:
@@ -44,8 +44,8 @@ def history_of(pairs: Sequence[Pair], rng: np.random.Generator, epochs: int) -> 
             loss += float(rng.uniform(0.0, 0.5))
             probed = loss
         loss = max(loss * float(rng.uniform(0.85, 1.0)) * float(np.exp(0.03 * rng.standard_normal())), 0.05)
-        found.append(EpochOutcome(Decision(epoch, *pairs[at]), loss, 1.0, 1.0, handover_loss=probed))
-    return tuple(found)
+        outcomes.append(EpochOutcome(Decision(epoch, *pairs[at]), loss, 1.0, 1.0, handover_loss=probed))
+    return tuple(outcomes)
 
 
 class EstimatorSuite:
@@ -72,11 +72,11 @@ class EstimatorSuite:
         """Losses at a level over some epochs of `now`, the first with the handover from `before`."""
         begin = getattr(law, "begin", None)
         loss = float(begin(loss, before, level)) if begin is not None else loss
-        found = []
+        losses = []
         for step in range(AHEAD):
             loss = float(law.next_loss(step + 1, np.array(loss), before if step == 0 else now, now, level))
-            found.append(loss)
-        return found
+            losses.append(loss)
+        return losses
 
     def test_laws_cover_the_pairs_with_numbers(self) -> None:
         """Every pair and level: finite or infinite losses, never NaN, never negative; staying is finite."""
@@ -87,9 +87,9 @@ class EstimatorSuite:
                 assert law.form(level).pairs == count
                 for before in range(count):
                     for now in range(count):
-                        found = law.next_loss(len(history) + 1, np.array([0.0, loss, 2.3]), before, now, level)
-                        assert not np.isnan(found).any() and (found >= 0.0).all()
-                        assert before != now or np.isfinite(found).all()
+                        landed = law.next_loss(len(history) + 1, np.array([0.0, loss, 2.3]), before, now, level)
+                        assert not np.isnan(landed).any() and (landed >= 0.0).all()
+                        assert before != now or np.isfinite(landed).all()
 
     def test_levels_never_cross_and_widen(self) -> None:
         """A higher level never promises a lower loss, at any epoch ahead, whoever trains."""
@@ -125,11 +125,11 @@ class EstimatorSuite:
             losses = np.linspace(0.0, top, 60)
             for level in ("expected", 0.95):
                 for now in range(len(self.pairs())):
-                    found = law.next_loss(1, losses, 0, now, level)
+                    landed = law.next_loss(1, losses, 0, now, level)
                     if law.monotone:
-                        assert (np.diff(found[np.isfinite(found)]) >= -1e-9).all()
+                        assert (np.diff(landed[np.isfinite(landed)]) >= -1e-9).all()
                     if law.autonomous:
-                        assert np.array_equal(found, law.next_loss(40, losses, 0, now, level))
+                        assert np.array_equal(landed, law.next_loss(40, losses, 0, now, level))
 
     def _text(self, law: LossLaw) -> str:
         return json.dumps(law_to_json(law, pairs=len(self.pairs()), top=4.0))

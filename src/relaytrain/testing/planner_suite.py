@@ -8,8 +8,8 @@
         def planner(self):
             return MyPlanner()
 
-Class attributes say what is promised beyond the contract. Problems are small, random and fixed by their seeds; a failure
-names the seed, and `drawn(seed)` gives the problem back.
+Class attributes say what is promised beyond the contract. Problems are small, random and fixed by their seeds; a
+failure names the seed, and `drawn(seed)` gives the problem back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class PlannerSuite:
     optimal_when_exact: bool = False
     names_nearest: bool = True
     blind_to_order: bool = True
+    _plans: ClassVar[list[tuple[Drawn, Plan]]]
 
     def planner(self) -> Planner:
         """The planner under test, new at each call."""
@@ -60,10 +61,12 @@ class PlannerSuite:
         return self.planner().plan(problem.problem, problem.costs, problem.law, problem.state, warm)
 
     def each(self) -> Iterator[tuple[int, Drawn, Plan]]:
-        """All problems of the suite with their plans."""
-        for seed in range(self.problems):
-            problem = drawn(seed)
-            yield seed, problem, self.plan(problem)
+        """All problems of the suite with their plans; a class plans them once, that it may is a test of its own."""
+        if "_plans" not in vars(type(self)):
+            problems = [drawn(seed) for seed in range(self.problems)]
+            type(self)._plans = [(problem, self.plan(problem)) for problem in problems]
+        for seed, (problem, plan) in enumerate(self._plans):
+            yield seed, problem, plan
 
     def test_feasible_plans_keep_the_target_and_infeasible_ones_do_not_claim_to(self) -> None:
         """Decisions replayed in plain arithmetic: possible at every step, low enough, in time, within the cap."""

@@ -20,7 +20,6 @@ from .brute_force import plain_step
 
 Array = NDArray[np.float64]
 Kind = Literal["epoch", "level"]
-NO_PLACE = math.inf
 
 
 @dataclass(frozen=True)
@@ -60,17 +59,7 @@ class Drawn:
 
     def first_pairs(self, count: int) -> Drawn:
         """The same with only the first `count` pairs; start and present pair must be among them."""
-        whole = self.permuted(np.arange(len(self.problem.pairs)))
-        keep = np.arange(count)
-        costs = CostTable(
-            whole.costs.run_s[:count],
-            whole.costs.change_s[:count, :count],
-            whole.costs.run_j[:count],
-            whole.costs.change_j[:count, :count],
-        )
-        return Drawn(
-            replace(self.problem, pairs=self.problem.pairs[:count]), costs, _law_of(self.law, keep), self.state
-        )
+        return self.permuted(np.arange(count))
 
 
 def _law_of(law: EpochLaw | LevelLaw, keep: NDArray[np.int64]) -> EpochLaw | LevelLaw:

@@ -8,43 +8,17 @@ Paper: PACT section II (an epoch ends with one average); McMahan et al. 2017, Fe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..core.errors import RelayTrainError, WorkerLost
+from ..core.errors import RelayTrainError
 from .checkpoint import Checkpoint
 from .task import NodeResult
 
 MOST_GROWTH = 1e3
 """An update with a value beyond so many times the largest one before (plus one) is refused: its norm is absurd."""
-
-
-@dataclass(frozen=True)
-class Averaged:
-    """The average, the nodes it is made of, and why others were refused."""
-
-    checkpoint: Checkpoint
-    used: tuple[str, ...]
-    refused: Mapping[str, str]
-
-
-def fedavg(results: Sequence[NodeResult], global_checkpoint: Checkpoint) -> Averaged:
-    """The sample-weighted mean of the results that pass the checks; results may come in any order.
-
-    Sums are made in float64 in the order of node names, so the bits do not depend on who answered first; whole
-    numbers (such as batch norm's counter of batches) take the largest.
-
-    Raises:
-        WorkerLost: no result passed.
-    """
-    accepted, refused = open_updates(results, global_checkpoint)
-    if not accepted:
-        reasons = "; ".join(f"{node}: {reason}" for node, reason in refused.items()) or "no node answered"
-        raise WorkerLost(f"nothing to average: {reasons}")
-    return Averaged(average(accepted, global_checkpoint), tuple(sorted(accepted)), refused)
 
 
 Updates = dict[str, tuple[int, Checkpoint]]
@@ -65,7 +39,11 @@ def open_updates(results: Sequence[NodeResult], global_checkpoint: Checkpoint) -
 
 
 def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
-    """The sample-weighted mean of checked updates, in the order of node names."""
+    """The sample-weighted mean of checked updates.
+
+    Sums are made in float64 in the order of node names, so the bits do not depend on who answered first; whole
+    numbers (such as batch norm's counter of batches) take the largest.
+    """
     ordered = [updates[node] for node in sorted(updates)]
     weights = _mean([(samples, update.weights) for samples, update in ordered])
     optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import torch
@@ -106,10 +106,6 @@ class Checkpoint:
                 raise ScenarioError(f"checkpoint: {name} is {self.weights[name].dtype}, expected {tensor.dtype}")
         model.load_state_dict(self.weights, strict=True)
         return model.eval()
-
-    def without_optimizer(self) -> Checkpoint:
-        """The same weights with fresh optimizer state."""
-        return replace(self, optimizer={})
 
 
 def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:

@@ -73,10 +73,10 @@ def _parts(source: str, seed: int, folder: Path | None) -> dict[str, Dataset]:
         return quick_data(seed, source)
     if ":" not in source:
         raise ScenarioError(f"data.partition: {source} has no parts; expected sizes, iid, by-class or dirichlet")
-    made = _resolver(folder)(source)()
-    if not isinstance(made, Mapping) or not made:
-        raise ScenarioError(f"data.source: {source}() returned {type(made).__name__}, expected datasets by name")
-    return {str(name): _dataset(part, f"{source} {name}") for name, part in made.items()}
+    parts = _resolver(folder)(source)()
+    if not isinstance(parts, Mapping) or not parts:
+        raise ScenarioError(f"data.source: {source}() returned {type(parts).__name__}, expected datasets by name")
+    return {str(name): _dataset(part, f"{source} {name}") for name, part in parts.items()}
 
 
 def _dataset(value: Any, name: str) -> Dataset:
@@ -206,7 +206,7 @@ def _resolver(folder: Path | None) -> Callable[[str], Callable[..., Any]]:
         value = resolve(reference, folder).value
         if not callable(value):
             raise ScenarioError(f"data.source: {reference} is a {type(value).__name__}, expected a function")
-        found: Callable[..., Any] = value
-        return found
+        reader: Callable[..., Any] = value
+        return reader
 
     return follow

@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
-from ..compression.carry import keep_values
+from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
 from ..compression.prune import Kept, prune, prune_to, reestimate_batchnorm
 from ..core.errors import ScenarioError
@@ -125,14 +125,6 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
     state = checkpoint.optimizer if kept is None else carry_optimizer(checkpoint.optimizer, kept)
     reached = 1.0 - parameters(made_model) / full
     return HandedOver(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
-
-
-def carry_optimizer(state: dict[str, Tensor], kept: Kept) -> dict[str, Tensor]:
-    """Optimizer state (`BUFFER/PARAMETER`) after pruning: buffers follow the kept positions, counters stay."""
-    return {
-        key: keep_values(tensor, kept[key.partition("/")[2]]) if tensor.ndim else tensor.clone()
-        for key, tensor in state.items()
-    }
 
 
 def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> HandedOver:

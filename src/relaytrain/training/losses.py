@@ -27,8 +27,8 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
     value = resolve(name, folder).value
     if not callable(value):
         raise ScenarioError(f"training.loss: {name} is a {type(value).__name__}, expected a function")
-    found: LossFunction = value
-    return found
+    own: LossFunction = value
+    return own
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError
@@ -78,10 +78,6 @@ class TrainingSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {**asdict(self), "devices": dict(self.devices)}
-
-    def with_seed(self, seed: int) -> TrainingSettings:
-        """The same settings under another run seed."""
-        return replace(self, seed=seed)
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of epoch `epoch` (from 1): a function of the epoch alone, so that a resumed run agrees.

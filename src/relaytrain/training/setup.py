@@ -104,10 +104,8 @@ class TrainingSetup:
         settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
-        return cls(
-            scenario.problem, settings, sets.nodes, sets.validation, sets.test, plans, resolve, references, folder,
-            parts=sets.parts,
-        )  # fmt: skip
+        data = (sets.nodes, sets.validation, sets.test)
+        return cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
 
     @classmethod
     def from_model(
@@ -138,9 +136,9 @@ class TrainingSetup:
         for index, name in enumerate(names):
             if name in given:
                 reference = f"in_memory:version_{index}"
-                made, follow = of_module(given[name], reference)
+                own_spec, follow = of_module(given[name], reference)
                 known[reference] = follow
-                use: Spec = spec if spec is not None and index == 0 else made
+                use: Spec = spec if spec is not None and index == 0 else own_spec
                 plans[name] = VersionPlan(name, "network" if index == 0 else "student", use)
             elif ratios is not None and name in ratios:
                 plans[name] = VersionPlan(name, "pruned", ratio=ratios[name])
@@ -270,8 +268,8 @@ class TrainingSetup:
 
     def _pruned(self, plan: VersionPlan) -> tuple[nn.Module, float]:
         full = self.initial(self.full.name).model(resolve=self.resolve)
-        made = prune(full, self.example, plan.ratio, importance=self.settings.importance)
-        return made.model, made.reached
+        pruned = prune(full, self.example, plan.ratio, importance=self.settings.importance)
+        return pruned.model, pruned.reached
 
     def spec_of(self, model: nn.Module) -> Spec:
         """The spec of a module pruned out of the full version."""
@@ -325,12 +323,12 @@ def _network(
     if ":" not in own:
         return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
     known[own] = from_scenario(own, folder)
-    made = known[own](own)()
-    if not isinstance(made, nn.Module):
+    network = known[own](own)()
+    if not isinstance(network, nn.Module):
         raise ScenarioError(
-            f"versions.{table['name']}: {own}() returned {type(made).__name__}, expected a torch.nn.Module"
+            f"versions.{table['name']}: {own}() returned {type(network).__name__}, expected a torch.nn.Module"
         )
-    spec, _ = of_module(made, own)
+    spec, _ = of_module(network, own)
     return spec
 
 

@@ -67,11 +67,8 @@ class NodeTask:
 
     def to_bytes(self) -> bytes:
         """The form that goes over a pipe."""
-        header = {
-            "run": self.run, "epoch": self.epoch, "attempt": self.attempt, "node": self.node,
-            "settings": self.settings.to_dict(), "resources": self.resources, "timeout_s": self.timeout_s, "datasets": list(self.datasets),
-        }  # fmt: skip
-        return pack(header, as_bytes(self.checkpoint))
+        header = {name: value for name, value in vars(self).items() if name != "checkpoint"}
+        return pack({**header, "settings": self.settings.to_dict()}, as_bytes(self.checkpoint))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeTask:

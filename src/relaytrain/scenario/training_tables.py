@@ -14,7 +14,8 @@ from .units import DURATION
 _DOTTED = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 REFERENCE = Text("dotted.module:name of your own code", rf"{_DOTTED}:{_DOTTED}", 200)
 SOURCE = Text(
-    '"digits", "quick", "quick-fashion", "mnist", "fashion-mnist", "cifar10", "cifar100", or dotted.module:name of your own code',
+    '"digits", "quick", "quick-fashion", "mnist", "fashion-mnist", "cifar10", "cifar100", '
+    "or dotted.module:name of your own code",
     rf"digits|quick|quick-fashion|mnist|fashion-mnist|cifar10|cifar100|{_DOTTED}:{_DOTTED}",
     200,
 )
@@ -25,11 +26,6 @@ FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
 
 Name = Annotated[str, NAME]
 Classes = Annotated[list[Annotated[int, Number(0, 1e6, whole=True)]], Field(min_length=1, max_length=10_000)]
-OWN_PARTS = ("quick", "quick-fashion")
-"""Sources that come already divided into named parts."""
-
-
-"""Unknown keys are refused, values never coerced."""
 
 
 class DistillTable(Table):

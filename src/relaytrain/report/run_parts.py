@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..core.problem import Pair
 from ..core.state import TOLERANCE
-from .planned import NOTHING_SAID, Predicted
+from .plan_view import NOTHING_SAID, Predicted
 
 
 class NodeView(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Any
 from ..core.problem import Pair
 from ..store.events import Event
 from ..store.rules import Progress, Totals
-from .planned import NOTHING_SAID, PlanView, number, pair_of, text, whole
-from .views import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
+from .plan_view import NOTHING_SAID, PlanView, number, pair_of, text, whole
+from .run_parts import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
 
 Body = Mapping[str, Any]
 
@@ -64,8 +64,8 @@ class RunView:
     @property
     def scenario(self) -> Body:
         """The resolved scenario that the run was started with."""
-        found = self.started.get("scenario")
-        return found if isinstance(found, Mapping) else {}
+        table = self.started.get("scenario")
+        return table if isinstance(table, Mapping) else {}
 
     @property
     def planner(self) -> str:
@@ -80,8 +80,8 @@ class RunView:
     @property
     def initial_loss(self) -> float | None:
         """The loss before epoch 1."""
-        found = number(self.started.get("initial_loss"))
-        return found if found is not None else (self.plans[0].start_loss if self.plans else None)
+        known = number(self.started.get("initial_loss"))
+        return known if known is not None else (self.plans[0].start_loss if self.plans else None)
 
     @property
     def loss(self) -> float | None:
@@ -171,10 +171,23 @@ class _Fold:
             raise ValueError("a run has at least its first event")
         status = self.progress.verdict or ("running" if live else "interrupted")
         return RunView(
-            self.first.run, status, self.first.body, self.asked, self.charged, tuple(self.epochs), tuple(self.undone),
-            tuple(self.handovers), tuple(self.plans), tuple(self.failures), tuple(self.rollbacks), self.verdict,
-            self.progress.totals, len(self.fences), self.first.wall_s, self.last.wall_s,
-        )  # fmt: skip
+            run=self.first.run,
+            status=status,
+            started=self.first.body,
+            asked=self.asked,
+            charged=self.charged,
+            epochs=tuple(self.epochs),
+            undone=tuple(self.undone),
+            handovers=tuple(self.handovers),
+            plans=tuple(self.plans),
+            failures=tuple(self.failures),
+            rollbacks=tuple(self.rollbacks),
+            verdict=self.verdict,
+            totals=self.progress.totals,
+            sessions=len(self.fences),
+            started_wall_s=self.first.wall_s,
+            updated_wall_s=self.last.wall_s,
+        )
 
     def _now_s(self) -> float:
         return math.fsum(e.elapsed_s for e in self.epochs) + self.lost_s
@@ -203,12 +216,9 @@ class _Fold:
         body = event.body
         before = pair_of(body.get("before")) or (self.epochs[-1].pair if self.epochs else Pair("?", "?"))
         after = pair_of(body.get("after")) or (self.plans[-1].pair if self.plans else None) or Pair("?", "?")
-        self.handovers.append(
-            HandoverView(
-                event.epoch or 0, before, after, text(body.get("kind")) or "change", self._now_s(),
-                *(number(body.get(k)) for k in ("loss_before", "loss_after", "elapsed_s", "energy_j", "reached_ratio")),
-            )
-        )  # fmt: skip
+        kind = text(body.get("kind")) or "change"
+        figures = (number(body.get(k)) for k in ("loss_before", "loss_after", "elapsed_s", "energy_j", "reached_ratio"))
+        self.handovers.append(HandoverView(event.epoch or 0, before, after, kind, self._now_s(), *figures))
 
     def _epoch_done(self, event: Event) -> None:
         body, plan = event.body, self.plans[-1] if self.plans else None

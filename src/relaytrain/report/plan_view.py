@@ -13,7 +13,7 @@ from ..core.state import TOLERANCE
 from ..store.events import Event
 
 if TYPE_CHECKING:
-    from .run import RunView
+    from .run_view import RunView
 
 MOST_EPOCHS = 1_000_000
 """A plan that claims more epochs than this is not believed."""
@@ -34,7 +34,7 @@ NOTHING_SAID = Predicted()
 
 @dataclass(frozen=True)
 class PlanView:
-    """The plan that epoch `epoch` was decided by; `pairs` are the pairs from that epoch on, `planned_pairs` the plan's own.
+    """The plan that decided epoch `epoch`; `pairs` are the pairs from that epoch on, `planned_pairs` the plan's own.
 
     `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
     they are empty when the event kept none.
@@ -124,15 +124,15 @@ class Replan:
 
 def replans(view: RunView) -> tuple[Replan, ...]:
     """The plans that differ from what was left of the plan before them, with what happened in between."""
-    found = []
+    changed = []
     for old, new in pairwise(view.plans):
         left = old.pairs[new.epoch - old.epoch :] if new.epoch >= old.epoch else ()
         if left == new.pairs:
             continue
         moved = new.epoch < old.epoch or turns(left, new.epoch) != turns(new.pairs, new.epoch)
         before = say_pairs(left) if left else old.summary()
-        found.append(Replan(new.epoch, before, new.summary(), moved, tuple(_why(view, old, new)), new.energy_j))
-    return tuple(found)
+        changed.append(Replan(new.epoch, before, new.summary(), moved, tuple(_why(view, old, new)), new.energy_j))
+    return tuple(changed)
 
 
 def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:

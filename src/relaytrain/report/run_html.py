@@ -21,11 +21,11 @@ from markupsafe import Markup
 from ..core.explain import say_energy, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .planned import replans, say_failure, text
-from .run import RunView
+from .plan_view import replans, say_failure, text
+from .run_parts import Cost
 from .run_svg import run_svg, thinned, version_colours
+from .run_view import RunView
 from .verdict import verdict_of
-from .views import Cost
 
 MAX_BYTES = 400_000
 MOST_EPOCHS, MOST_ROWS = 200, 40
@@ -240,7 +240,7 @@ def _costs(view: RunView, costs: Mapping[str, Cost]) -> list[Json]:
 
 
 def _nodes(view: RunView) -> list[Json]:
-    found = view.by_node()
+    nodes = view.by_node()
     rows = [
         {
             "name": _short(name),
@@ -249,11 +249,11 @@ def _nodes(view: RunView) -> list[Json]:
             "share": f"{energy_j / view.totals.useful_j:.1%}" if view.totals.useful_j > 0 else "",
             "cpu": "" if cpu_s is None else f"{cpu_s:.3g} s",
         }
-        for name, (count, energy_j, cpu_s) in found.items()
+        for name, (count, energy_j, cpu_s) in nodes.items()
     ][:MOST_ROWS]
-    rest_j = view.totals.useful_j - math.fsum(energy_j for _, energy_j, _ in list(found.values())[:MOST_ROWS])
+    rest_j = view.totals.useful_j - math.fsum(energy_j for _, energy_j, _ in list(nodes.values())[:MOST_ROWS])
     if rows and abs(rest_j) > 1e-9 * max(1.0, view.totals.useful_j):
-        more = f" and {len(found) - MOST_ROWS} more nodes" if len(found) > MOST_ROWS else ""
+        more = f" and {len(nodes) - MOST_ROWS} more nodes" if len(nodes) > MOST_ROWS else ""
         share = f"{rest_j / view.totals.useful_j:.1%}"
         name = f"handovers, waiting and exchange{more}"
         rows.append({"name": name, "epochs": "", "energy": _energy(view, rest_j), "share": share, "cpu": ""})
@@ -271,8 +271,8 @@ def _band(view: RunView) -> Json | None:
 
 
 def _replans(view: RunView) -> Json:
-    found = replans(view)
-    moved = [plan for plan in found if plan.moved]
+    changed = replans(view)
+    moved = [plan for plan in changed if plan.moved]
     rows = [
         {
             "epoch": plan.epoch,
@@ -287,7 +287,7 @@ def _replans(view: RunView) -> Json:
     return {
         "rows": rows,
         "moved": len(moved),
-        "ends": len(found) - len(moved),
+        "ends": len(changed) - len(moved),
         "plans": len(view.plans),
         "first": first,
     }
@@ -326,9 +326,9 @@ def _baselines(view: RunView, baselines: Sequence[Baseline]) -> list[Json]:
 
 
 def _networks(view: RunView) -> list[Json]:
-    found = view.started.get("versions")
+    versions = view.started.get("versions")
     rows = []
-    for name, facts in list(found.items())[:MOST_ROWS] if isinstance(found, Mapping) else ():
+    for name, facts in list(versions.items())[:MOST_ROWS] if isinstance(versions, Mapping) else ():
         facts = facts if isinstance(facts, Mapping) else {}
         rows.append({"name": _short(text(name)), **{key: _count(facts.get(key)) for key in _FACTS}})
     return rows

@@ -19,7 +19,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860.0, 480.0, 90.0, 170.0, 70.0, 60.0
 
 
 @dataclass(frozen=True)
-class Trade:
+class FrontView:
     """`energy_j[i][j]` is the least energy that reaches `losses[i]` by `deadlines_s[j]`; infinity when nothing does."""
 
     problem: str
@@ -50,9 +50,9 @@ class Trade:
         }
 
 
-def trade_of(
+def front_view(
     front: Front, *, level: str, losses: Sequence[float] = (), deadlines_s: Sequence[float] = (), columns: int = 6
-) -> Trade:
+) -> FrontView:
     """A readable part of `front`: the losses and deadlines asked for, or some between start and target that tell."""
     problem = front.problem
     goal, start = problem.target.loss, problem.initial_loss
@@ -71,19 +71,27 @@ def trade_of(
     ways = front.curve(goal)
     if len(ways) > MOST_WAYS:
         ways = [ways[round(i * (len(ways) - 1) / (MOST_WAYS - 1))] for i in range(MOST_WAYS)]
-    units = problem.units
-    return Trade(
-        problem.name, level, goal, tuple(losses), tuple(deadlines_s), energy, tuple(ways), tuple(curves), front.complete,
-        units.energy, units.time,
-    )  # fmt: skip
+    return FrontView(
+        problem=problem.name,
+        level=level,
+        target_loss=goal,
+        losses=tuple(losses),
+        deadlines_s=tuple(deadlines_s),
+        energy_j=energy,
+        ways=tuple(ways),
+        curves=tuple(curves),
+        complete=front.complete,
+        energy_unit=problem.units.energy,
+        time_unit=problem.units.time,
+    )
 
 
-def trade_svg(trade: Trade) -> str:
+def front_svg(view: FrontView) -> str:
     """Least energy against the deadline, one staircase a loss, as a self-contained SVG text."""
-    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain front for {trade.problem}")
-    canvas.text((LEFT, 30), f"{trade.problem}: what a deadline and a loss cost", size=18, bold=True)
-    canvas.text((LEFT, 50), f"least energy at level {trade.level}, by the deadline allowed", size=12.5, fill=MUTED)
-    curves = [(loss, curve) for loss, curve in zip(trade.losses, trade.curves, strict=True) if curve]
+    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain front for {view.problem}")
+    canvas.text((LEFT, 30), f"{view.problem}: what a deadline and a loss cost", size=18, bold=True)
+    canvas.text((LEFT, 50), f"least energy at level {view.level}, by the deadline allowed", size=12.5, fill=MUTED)
+    curves = [(loss, curve) for loss, curve in zip(view.losses, view.curves, strict=True) if curve]
     if not curves:
         canvas.text((LEFT, 90), "nothing is reached by the deadline")
         return canvas.svg()
@@ -93,20 +101,20 @@ def trade_svg(trade: Trade) -> str:
     y = AxisScale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)
     for value in ticks(0.0, y.high, 6):
         canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        words = say_energy(value, trade.energy_unit)
+        words = say_energy(value, view.energy_unit)
         canvas.text((LEFT - 8, y(value) + 4), words, size=11, fill=MUTED, anchor="end")
     base = HEIGHT - BOTTOM
     canvas.line((LEFT, base), (WIDTH - RIGHT, base), stroke=MUTED)
-    for value in clock_ticks(0.0, x.high) if trade.time_unit == "s" else ticks(0.0, x.high, 7):
-        words = say_time(value) if trade.time_unit == "s" else f"{value:g}"
+    for value in clock_ticks(0.0, x.high) if view.time_unit == "s" else ticks(0.0, x.high, 7):
+        words = say_time(value) if view.time_unit == "s" else f"{value:g}"
         canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
-    unit = "" if trade.time_unit in {"s", ""} else f", {trade.time_unit}"
+    unit = "" if view.time_unit in {"s", ""} else f", {view.time_unit}"
     canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 42), f"deadline{unit}", fill=MUTED, anchor="middle")
     labels = sorted(((y(curve[-1][1]), loss, position) for position, (loss, curve) in enumerate(curves)), reverse=True)
     lowest = math.inf
     for at, loss, position in labels:  # labels keep a line's distance from each other
         lowest = min(at, lowest - 16)
-        words = f"loss {loss:.3g}" + (" (target)" if loss == trade.target_loss else "")
+        words = f"loss {loss:.3g}" + (" (target)" if loss == view.target_loss else "")
         canvas.text((WIDTH - RIGHT + 8, lowest + 4), words, fill=PALETTE[position % len(PALETTE)], bold=True)
     for position, (_, curve) in enumerate(curves):
         points = [(x(curve[0][0]), y(curve[0][1]))]

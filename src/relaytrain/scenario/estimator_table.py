@@ -22,8 +22,8 @@ class TheoremTable(Table):
 class EstimatorTable(Table):
     """Who predicts losses: the scenario's prior, the shipped zero-trace network, or what was fitted to traces.
 
-    `fitted`: the file that `relaytrain fit` wrote, from the scenario's folder; `auto` and `paper` need it. `bounds`: how
-    theory corrects robust figures: its shape calibrated on traces, its level as printed (needs `theorem`), or off.
+    `fitted`: the file that `relaytrain fit` wrote, from the scenario's folder; `auto` and `paper` need it. `bounds`:
+    how theory corrects robust figures: its shape calibrated on traces, its level as printed (needs `theorem`), or off.
     """
 
     name: Literal["prior", "auto", "paper", "zero-trace"] = "prior"

@@ -15,8 +15,8 @@ from html import escape
 
 from ..core.explain import answer, say_energy, say_time
 from ..core.plan import Leg, Plan
-from .bars import Bar, draw_bars
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, clock_ticks, text_width, ticks
+from .leg_bars import Bar, draw_bars
 
 WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
 BAR_Y, BAR_H = 118.0, 34.0

@@ -1,11 +1,9 @@
-"""`doctor`: what stands in the way of pruning and rebuilding a model, found before any training."""
+"""A network: what stands in the way of pruning and rebuilding it, found before any training."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,28 +12,18 @@ from ..compression.prune import Pruned, check_layer, output_layers, prune
 from ..core.errors import RelayTrainError
 from ..models.rebuild import of_module
 from ..models.travel import load_version, save_version
+from .diagnosis import Diagnosis
 
 PROBE_RATIO = 0.5
 """Half of the parameters: every layer of four channels or more should shrink."""
 
 
-@dataclass(frozen=True)
-class NetworkFinding:
-    """One obstacle: `error` means the model cannot be used as it is, `warning` that part of it will stay as it is."""
-
-    level: Literal["error", "warning"]
-    where: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.where}: {self.what}; {self.remedy}"
-
-
-def doctor(
+def check_network(
     model: nn.Module, example: Tensor, *, factory: Callable[[], nn.Module] | None = None
-) -> list[NetworkFinding]:
+) -> list[Diagnosis]:
     """Everything that cannot be trained, pruned or rebuilt; an empty list is a clean bill. The model is not touched.
+
+    An `error` means that it cannot be used as it is, a `warning` that part of it will stay as it is.
 
     Args:
         model: the full version.
@@ -43,55 +31,51 @@ def doctor(
         factory: what rebuilds the model elsewhere; by default a copy of the model stands in for it.
     """
     if not any(p.requires_grad for p in model.parameters()):
-        return [NetworkFinding("error", "model", "it has no trainable parameters", "give it layers to train")]
-    findings = [*_shared(model)]
+        return [Diagnosis("error", "model", "it has no trainable parameters", "give it layers to train")]
+    diagnoses = [*_shared(model)]
     try:
-        findings += _forward(model, example)
-        if any(f.level == "error" for f in findings):
-            return findings
+        diagnoses += _forward(model, example)
+        if any(f.level == "error" for f in diagnoses):
+            return diagnoses
         pruned = prune(model, example, PROBE_RATIO)
     except RelayTrainError as error:
-        return [*findings, *_blame(model, example, str(error))]
-    return [*findings, *_unchanged(model, example, pruned), *_round_trip(pruned, model, example, factory)]
+        return [*diagnoses, *_blame(model, example, str(error))]
+    return [*diagnoses, *_unchanged(model, example, pruned), *_round_trip(pruned, model, example, factory)]
 
 
-def _forward(model: nn.Module, example: Tensor) -> list[NetworkFinding]:
+def _forward(model: nn.Module, example: Tensor) -> list[Diagnosis]:
     """Does it run, is its output one tensor per input, the same each time, and does it carry a gradient?"""
     try:
         twin = copy.deepcopy(model).eval()
     except Exception as error:  # a user's module may refuse in any way
         return [
-            NetworkFinding(
-                "error", "model", f"it cannot be copied ({error})", "keep only leaf tensors in its attributes"
-            )
+            Diagnosis("error", "model", f"it cannot be copied ({error})", "keep only leaf tensors in its attributes")
         ]
     try:
         with torch.random.fork_rng(devices=[]):
             first, second = twin(example), twin(example)
     except Exception as error:
-        return [NetworkFinding("error", "forward", f"it fails on the example ({error})", "check the input's shape")]
+        return [Diagnosis("error", "forward", f"it fails on the example ({error})", "check the input's shape")]
     if not isinstance(first, Tensor) or first.ndim == 0 or len(first) != len(example):
         shown = list(first.shape) if isinstance(first, Tensor) else type(first).__name__
-        return [
-            NetworkFinding("error", "forward", f"it returns {shown}", "return one tensor with a row for each input")
-        ]
+        return [Diagnosis("error", "forward", f"it returns {shown}", "return one tensor with a row for each input")]
     if not first.requires_grad:
-        return [NetworkFinding("error", "forward", "its output carries no gradient", "do not detach inside forward")]
+        return [Diagnosis("error", "forward", "its output carries no gradient", "do not detach inside forward")]
     if not torch.equal(first, second):
         what = "two passes in eval mode differ, so no rebuilt copy can be checked and no run repeated"
-        return [NetworkFinding("error", "forward", what, "draw random numbers in training mode only")]
+        return [Diagnosis("error", "forward", what, "draw random numbers in training mode only")]
     return []
 
 
-def _shared(model: nn.Module) -> list[NetworkFinding]:
+def _shared(model: nn.Module) -> list[Diagnosis]:
     first: dict[int, str] = {}
-    findings = []
+    diagnoses = []
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in first:
             what = f"it is the same tensor as {first[id(parameter)]}, and pruning would part them"
-            findings.append(NetworkFinding("error", name, what, "use two tensors, or leave this layer out of pruning"))
+            diagnoses.append(Diagnosis("error", name, what, "use two tensors, or leave this layer out of pruning"))
         first.setdefault(id(parameter), name)
-    return findings
+    return diagnoses
 
 
 def _layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -106,24 +90,24 @@ def _width(layer: nn.Module) -> int:
     return int(weight.shape[1] if getattr(layer, "transposed", False) else weight.shape[0])
 
 
-def _unchanged(model: nn.Module, example: Tensor, pruned: Pruned) -> list[NetworkFinding]:
+def _unchanged(model: nn.Module, example: Tensor, pruned: Pruned) -> list[Diagnosis]:
     """Layers that kept all channels although half of the parameters were to go, and parameters outside any layer."""
     after = _layers(pruned.model)
     heads = output_layers(model, example)
-    findings = []
+    diagnoses = []
     for name, layer in _layers(model).items():
         if name not in heads and _width(layer) >= 4 and _width(after[name]) == _width(layer):
             what = f"it keeps all {_width(layer)} channels whatever ratio is asked"
-            findings.append(NetworkFinding("warning", name, what, "other layers are pruned more instead"))
+            diagnoses.append(Diagnosis("warning", name, what, "other layers are pruned more instead"))
     if abs(pruned.reached - PROBE_RATIO) > 0.1:
         what = f"removing {PROBE_RATIO:.0%} of the parameters reached only {pruned.reached:.0%}"
-        findings.append(NetworkFinding("warning", "model", what, "its layers are too narrow or refuse to shrink"))
-    return findings
+        diagnoses.append(Diagnosis("warning", "model", what, "its layers are too narrow or refuse to shrink"))
+    return diagnoses
 
 
 def _round_trip(
     pruned: Pruned, model: nn.Module, example: Tensor, factory: Callable[[], nn.Module] | None
-) -> list[NetworkFinding]:
+) -> list[Diagnosis]:
     """Save the pruned version, rebuild it from spec and tensors, compare outputs bit for bit."""
     make = factory if factory is not None else lambda: copy.deepcopy(model)
     remedy = "sizes must come from layers, not from attributes computed when the model was made"
@@ -133,20 +117,20 @@ def _round_trip(
         with torch.no_grad():
             same = torch.equal(rebuilt.eval()(example), copy.deepcopy(pruned.model).eval()(example))
     except Exception as error:
-        return [NetworkFinding("error", "rebuild", f"the pruned version cannot be rebuilt ({error})", remedy)]
+        return [Diagnosis("error", "rebuild", f"the pruned version cannot be rebuilt ({error})", remedy)]
     if not same:
-        return [NetworkFinding("error", "rebuild", "the rebuilt version gives other outputs", remedy)]
+        return [Diagnosis("error", "rebuild", "the rebuilt version gives other outputs", remedy)]
     return []
 
 
-def _blame(model: nn.Module, example: Tensor, message: str) -> list[NetworkFinding]:
+def _blame(model: nn.Module, example: Tensor, message: str) -> list[Diagnosis]:
     """Prune one layer at a time and name those that break the model."""
-    findings = []
+    diagnoses = []
     for name in sorted(set(_layers(model)) - output_layers(model, example)):
         try:
             check_layer(model, example, name)
         except RelayTrainError as error:
             what = f"pruning its channels breaks the model ({error.__cause__ or error})"
             remedy = "use flatten(1) or x.shape where forward fixes a size, or leave out what it feeds"
-            findings.append(NetworkFinding("error", name, what, remedy))
-    return findings or [NetworkFinding("error", "model", message, "see the message of torch-pruning")]
+            diagnoses.append(Diagnosis("error", name, what, remedy))
+    return diagnoses or [Diagnosis("error", "model", message, "see the message of torch-pruning")]
