@@ -9,11 +9,12 @@ it is seen every epoch and does not add up.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
 from ...core.curve import along, followed
-from ...core.law import Z_ROBUST, Array
+from ...core.law import ROBUST_LEVEL, Array
 from .tail import HORIZONS
 
 POWERS = (0.5, 1.0, 2.0, 4.0)
@@ -22,6 +23,9 @@ STEADY = 1e-4
 """The least progress of an epoch, as a share of what is above the floor: a curve must move to be one."""
 
 TINY = 1e-3
+Z_ROBUST = NormalDist().inv_cdf(ROBUST_LEVEL)
+"""Not `core.law.Z_ROBUST`, whose last digit is another: laws stay the same bit for bit."""
+
 _AT = np.array(HORIZONS, dtype=np.float64)
 _WEIGHT = 1.0 / np.sqrt(_AT)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.curve import followed, step
-from ...core.law import Z_ROBUST, Array
-from .curve_through import POWERS, TINY
+from ...core.law import Array
+from .curve_through import POWERS, TINY, Z_ROBUST
 from .tail import HORIZONS
 
 LATER = (0, 8, 21)
