@@ -220,7 +220,7 @@ def test_digits_are_those_of_scikit_learn_without_importing_it() -> None:
     assert len(train) + len(test) == 1797 and len(test) == pytest.approx(359, abs=10)
     seen = sorted(map(bytes, np.concatenate([train.images, test.images])))
     assert seen == sorted(map(bytes, (bunch.images[:, None] / 16).astype(np.float32)))
-    code = "import sys, relaytrain.data as d; d.read('digits'); print({'sklearn', 'torch'} & set(sys.modules))"
+    code = "import sys, relaytrain.data.source as d; d.read('digits'); print({'sklearn', 'torch'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
 
