@@ -74,5 +74,5 @@ def test_an_unknown_network(relaytrain):
 def test_help_and_no_torch(relaytrain, monkeypatch):
     call = relaytrain("pipeline", "plan", "--help")
     assert call.status == 0 and "--device" in call.out and "Examples:" in call.out
-    monkeypatch.setattr("relaytrain.cli.reading.find_spec", lambda name: None)
+    monkeypatch.setattr("relaytrain.core.errors.find_spec", lambda name: None)
     assert "pip install" in relaytrain("pipeline", "plan").err

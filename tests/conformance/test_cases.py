@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checked_cases import ESTIMATES, PACT, Case, case_files, reaches_goal, read_case, replay
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.state import State
 from relaytrain.planners.pact.planner import Optimum
 from relaytrain.planners.search.solve import Start, instance_of, solve
-from relaytrain.testing.cases import ESTIMATES, PACT, Case, case_files, reaches_goal, read_case, replay
 
 SAME_ENERGY = 1e-6  # as the files ask
 OWN = Path(__file__).parent / "cases"

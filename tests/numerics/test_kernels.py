@@ -84,8 +84,9 @@ def test_numpy_twin_keeps_infinities():
 UNCOMPILED = """
 import json, sys
 from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[1]).parent.parent))
 from relaytrain.planners.search.solve import Start, instance_of, solve
-from relaytrain.testing.cases import ESTIMATES, read_case
+from checked_cases import ESTIMATES, read_case
 out = {}
 for name in ("fig5_toy", "fig5_deadline", "rand_03_level_feas"):
     case = read_case(Path(sys.argv[1]) / f"{name}.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError, UsageError
-from .plan_view import number, text
+from .event_fields import number, text
 
 How = Literal["trained", "predicted"]
 MAX_BYTES = 1 << 20

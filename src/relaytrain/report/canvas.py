@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from ..core.explain import say_time
+
 Point = tuple[float, float]
+Say = Callable[[float], str]
 
 INK, MUTED, FAINT, PAPER = "#1f2933", "#52606d", "#d9e2ec", "#ffffff"
 GOOD, BAD = "#1b7f4b", "#c0392b"
@@ -120,6 +124,25 @@ class Canvas:
         if halo:
             extra |= {"stroke": PAPER, "stroke_width": 3, "paint_order": "stroke", "stroke_linejoin": "round"}
         self._add("text", clean(words), x=at[0], y=at[1], font_size=size, fill=fill, **extra)
+
+    def value_axis(self, y: AxisScale, left: float, right: float, about: int, say: Say = "{:g}".format) -> None:
+        """About so many lines across, each with its value to the left."""
+        for value in ticks(0.0, y.high, about):
+            self.line((left, y(value)), (right, y(value)))
+            self.text((left - 8, y(value) + 4), say(value), size=11, fill=MUTED, anchor="end")
+
+    def time_axis(self, x: AxisScale, base: float, unit: str, *, about: int = 8, marks: bool = True) -> None:
+        """Times below the line at `base`, in minutes and hours where the unit is seconds."""
+        for value in clock_ticks(x.low, x.high) if unit == "s" else ticks(x.low, x.high, about):
+            if marks:
+                self.line((x(value), base), (x(value), base + 5), stroke=MUTED)
+            words = say_time(value) if unit == "s" else f"{value:g}"
+            self.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+
+    def handover(self, at: float, top: float, bottom: float) -> None:
+        """A handover: a mark below the legs that end at `top`, and a dotted line down to `bottom`."""
+        self.line((at, top), (at, bottom), stroke="#9aa5b1", dash="2 3")
+        self.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
 
     def svg(self) -> str:
         """The whole picture."""

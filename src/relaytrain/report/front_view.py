@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.explain import say_energy, say_time
+from ..core.explain import say_energy
 from ..core.plan import finite
-from .canvas import MUTED, PALETTE, AxisScale, Canvas, clock_ticks, ticks
+from .canvas import MUTED, PALETTE, AxisScale, Canvas
 
 if TYPE_CHECKING:
     from ..planners.front import Front
@@ -99,15 +99,10 @@ def front_svg(view: FrontView) -> str:
     energies = [e for _, curve in curves for _, e in curve]
     x = AxisScale(0.0, max(*times, 1e-9) * 1.05, LEFT, WIDTH - RIGHT)
     y = AxisScale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)
-    for value in ticks(0.0, y.high, 6):
-        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        words = say_energy(value, view.energy_unit)
-        canvas.text((LEFT - 8, y(value) + 4), words, size=11, fill=MUTED, anchor="end")
+    canvas.value_axis(y, LEFT, WIDTH - RIGHT, 6, lambda value: say_energy(value, view.energy_unit))
     base = HEIGHT - BOTTOM
     canvas.line((LEFT, base), (WIDTH - RIGHT, base), stroke=MUTED)
-    for value in clock_ticks(0.0, x.high) if view.time_unit == "s" else ticks(0.0, x.high, 7):
-        words = say_time(value) if view.time_unit == "s" else f"{value:g}"
-        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    canvas.time_axis(x, base, view.time_unit, about=7, marks=False)
     unit = "" if view.time_unit in {"s", ""} else f", {view.time_unit}"
     canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 42), f"deadline{unit}", fill=MUTED, anchor="middle")
     labels = sorted(((y(curve[-1][1]), loss, position) for position, (loss, curve) in enumerate(curves)), reverse=True)

@@ -15,7 +15,7 @@ from html import escape
 
 from ..core.explain import answer, say_energy, say_time
 from ..core.plan import Leg, Plan
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, clock_ticks, text_width, ticks
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, text_width
 from .leg_bars import Bar, draw_bars
 
 WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
@@ -108,12 +108,10 @@ def _tip(plan: Plan, leg: Leg) -> str:
 
 
 def _handovers(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
-    top = BAR_Y + BAR_H
     for hand in plan.handovers:
         position = hand.epoch - plan.decisions[0].epoch
         at = x(plan.times_s[position - 1] if position else first_s)
-        canvas.line((at, top), (at, ENERGY_Y + ENERGY_H), stroke="#9aa5b1", dash="2 3")
-        canvas.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
+        canvas.handover(at, BAR_Y + BAR_H, ENERGY_Y + ENERGY_H)
 
 
 def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
@@ -121,9 +119,7 @@ def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
     robust = [(first_s, plan.start_loss), *zip(plan.times_s, plan.guaranteed, strict=True)]
     seen = [v for _, v in (*expected, *robust) if math.isfinite(v)] + [plan.target_loss]
     y = AxisScale(0.0, max(seen) * 1.05 or 1.0, LOSS_Y + LOSS_H, LOSS_Y)
-    for value in ticks(0.0, y.high, 5):
-        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
+    canvas.value_axis(y, LEFT, WIDTH - RIGHT, 5)
     canvas.text((LEFT - 8, LOSS_Y - 10), "loss", fill=MUTED, anchor="end")
     drawn = [(x(t), y(v)) for t, v in expected if math.isfinite(v)]
     upper = [(x(t), y(v)) for t, v in robust if math.isfinite(v)]
@@ -155,10 +151,7 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
 def _energy(canvas: Canvas, plan: Plan, x: AxisScale, starts: list[float], colours: dict[str, str]) -> None:
     before_j, plain = plan.energies_j[-1] - plan.energy_j, plan.energy_unit != "J"
     y = AxisScale(min(before_j, 0.0), max(*plan.energies_j, 0.0) * 1.1 or 1.0, ENERGY_Y + ENERGY_H, ENERGY_Y)
-    for value in ticks(0.0, y.high, 3):
-        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        words = f"{value:g}" if plain else say_energy(value)
-        canvas.text((LEFT - 8, y(value) + 4), words, size=11, fill=MUTED, anchor="end")
+    canvas.value_axis(y, LEFT, WIDTH - RIGHT, 3, "{:g}".format if plain else say_energy)
     unit = f", {plan.energy_unit}" if plain and plan.energy_unit else ""
     canvas.text((LEFT, ENERGY_Y - 8), f"energy so far{unit}", fill=MUTED, halo=True)
     base, previous, offset = y(y.low), before_j, plan.decisions[0].epoch
@@ -176,10 +169,7 @@ def _time_axis(canvas: Canvas, plan: Plan, x: AxisScale) -> None:
     base, end = ENERGY_Y + ENERGY_H, WIDTH - RIGHT
     canvas.line((LEFT, base), (end, base), stroke=MUTED)
     canvas.line((LEFT, LOSS_Y + LOSS_H), (end, LOSS_Y + LOSS_H), stroke=MUTED)
-    for value in clock_ticks(x.low, x.high) if plan.time_unit == "s" else ticks(x.low, x.high, 8):
-        canvas.line((x(value), base), (x(value), base + 5), stroke=MUTED)
-        words = say_time(value) if plan.time_unit == "s" else f"{value:g}"
-        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    canvas.time_axis(x, base, plan.time_unit)
     unit = "" if plan.time_unit in {"s", ""} else f", {plan.time_unit}"
     canvas.text(((LEFT + end) / 2, base + 38), f"time{unit}", fill=MUTED, anchor="middle")
 

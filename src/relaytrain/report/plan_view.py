@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.problem import Pair
 from ..core.state import TOLERANCE
 from ..store.events import Event
+from .event_fields import number, numbers, pair_of, table, text, whole
 
 if TYPE_CHECKING:
     from .run_view import RunView
@@ -67,13 +67,10 @@ class PlanView:
         `path` are the pairs of all epochs of a run that follows one plan to the end: they count, not the new plan's.
         """
         body = event.body
-        plan = body.get("plan")
-        plan = plan if isinstance(plan, Mapping) else {}
-        said = body.get("predicted")
-        said = said if isinstance(said, Mapping) else {}
+        plan, said = table(body.get("plan")), table(body.get("predicted"))
         pair = pair_of(body.get("decision"))
         epoch = event.epoch or 0
-        times_s, energies_j = _pace(plan, body.get("state"))
+        times_s, energies_j = _pace(plan, table(body.get("state")))
         return cls(
             epoch=epoch,
             fence=event.fence,
@@ -88,8 +85,8 @@ class PlanView:
             energy_j=number(plan.get("energy_j")),
             end_s=number(plan.get("elapsed_s")),
             predicted=Predicted(*(number(said.get(key)) for key in Predicted._fields)),
-            losses=_numbers(plan.get("expected_loss")),
-            guaranteed=_numbers(plan.get("guaranteed_loss")),
+            losses=numbers(plan.get("expected_loss")),
+            guaranteed=numbers(plan.get("guaranteed_loss")),
             times_s=times_s,
             energies_j=energies_j,
             notes=tuple(map(text, body.get("notes") or ())),
@@ -177,12 +174,11 @@ def say_failure(node: str, reason: str) -> str:
     return reason if node == "orchestrator" else f"node {node} failed: {reason}"
 
 
-def _pace(plan: Mapping[str, Any], state: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _pace(plan: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and joules from the start of the run to the end of each planned epoch.
 
     A leg's epochs are alike, but for the handover into it, which its first epoch pays.
     """
-    state = state if isinstance(state, Mapping) else {}
     hands = {h.get("epoch"): h for h in plan.get("handovers") or () if isinstance(h, Mapping)}
     now_s, now_j = number(state.get("elapsed_s")) or 0.0, number(state.get("energy_j")) or 0.0
     times_s, energies_j = [], []
@@ -210,34 +206,3 @@ def _pairs(plan: Mapping[str, Any]) -> tuple[Pair, ...]:
             return ()
         pairs += [pair] * (last - first + 1)
     return tuple(pairs) or tuple(p for p in map(pair_of, plan.get("decisions") or ()) if p)
-
-
-def number(value: Any) -> float | None:
-    """A finite number, or None."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if fits else None
-
-
-def whole(value: Any) -> int | None:
-    """A whole number, or None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def text(value: Any) -> str:
-    """A text, or what another value looks like; nothing for None."""
-    return "" if value is None else str(value)
-
-
-def pair_of(value: Any) -> Pair | None:
-    """A pair from a decision's or leg's table, or from [version, nodes]."""
-    if isinstance(value, Mapping):
-        value = (value.get("version"), value.get("nodes"))
-    if isinstance(value, list | tuple) and len(value) == 2 and None not in value:
-        return Pair(str(value[0]), str(value[1]))
-    return None
-
-
-def _numbers(values: Any) -> tuple[float, ...]:
-    if not isinstance(values, list | tuple):
-        return ()
-    return tuple(math.inf if v is None else float(v) for v in values if v is None or isinstance(v, int | float))

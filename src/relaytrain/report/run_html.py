@@ -21,7 +21,8 @@ from markupsafe import Markup
 from ..core.explain import say_energy, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .plan_view import replans, say_failure, text
+from .event_fields import table, text
+from .plan_view import replans, say_failure
 from .run_parts import Cost
 from .run_svg import run_svg, thinned, version_colours
 from .run_view import RunView
@@ -78,9 +79,8 @@ def command(view: RunView) -> str:
     words = ["relaytrain", "run", f"{view.name}.json"]
     planner = text(view.started.get("planner")).partition("/")[0]
     for key, used in (("training.seed", text(view.started.get("seed"))), ("planner.name", planner)):
-        table = view.scenario.get(key.partition(".")[0])
-        said = table.get(key.partition(".")[2]) if isinstance(table, Mapping) else None
-        if used and used != text(said):
+        group, _, name = key.partition(".")
+        if used and used != text(table(view.scenario.get(group)).get(name)):
             words += ["--set", f"{key}={used}"]
     return shlex.join(words)
 
@@ -326,12 +326,11 @@ def _baselines(view: RunView, baselines: Sequence[Baseline]) -> list[Json]:
 
 
 def _networks(view: RunView) -> list[Json]:
-    versions = view.started.get("versions")
-    rows = []
-    for name, facts in list(versions.items())[:MOST_ROWS] if isinstance(versions, Mapping) else ():
-        facts = facts if isinstance(facts, Mapping) else {}
-        rows.append({"name": _short(text(name)), **{key: _count(facts.get(key)) for key in _FACTS}})
-    return rows
+    versions = list(table(view.started.get("versions")).items())[:MOST_ROWS]
+    return [
+        {"name": _short(text(name)), **{key: _count(table(facts).get(key)) for key in _FACTS}}
+        for name, facts in versions
+    ]
 
 
 _FACTS = ("parameters", "flops_per_sample", "weight_bytes")
@@ -358,12 +357,8 @@ def _environment(view: RunView) -> list[tuple[str, str]]:
         for key in ("seed", "threads", "machine")
         if view.started.get(key) is not None
     ]
-    packages = view.started.get("packages")
-    if isinstance(packages, Mapping):
-        rows.append(
-            ("packages", ", ".join(f"{_short(text(k))} {_short(text(v))}" for k, v in list(packages.items())[:80]))
-        )
-    return rows
+    packages = [f"{_short(text(k))} {_short(text(v))}" for k, v in table(view.started.get("packages")).items()]
+    return [*rows, ("packages", ", ".join(packages[:80]))] if packages else rows
 
 
 def _scenario(view: RunView) -> str:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..core.explain import say_energy, say_time
 from ..core.problem import Pair
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, clock_ticks, text_width, ticks
+from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, text_width
 from .leg_bars import Bar, draw_bars
 from .plan_view import PlanView
 from .run_parts import EpochView, LegView, legs_of
@@ -90,9 +90,7 @@ def _legs(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str]) 
     ]
     draw_bars(canvas, bars, top=BAR_Y, height=BAR_H, edge=WIDTH - RIGHT)
     for hand in thinned(view.handovers, 120):
-        at, top = x(hand.at_s), BAR_Y + BAR_H
-        canvas.line((at, top), (at, ENERGY_Y + ENERGY_H), stroke="#9aa5b1", dash="2 3")
-        canvas.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
+        canvas.handover(x(hand.at_s), BAR_Y + BAR_H, ENERGY_Y + ENERGY_H)
 
 
 def _tip(view: RunView, leg: LegView) -> str:
@@ -104,9 +102,7 @@ def _tip(view: RunView, leg: LegView) -> str:
 def _loss(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], first: PlanView | None) -> None:
     rows = thinned(view.epochs)
     y = _loss_scale(view, rows, first)
-    for value in ticks(0.0, y.high, 6):
-        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        canvas.text((LEFT - 8, y(value) + 4), f"{value:g}", size=11, fill=MUTED, anchor="end")
+    canvas.value_axis(y, LEFT, WIDTH - RIGHT, 6)
     canvas.text((LEFT - 8, LOSS_Y - 8), view.asked.metric, fill=MUTED, anchor="end")
     if first and first.times_s:
         planned = [
@@ -195,9 +191,7 @@ def _energy(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str]
     planned = [(t, v) for t, v in planned if math.isfinite(t) and math.isfinite(v)]
     top = max(view.totals.useful_j, *(v for _, v in planned), 1e-9) if planned else max(view.totals.useful_j, 1e-9)
     y = AxisScale(0.0, top * 1.12, ENERGY_Y + ENERGY_H, ENERGY_Y)
-    for value in ticks(0.0, y.high, 3):
-        canvas.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)))
-        canvas.text((LEFT - 8, y(value) + 4), say_energy(value, unit), size=11, fill=MUTED, anchor="end")
+    canvas.value_axis(y, LEFT, WIDTH - RIGHT, 3, lambda value: say_energy(value, unit))
     canvas.text((LEFT, ENERGY_Y - 10), "useful energy so far", fill=MUTED, halo=True)
     base, spent = y(0.0), 0.0
     for leg in view.legs:
@@ -219,10 +213,7 @@ def _axes(canvas: Canvas, view: RunView, x: AxisScale) -> None:
     base, unit = ENERGY_Y + ENERGY_H, view.asked.time_unit
     for at in (base, LOSS_Y + LOSS_H):
         canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=MUTED)
-    for value in clock_ticks(x.low, x.high) if unit == "s" else ticks(x.low, x.high, 8):
-        canvas.line((x(value), base), (x(value), base + 5), stroke=MUTED)
-        words = say_time(value) if unit == "s" else f"{value:g}"
-        canvas.text((x(value), base + 18), words, size=11, fill=MUTED, anchor="middle")
+    canvas.time_axis(x, base, unit)
     words = f"time on the {view.clock} clock" + ("" if unit in {"s", ""} else f", {unit}")
     canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 40), words, fill=MUTED, anchor="middle")
 

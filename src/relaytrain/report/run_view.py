@@ -17,7 +17,8 @@ from typing import Any
 from ..core.problem import Pair
 from ..store.events import Event
 from ..store.rules import Progress, Totals
-from .plan_view import NOTHING_SAID, PlanView, number, pair_of, text, whole
+from .event_fields import number, pair_of, table, text, whole
+from .plan_view import NOTHING_SAID, PlanView
 from .run_parts import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
 
 Body = Mapping[str, Any]
@@ -64,8 +65,7 @@ class RunView:
     @property
     def scenario(self) -> Body:
         """The resolved scenario that the run was started with."""
-        table = self.started.get("scenario")
-        return table if isinstance(table, Mapping) else {}
+        return table(self.started.get("scenario"))
 
     @property
     def planner(self) -> str:
@@ -193,8 +193,8 @@ class _Fold:
         return math.fsum(e.elapsed_s for e in self.epochs) + self.lost_s
 
     def _run_started(self, event: Event) -> None:
-        scenario = _table(event.body.get("scenario"))
-        target, units, training = (_table(scenario.get(key)) for key in ("target", "units", "training"))
+        scenario = table(event.body.get("scenario"))
+        target, units, training = (table(scenario.get(key)) for key in ("target", "units", "training"))
         deadline_s = number(target.get("deadline"))
         self.asked = Asked(
             number(target.get("loss")),
@@ -269,9 +269,5 @@ class _Fold:
 
 
 def _node(row: Body) -> NodeView:
-    numbers = (number(row.get(key)) for key in ("train_loss", "cpu_s", "energy_j", "elapsed_s"))
-    return NodeView(text(row.get("node")), whole(row.get("samples")), *numbers)
-
-
-def _table(value: Any) -> Body:
-    return value if isinstance(value, Mapping) else {}
+    figures = (number(row.get(key)) for key in ("train_loss", "cpu_s", "energy_j", "elapsed_s"))
+    return NodeView(text(row.get("node")), whole(row.get("samples")), *figures)

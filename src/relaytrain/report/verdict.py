@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from ..core.explain import say_energy, say_time
-from .plan_view import text
+from .event_fields import text
 from .run_view import RunView
 
 

@@ -1,6 +1,5 @@
-"""What tests of RelayTrain and of its plug-ins share: conformance suites, checked cases, random problems, oracles.
+"""What tests of RelayTrain and of its plug-ins share: conformance suites, random problems, oracles.
 
-Read in this order: `brute_force` (every path of a small problem), `strategies` (random problems), `cases` (problems
-with known answers, from files), `fakes`, `planner_suite`, `transport_suite` and `estimator_suite` (what every one of
-these must do).
+Read in this order: `brute_force` (every path of a small problem), `strategies` (random problems), `fakes`,
+`planner_suite`, `transport_suite` and `estimator_suite` (what every one of these must do).
 """

@@ -20,12 +20,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.cost import CostTable
-from ..core.errors import ScenarioError
-from ..core.law import EpochLaw, LevelLaw, LossLaw, pair_jumps
-from ..core.problem import Pair, Problem, Target
-from ..core.state import TOLERANCE, Grid
-from .depl_cases import KINDS
+from relaytrain.core.cost import CostTable
+from relaytrain.core.errors import ScenarioError
+from relaytrain.core.law import EpochLaw, LevelLaw, LossLaw, pair_jumps
+from relaytrain.core.problem import Pair, Problem, Target
+from relaytrain.core.state import TOLERANCE, Grid
+from relaytrain.testing.depl_cases import KINDS
 
 Estimate = Literal["true", "exp", "rob"]
 ESTIMATES: tuple[Estimate, ...] = ("true", "exp", "rob")
