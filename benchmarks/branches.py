@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relaytrain.core.outcome import EpochResult, Evaluation, Handed
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
-from relaytrain.executors.clock import make_clock
+from relaytrain.core.protocols import Earlier
 from relaytrain.executors.inprocess import InProcess
-from relaytrain.relay.job import Earlier, EpochResult, Handed, Probe
 from relaytrain.relay.runner import TorchRunner
 from relaytrain.scenario import Scenario
 from relaytrain.training.checkpoint import Checkpoint
@@ -37,18 +37,17 @@ class Branches(TorchRunner):
 
     def __init__(self, scenario: Scenario) -> None:
         setup = TrainingSetup.from_scenario(scenario)
-        clock = make_clock(setup, scenario.costs, devices=scenario.resolved.get("devices"))
-        super().__init__(setup, InProcess(setup), clock)
+        super().__init__(setup, InProcess(setup))
         self.problem = scenario.problem
         self.trained = 0
         self._memo: dict[tuple[Any, ...], Any] = {}
 
-    def probe(self, checkpoint: Checkpoint) -> Probe:
+    def probe(self, checkpoint: Checkpoint) -> Evaluation:
         """As `TorchRunner`."""
         key = ("probe", checkpoint.digest)
         if key not in self._memo:
             self._memo[key] = super().probe(checkpoint)
-        found: Probe = self._memo[key]
+        found: Evaluation = self._memo[key]
         return found
 
     def hand_over(self, checkpoint: Checkpoint, before: Pair, decision: Decision, earlier: Earlier) -> Handed:

@@ -17,7 +17,6 @@ import numpy as np
 from relaytrain.core.dependence import NoisePast, estimate, to_normal
 from relaytrain.core.distribution import LogNormal
 from relaytrain.core.plan import Decision
-from relaytrain.executors.clock import make_clock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
@@ -52,7 +51,7 @@ def trained(
     """Losses of one version trained alone; `jumps` collects what handovers to smaller versions would do on the way."""
     scenario = load_scenario("depl_digits", overrides=[f"training.seed={seed}"])
     setup = TrainingSetup.from_scenario(scenario)
-    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs, prices=scenario.depl))
+    runner = FederatedEpoch(setup, InProcess(setup))
     checkpoint = setup.initial(version)
     losses = [runner.evaluate(checkpoint).loss]
     for k in range(1, epochs + 1):

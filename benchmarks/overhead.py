@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from relaytrain.models import build
 from relaytrain.relay import loop as orchestrator
-from relaytrain.relay.runner import job_of
+from relaytrain.relay.assembly import job_of
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import tables

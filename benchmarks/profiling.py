@@ -17,7 +17,6 @@ from machine import calibrated
 
 from relaytrain.core.plan import Decision
 from relaytrain.costs.profiled import profile
-from relaytrain.executors.clock import make_clock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
@@ -57,7 +56,7 @@ def compared(family: str, width: float, rounds: int, batches: int) -> list[dict[
     made["nodes"] = [{**node, "samples": n} for node, n in zip(made["nodes"], (500, 430, 300), strict=True)]
     scenario = load_scenario(made)
     setup = TrainingSetup.from_scenario(scenario)
-    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
+    runner = FederatedEpoch(setup, InProcess(setup))
     samples = [len(setup.datasets[node]) for node in setup.nodes_of("silver")]
     taken: dict[str, list[tuple[float, float]]] = {version: [] for version in setup.versions}
     checkpoints = {version: setup.initial(version) for version in setup.versions}

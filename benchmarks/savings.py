@@ -44,7 +44,7 @@ from relaytrain.core.problem import Pair
 from relaytrain.core.state import TOLERANCE
 from relaytrain.data.source import read
 from relaytrain.relay import loop as orchestrator
-from relaytrain.relay.runner import job_of
+from relaytrain.relay.assembly import job_of
 from relaytrain.relay.runs import estimator_overrides
 from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario

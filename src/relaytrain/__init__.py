@@ -8,7 +8,10 @@ print(plan.explain())
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from .core.display import draw_with
 
 if TYPE_CHECKING:
     from .api import Comparison, compare, front, plan
@@ -85,6 +88,14 @@ __all__ = [
     "run",
     "train",
 ]
+
+
+def _drawn_by(module: str, function: str) -> Callable[[Any], Any]:
+    return lambda value: getattr(importlib.import_module(module, __name__), function)(value)
+
+
+draw_with("terminal", _drawn_by(".report.tables", "plan_view"))
+draw_with("notebook", _drawn_by(".report.plan_svg", "plan_html"))
 
 
 def __getattr__(name: str) -> Any:

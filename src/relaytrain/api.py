@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from .core.law import LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
-from .scenario import Scenario, load_scenario
+from .scenario import Scenario, Source, scenario_from
 
 if TYPE_CHECKING:
     from .planners.front import Front
 
-Source = str | PathLike[str] | Mapping[str, Any] | Scenario
-
 
 def scenario(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Scenario:
     """The scenario behind a preset's name, a file, a mapping, or itself; `overrides` as in `--set`."""
-    if isinstance(source, Scenario):
-        return source
-    return load_scenario(source, overrides=overrides, without=without)
+    return scenario_from(source, overrides, without)
 
 
 def first_state(loaded: Scenario) -> State:
@@ -39,41 +34,36 @@ def plan(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     state: State | None = None,
-    warm: Any = None,
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
+    from .planners.registry import planner_for
+
     loaded = scenario(source, overrides=overrides, without=without)
-    made = _planner(loaded, planner, rule)
+    chosen = planner_for(loaded, planner, rule)
     law: LossLaw = loaded.law
     if loaded.estimator.get("name", "prior") != "prior":
         from .estimators.choose import first_law
 
         law = first_law(loaded)
-    found = made.plan(loaded.problem, loaded.costs, law, state or first_state(loaded), warm)
-    return _warned(replace(found, warnings=(*found.warnings, *loaded.warnings)) if loaded.warnings else found, loaded)
+    best = chosen.plan(loaded.problem, loaded.costs, law, state or first_state(loaded))
+    return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
-def _warned(found: Plan, loaded: Scenario) -> Plan:
+def _warned(plan: Plan, loaded: Scenario) -> Plan:
     """With what a planner that chooses no data leaves out of its energy, where a scenario charges for bringing data."""
-    if loaded.depl is None or not found.decisions:
-        return found
+    if loaded.depl is None or not plan.decisions:
+        return plan
     from .core.depl_settings import left_out
-    from .planners.depl.planner import METHODS
+    from .planners.registry import DEPL_PLANNERS
 
-    charge = 0.0 if found.planner in METHODS else left_out(loaded.depl, found.decisions)
+    charge = 0.0 if plan.planner in DEPL_PLANNERS else left_out(loaded.depl, plan.decisions)
     if charge <= 0.0:
-        return found
-    words = f"bringing the data to the nodes costs {charge:g} {found.energy_unit} more, which {found.planner} does not count; depl does"
-    return replace(found, warnings=(*found.warnings, words))
-
-
-def _planner(loaded: Scenario, planner: str | Planner | None, rule: str | None) -> Planner:
-    if planner is not None and not isinstance(planner, str):
-        return planner
-    from .planners.registry import planner_named
-
-    settings = loaded.planner
-    return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=loaded.depl)
+        return plan
+    words = (
+        f"bringing the data to the nodes costs {charge:g} {plan.energy_unit} more, "
+        f"which {plan.planner} does not count; depl does"
+    )
+    return replace(plan, warnings=(*plan.warnings, words))
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        rows = {name: {**found.to_dict(), "over_optimum": self.ratio(name)} for name, found in self.plans.items()}
+        rows = {name: {**plan.to_dict(), "over_optimum": self.ratio(name)} for name, plan in self.plans.items()}
         return {"schema": "relaytrain.comparison/1", "problem": self.problem, "plans": rows}
 
 
@@ -102,26 +92,28 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
-    from .planners.pact.baselines import OneSwitch, Single, StaticLearn
+    from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
+    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
     versions = dict.fromkeys(pair.version for pair in loaded.problem.pairs)
     planners: dict[str, Planner] = {}
     if loaded.depl is not None:
-        from .planners.depl.planner import METHODS, Depl
+        from .planners.depl.planner import Depl
 
-        planners |= {name: Depl(loaded.depl, name, explained=False) for name in METHODS if name != "depl-literal"}
+        shown = [name for name in DEPL_PLANNERS if name != "depl-literal"]
+        planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
-    planners |= {"one-switch": OneSwitch(), "static-learn": StaticLearn()}
+    planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start = first_state(loaded)
     plans = {
-        name: _warned(made.plan(loaded.problem, loaded.costs, loaded.law, start), loaded)
-        for name, made in planners.items()
+        name: _warned(planner.plan(loaded.problem, loaded.costs, loaded.law, start), loaded)
+        for name, planner in planners.items()
     }
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 

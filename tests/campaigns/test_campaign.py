@@ -20,7 +20,6 @@ from relaytrain.campaigns.piece_training import LostWeights, PieceBench, train_p
 from relaytrain.campaigns.preset_campaigns import preset
 from relaytrain.core.errors import UsageError
 from relaytrain.core.plan import Decision
-from relaytrain.executors.clock import MeasuredClock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
@@ -50,7 +49,7 @@ def test_a_branch_is_what_a_training_from_scratch_gives(straight: tuple[Campaign
     """Gold 4 epochs, half of it on silver 2, half of that on bronze 2: trained here without any campaign."""
     campaign, work, _ = straight
     setup = TrainingSetup.from_scenario(load_scenario(campaign.tables(3)))
-    runner = FederatedEpoch(setup, InProcess(setup), MeasuredClock())
+    runner = FederatedEpoch(setup, InProcess(setup))
     checkpoint, losses, probes = setup.first_checkpoint(), [], []
     for version, nodes, first, last in (("full", "gold", 1, 4), ("p50", "silver", 5, 6), ("p75", "bronze", 7, 8)):
         before, data = checkpoint, setup.data_of(nodes)

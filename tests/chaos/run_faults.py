@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "orchestrator"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
 
 import stub
 from compare import trace

@@ -70,7 +70,7 @@ def test_c2_random_sigkill_of_the_orchestrator(record_property):
 @pytest.mark.train
 def test_c3_random_sigkill_with_real_training(record_property):
     pytest.importorskip("torch").set_num_threads(1)
-    from relaytrain.relay import runner as launch
+    from relaytrain.relay import assembly as launch
     from relaytrain.scenario import load_scenario
     from relaytrain.training.setup import TrainingSetup
 
@@ -106,7 +106,7 @@ def test_c3_killed_in_the_middle_of_pruning_and_of_writing_the_handover():
     import signal
 
     pytest.importorskip("torch").set_num_threads(1)
-    from relaytrain.relay import runner as launch
+    from relaytrain.relay import assembly as launch
     from relaytrain.scenario import load_scenario
     from relaytrain.store import RunWriter
     from relaytrain.training.setup import TrainingSetup

@@ -27,7 +27,7 @@ LIMIT_S = 240.0
 @pytest.fixture(scope="module")
 def relay():
     pytest.importorskip("torch").set_num_threads(1)
-    from relaytrain.relay import runner as launch
+    from relaytrain.relay import assembly as launch
     from relaytrain.scenario import load_scenario
     from relaytrain.training.setup import TrainingSetup
 
@@ -83,7 +83,7 @@ def judge(run: str, store: RunStore, go: Any) -> str:
 
 def test_c5_faults_of_nodes_in_process(relay, record_property):
     from relaytrain.executors.inprocess import InProcess
-    from relaytrain.relay import runner as launch
+    from relaytrain.relay import assembly as launch
 
     scenario, setup, straight = relay
     wanted = 80 if soak() else 16
@@ -116,7 +116,7 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
     """Real worker processes, a random one killed or stopped at a random moment after an epoch, twice a run."""
     from relaytrain.executors import processes
     from relaytrain.executors.processes import Processes
-    from relaytrain.relay import runner as launch
+    from relaytrain.relay import assembly as launch
     from relaytrain.training.task import NodeTask
 
     monkeypatch.setattr(processes, "START_S", 30.0)  # how long one that is stopped while it starts is waited for

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from relaytrain.compression.distill import DistillOptions, batches, distill, distill_loss
+from relaytrain.compression.distill import DistillOptions, distill, distill_loss
 from relaytrain.core.errors import NonFiniteTraining, UsageError
+from relaytrain.data.batches import batches
 
 pytestmark = pytest.mark.train
 

@@ -13,11 +13,10 @@ BATCH = 32
 
 
 def follow(planner, drawn):
-    """Plan, do the first decision, plan again with what travels in `warm`; the joules spent, None when declared
-    infeasible."""
-    state, costs, warm = drawn.state, drawn.costs, None
+    """Plan, do the first decision, plan again; the joules spent, None when declared infeasible."""
+    state, costs = drawn.state, drawn.costs
     for _ in range(LONGEST + 1):
-        plan = planner.plan(drawn.problem, costs, drawn.law, state, warm)
+        plan = planner.plan(drawn.problem, costs, drawn.law, state)
         if not plan.feasible:
             return None
         if not plan.decisions:
@@ -30,7 +29,6 @@ def follow(planner, drawn):
             now,
             state.energy_j + float(costs.epoch_j[before, now]),
         )
-        warm = plan.warm
     raise AssertionError("the run did not end")
 
 

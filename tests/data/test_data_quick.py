@@ -78,7 +78,8 @@ def test_a_relay_reaches_what_no_single_leg_reaches() -> None:
     pytest.importorskip("torch")
     from relaytrain.core.plan import Decision
     from relaytrain.core.problem import Pair
-    from relaytrain.relay.runner import TorchRunner, job_of
+    from relaytrain.relay.assembly import job_of
+    from relaytrain.relay.runner import TorchRunner
     from relaytrain.scenario import load_scenario
 
     gold, silver, bronze = Pair("full", "gold"), Pair("medium", "silver"), Pair("small", "bronze")

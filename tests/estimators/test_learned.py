@@ -171,4 +171,4 @@ def test_bounds_are_respected_and_told(auto):
     expected = [float(law.next_loss(10, np.array(loss), 0, 0)) for law in laws]
     robust = [float(law.next_loss(10, np.array(law.begin(loss, 0, 0.95)), 0, 0, 0.95)) for law in laws]
     assert expected[0] == expected[1] and robust[1] >= loss - 1e-3 and robust[1] >= robust[0] - 1e-9
-    assert free.notes(history, PAIRS) == () and "raised" in bound.notes(history, PAIRS)[0]
+    assert free.law(history, PAIRS).notes == () and "raised" in bound.law(history, PAIRS).notes[0]

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from booking import booked
 
+from relaytrain.core.outcome import EpochResult, LostEpoch
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
+from relaytrain.costs.clock import MeasuredClock, Spent
 from relaytrain.costs.meters import Reading
-from relaytrain.executors.clock import EmulatedClock, MeasuredClock, make_clock
-from relaytrain.executors.epoch import EpochLost, EpochNonFinite, FederatedEpoch, LostEpoch, TrainedEpoch
+from relaytrain.executors.epoch import EpochLost, EpochNonFinite, FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
+from relaytrain.relay.assembly import clock_of
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.fakes import ReplayMeter
 from relaytrain.testing.small_training import small_setup, tables
@@ -44,13 +47,13 @@ class Meddling:
         return iter(reversed(results))
 
 
-def run(change: Change | None = None, *, decision: Decision = SILVER, **settings: Any) -> tuple[TrainedEpoch, Any, Any]:
+def run(change: Change | None = None, *, decision: Decision = SILVER, **settings: Any) -> tuple[EpochResult, Any, Any]:
     setup = small_setup(**settings)
     scenario = load_scenario(tables(**settings))
     transport = Meddling(setup, change or (lambda task, result: [result]))
-    clock = make_clock(setup, scenario.costs, devices=scenario.resolved["devices"])
-    runner = FederatedEpoch(setup, transport, clock)
-    return runner.run_epoch(decision, setup.first_checkpoint()), transport, scenario
+    clock = clock_of(setup, devices=scenario.resolved["devices"])
+    done = FederatedEpoch(setup, transport, clock.meter).run_epoch(decision, setup.first_checkpoint())
+    return booked(done, clock, scenario), transport, scenario
 
 
 def test_what_an_epoch_reports() -> None:
@@ -110,7 +113,7 @@ def test_a_silent_transport_is_a_lost_epoch() -> None:
     with pytest.raises(EpochLost, match=r"0 of 2 nodes of silver answered.*edge-1: no answer") as caught:
         run(lambda task, result: [])
     lost = caught.value.lost
-    assert {f.node for f in lost.failures} == {"edge-1", "edge-2"} and lost.energy_j > 0.0 and lost.elapsed_s == 0.0
+    assert {f.node for f in lost.failures} == {"edge-1", "edge-2"} and lost.energy_j == 0.0 < lost.elapsed_s
     assert caught.value.exit_status == 7
 
 
@@ -158,7 +161,7 @@ def test_non_finite_updates_are_rejected(value: float, where: str) -> None:
 def test_divergence_on_every_node_is_non_finite_training_and_is_not_retried() -> None:
     setup = small_setup().with_settings(lr=1e20)
     transport = Meddling(setup, lambda task, result: [result])
-    runner = FederatedEpoch(setup, transport, EmulatedClock(setup.problem, load_scenario(tables()).costs))
+    runner = FederatedEpoch(setup, transport)
     with pytest.raises(EpochNonFinite):
         runner.run_epoch(SILVER, setup.first_checkpoint())
     assert len(transport.tasks) == 2
@@ -187,7 +190,7 @@ def test_an_error_target_reads_the_accuracy() -> None:
     from relaytrain.training.setup import TrainingSetup
 
     setup = TrainingSetup.from_scenario(scenario)
-    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
+    runner = FederatedEpoch(setup, InProcess(setup))
     done = runner.run_epoch(SILVER, setup.first_checkpoint())
     assert done.outcome.loss == 1.0 - done.evaluation.accuracy
 
@@ -195,8 +198,9 @@ def test_an_error_target_reads_the_accuracy() -> None:
 def test_the_emulated_clock_adds_the_handover() -> None:
     setup = small_setup()
     scenario = load_scenario(tables())
-    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
-    done = runner.run_epoch(SILVER, setup.first_checkpoint(), before=Pair("full", "gold"))
+    runner = FederatedEpoch(setup, InProcess(setup))
+    done = runner.run_epoch(SILVER, setup.first_checkpoint())
+    done = booked(done, clock_of(setup), scenario, before=Pair("full", "gold"))
     before, now = scenario.problem.index(Pair("full", "gold")), scenario.problem.index(Pair("full", "silver"))
     assert done.outcome.elapsed_s == scenario.costs.epoch_s[before, now]
     assert done.outcome.energy_j == scenario.costs.epoch_j[before, now]
@@ -206,17 +210,15 @@ def test_the_measured_clock_reads_its_meter() -> None:
     setup = small_setup(clock="measured")
     meter = ReplayMeter([Reading(12.0, "measured", "replay", 1.0, 1.0)])
     clock = MeasuredClock(meter)
-    handover = Reading(3.0, "modelled", "replay", 0.1, 0.5)
-    done = FederatedEpoch(setup, InProcess(setup), clock).run_epoch(
-        SILVER, setup.first_checkpoint(), before=Pair("full", "gold"), handover=handover
-    )
-    assert done.outcome.energy_j == 15.0 and done.outcome.provenance == "modelled"
+    done = FederatedEpoch(setup, InProcess(setup), clock.meter).run_epoch(SILVER, setup.first_checkpoint())
+    done = booked(done, clock, load_scenario(tables(clock="measured")), handover=Spent(0.5, 3.0))
+    assert done.outcome.energy_j == 15.0 and done.outcome.provenance == "measured"
     assert done.outcome.elapsed_s == pytest.approx((done.outcome.wall_s or 0) + 0.5)
     assert sum(n.energy_j for n in done.nodes) == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize("kind", [EpochLost, EpochNonFinite])
 def test_errors_come_back_whole_from_another_process(kind):
-    error = kind("too few nodes", LostEpoch((), 1.0, 2.0, 3.0, 4.0, "modelled"))
+    error = kind("too few nodes", LostEpoch((), 1.0, 2.0, 3.0))
     back = pickle.loads(pickle.dumps(error))
     assert (type(back), str(back), back.lost) == (kind, "too few nodes", error.lost)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from relaytrain.core.errors import NonFiniteTraining, ScenarioError  # noqa: E402
 from relaytrain.core.plan import Decision  # noqa: E402
-from relaytrain.relay.runner import job_of  # noqa: E402
+from relaytrain.relay.assembly import job_of  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 
 pytestmark = pytest.mark.train
@@ -47,7 +47,7 @@ def test_one_stage_is_plain_training(optimizer):
     assert checkpoint.optimizer.keys() == federated.optimizer.keys()
     for name, tensor in federated.optimizer.items():
         torch.testing.assert_close(checkpoint.optimizer[name], tensor, rtol=0, atol=2e-6)
-    assert done.outcome.elapsed_s > 0 and [node["node"] for node in done.details["nodes"]] == ["cloud"]
+    assert done.outcome.elapsed_s > 0 and [node.node for node in done.nodes] == ["cloud"]
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_processes_and_one_process_give_the_same_bits():
     inside, losses, _ = _epochs(_runner(), "far-pipe")
     apart, others, done = _epochs(_runner('training.transport="processes"'), "far-pipe")
     assert losses == others and inside.data == apart.data
-    assert [node["node"] for node in done.details["nodes"]] == ["far-1", "far-2", "far-3"]
+    assert [node.node for node in done.nodes] == ["far-1", "far-2", "far-3"]
 
 
 def test_only_the_first_nodes_data_train_unless_they_are_shared():
@@ -68,7 +68,7 @@ def test_only_the_first_nodes_data_train_unless_they_are_shared():
     assert apart.setup.owners_of("far-pipe") == ("far-1",) and len(apart.setup.data_of("far-pipe")) == 40
     assert apart.setup.owners_of("far") == ("far-1", "far-2", "far-3")
     _, losses, done = _epochs(apart, "far-pipe", 1)
-    assert math.isfinite(losses[0]) and done.details["nodes"][0]["samples"] == 40
+    assert math.isfinite(losses[0]) and done.nodes[0].samples == 40
 
 
 def test_ways_of_keeping_versions_do_not_change_the_result():

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from booking import booked
 
 from relaytrain.core.errors import UsageError
 from relaytrain.core.plan import Decision
 from relaytrain.data.dataset import Dataset
-from relaytrain.executors.clock import make_clock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.executors.processes import Processes
 from relaytrain.models.cnn import Cnn
+from relaytrain.relay.assembly import clock_of
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.testing.transport_suite import LONG
@@ -85,8 +86,8 @@ def test_an_epoch_survives_a_killed_worker_bit_for_bit(crew: Processes) -> None:
         if transport is crew:
             for pid in set(crew.pids().values()):
                 os.kill(pid, signal.SIGKILL)
-        clock = make_clock(setup, scenario.costs, devices=scenario.resolved["devices"])
-        runs.append(FederatedEpoch(setup, transport, clock).run_epoch(decision, start))
+        clock = clock_of(setup, devices=scenario.resolved["devices"])
+        runs.append(booked(FederatedEpoch(setup, transport).run_epoch(decision, start), clock, scenario))
     one, other = runs
     assert one.checkpoint.digest == other.checkpoint.digest
     assert one.outcome.loss == other.outcome.loss and one.outcome.elapsed_s == other.outcome.elapsed_s

@@ -10,7 +10,6 @@ from torch import nn
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.plan import Decision
-from relaytrain.executors.clock import make_clock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.scenario import load_scenario
@@ -27,7 +26,7 @@ RATIO_WITHIN = 0.03
 def setup_of(made: dict[str, Any]) -> tuple[TrainingSetup, FederatedEpoch]:
     scenario = load_scenario(made)
     setup = TrainingSetup.from_scenario(scenario)
-    return setup, FederatedEpoch(setup, InProcess(setup), make_clock(setup, scenario.costs))
+    return setup, FederatedEpoch(setup, InProcess(setup))
 
 
 def trained(setup: TrainingSetup, runner: FederatedEpoch, epochs: int = 2) -> Checkpoint:
@@ -84,7 +83,7 @@ def test_a_users_module_is_pruned_and_trained_on() -> None:
     )
     sets = Sets(base.datasets, base.validation, base.test)
     setup = TrainingSetup.from_model(model, base.problem, sets, ratios={"half": 0.5, "small": 0.75})
-    runner = FederatedEpoch(setup, InProcess(setup), make_clock(setup, load_scenario(tables()).costs))
+    runner = FederatedEpoch(setup, InProcess(setup))
     checkpoint = setup.first_checkpoint()
     for epoch, version in enumerate(["full", "half", "small"], start=1):
         checkpoint = hand_over(setup, checkpoint, version, "gold").checkpoint

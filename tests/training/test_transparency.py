@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional
 
 from relaytrain.core.plan import Decision
-from relaytrain.executors.clock import EmulatedClock
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.models import build
@@ -24,7 +23,7 @@ FAMILIES = [("cnn", 1.0), ("mobilenet", 0.25), ("resnet8", 0.5)]
 
 
 def federated(setup: TrainingSetup, costs: Any, epochs: int = EPOCHS, nodes: str = "gold") -> tuple[Any, list[float]]:
-    runner = FederatedEpoch(setup, InProcess(setup), EmulatedClock(setup.problem, costs))
+    runner = FederatedEpoch(setup, InProcess(setup))
     checkpoint, losses = setup.first_checkpoint(), []
     for epoch in range(1, epochs + 1):
         done = runner.run_epoch(Decision(epoch, "full", nodes), checkpoint)

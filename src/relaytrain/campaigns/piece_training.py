@@ -18,12 +18,10 @@ import numpy as np
 
 from ..core.errors import RelayTrainError
 from ..core.plan import Decision
-from ..costs.meters import Mark, Meter
 from ..data.dataset import Dataset, union
 from ..data.dataset import select as select_classes
 from ..data.domain import shrink
 from ..data.source import read
-from ..executors.clock import Bill, EpochWork
 from ..executors.epoch import FederatedEpoch
 from ..executors.inprocess import InProcess
 from ..models.flops import parameters
@@ -37,20 +35,6 @@ from ..training.setup import TrainingSetup
 from ..training.workbench import loaded
 from .campaign import Branch, Campaign, Images, Piece
 from .piece_results import Result, checkpoint_path, read_result, write_result
-
-
-class NoClock:
-    """Charges nothing: a campaign measures losses."""
-
-    meter: Meter | None = None
-
-    def begin(self) -> Mark | None:
-        """Nothing to note."""
-        return None
-
-    def bill(self, mark: Mark | None, work: EpochWork) -> Bill:
-        """Nothing."""
-        return Bill(0.0, 0.0, "modelled")
 
 
 class PieceBench:
@@ -76,7 +60,7 @@ class PieceBench:
                 )
                 problem = replace(setup.problem, target=replace(setup.problem.target, on="test", metric="loss"))
                 setup = replace(setup, test=test, problem=problem, _cache=setup._cache)
-            self._epochs[nodes] = FederatedEpoch(setup, self._transport, NoClock())
+            self._epochs[nodes] = FederatedEpoch(setup, self._transport)
         return self._epochs[nodes]
 
     def probe(self, checkpoint: Checkpoint, nodes: str) -> tuple[float, float]:

@@ -64,7 +64,7 @@ def campaign_of(scenario: Scenario, grid: SwitchGrid) -> Campaign:
 
 def _follows(scenario: Scenario) -> dict[Pair, list[Pair]]:
     """By pair: those to which a handover can lead."""
-    from ..relay.runner import possible_changes
+    from ..relay.assembly import possible_changes
     from ..training.setup import TrainingSetup
 
     problem = scenario.problem

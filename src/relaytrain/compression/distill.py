@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..core.errors import NonFiniteTraining, UsageError
+from ..data.batches import batches
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,3 @@ def distill_loss(student: Tensor, teacher: Tensor, labels: Tensor, options: Dist
         reduction="batchmean", log_target=True,
     )  # fmt: skip
     return options.alpha * t * t * soft + (1.0 - options.alpha) * functional.cross_entropy(student, labels)
-
-
-def batches(count: int, size: int) -> list[Tensor]:
-    """Positions 0 to count - 1 in torch's random order, in batches of `size`; a lone last one joins its neighbour."""
-    parts = list(torch.split(torch.randperm(count), size))
-    if len(parts) > 1 and len(parts[-1]) == 1:
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts

@@ -194,6 +194,8 @@ class LevelLaw:
     of an observed loss over the curve's. `standing` (P,) is the logarithm of where the curve stands now over the loss
     observed last. At level q all losses are the curve's times exp(z_q scatter), so a path of that level does not begin
     at the observed loss but at `begin(loss, pair, level)`; from there on it is a curve like any other.
+
+    `notes`: what a reader of the run should know about this law, in the estimator's words.
     """
 
     curves: Array
@@ -207,6 +209,7 @@ class LevelLaw:
     loss_top: float = math.inf
     scatter: Array | None = None
     standing: Array | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def autonomous(self) -> bool:

@@ -1,9 +1,11 @@
-"""What an epoch and a run came to, with the provenance of every joule."""
+"""What a handover, an epoch and a run came to, with the provenance of every joule."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .cost import Provenance
 from .plan import Decision
@@ -26,6 +28,86 @@ class EpochOutcome:
     wasted_j: float = 0.0
     wasted_s: float = 0.0
     failed_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A forward pass over a set: mean loss, and the share of right answers, NaN where there is none.
+
+    `prediction_sets`: coverage and size of conformal sets, of a classifier on the test set.
+    """
+
+    loss: float
+    accuracy: float = math.nan
+    prediction_sets: Mapping[str, Any] | None = None
+
+    def metric(self, name: str) -> float:
+        """What a target of this metric reads: the loss, or the error 1 - accuracy."""
+        return 1.0 - self.accuracy if name == "error" else self.loss
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What one attempt of one node came to; CPU and wall seconds measured, the rest as booked on the run's clock."""
+
+    node: str
+    attempt: int = 0
+    samples: int = 0
+    train_loss: float | None = None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    elapsed_s: float = 0.0
+    energy_j: float = 0.0
+    error: str | None = None
+    kind: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why an attempt did not count."""
+        return self.error or self.kind or "no answer"
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """A trained epoch as its runner measured it; the run's clock books it.
+
+    `outcome` has wall seconds and metered joules, lost work included; joules and lost work are 0 where nothing meters.
+    `nodes` are the answers that were averaged, `failures` the attempts that did not count.
+    """
+
+    outcome: EpochOutcome
+    checkpoint: Any = field(repr=False)
+    evaluation: Evaluation
+    nodes: tuple[NodeReport, ...] = ()
+    failures: tuple[NodeReport, ...] = ()
+    train_loss: float = math.nan
+
+
+@dataclass(frozen=True)
+class LostEpoch:
+    """What an epoch that did not count has cost, as measured."""
+
+    failures: tuple[NodeReport, ...]
+    cpu_s: float
+    elapsed_s: float
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured.
+
+    `kind`: same, prune, distill or restore. `reached_ratio`: share of the full version's parameters removed.
+    `probe`: forward losses on the new node set's data, of the network before and of the one made.
+    """
+
+    checkpoint: Any = field(repr=False)
+    kind: str = "same"
+    reached_ratio: float | None = None
+    elapsed_s: float = 0.0
+    energy_j: float = 0.0
+    cpu_s: float = 0.0
+    probe: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

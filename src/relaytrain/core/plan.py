@@ -1,12 +1,13 @@
-"""A plan and what it states: decisions, legs, handovers, bands, bounds, alternatives, and the way out when infeasible."""
+"""A plan and what it states: decisions, legs, handovers, bands, bounds, alternatives, the way out when infeasible."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from .display import drawn
 from .problem import Mode, Pair, Problem
 
 Json = dict[str, Any]
@@ -85,8 +86,8 @@ class Plan:
     `probability` the share of samples of the law that reach the target in time following the decisions, the last
     pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the expected
     law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
-    each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4) there.
-    `guaranteed_s` is `elapsed_s` at `rung`: on the measured clock, where seconds scatter; None on the emulated one.
+    each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4)
+    there. `guaranteed_s` is `elapsed_s` at `rung`: on the measured clock, where seconds scatter; else None.
     """
 
     problem: str
@@ -120,7 +121,6 @@ class Plan:
     probabilities: tuple[tuple[str, float], ...] = ()
     bounded: str = "plan under the expected law"
     guaranteed_s: float | None = None
-    warm: Any = field(default=None, repr=False, compare=False)
 
     @property
     def met(self) -> bool:
@@ -189,14 +189,11 @@ class Plan:
         return f"<Plan {self.problem} by {self.planner}: {self.summary()}; target {state}>"
 
     def __rich__(self) -> Any:
-        from ..report.tables import plan_view
-
-        return plan_view(self)
+        return drawn(self, "terminal")
 
     def _repr_html_(self) -> str:
-        from ..report.plan_svg import plan_html
-
-        return plan_html(self)
+        page: str = drawn(self, "notebook")
+        return page
 
 
 def finite(value: float) -> float | None:

@@ -2,17 +2,17 @@
 
 ::
 
-    scenario -> costs -> estimators -> planners -> executors -> store -> report
+    scenario -> costs -> estimators -> planners -> relay -> executors -> store -> report
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from .cost import CostTable
 from .law import LossLaw
-from .outcome import EpochOutcome
+from .outcome import EpochOutcome, EpochResult, Evaluation, Handed
 from .plan import Decision, Plan
 from .problem import Pair, Problem
 from .state import State
@@ -42,9 +42,9 @@ class Estimator(Protocol):
 
 @runtime_checkable
 class Planner(Protocol):
-    """Problem, costs, law and state -> plan. Pure: no clock, no files, no torch; reusable tables travel in `plan.warm`."""
+    """Problem, costs, law and state -> plan. Pure: no clock, no files, no torch."""
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The best plan from `state`."""
         ...
 
@@ -58,9 +58,45 @@ class Transport(Protocol):
         ...
 
 
-class EpochRunner(Protocol):
-    """Runs one decided epoch; written once above `Transport`, and once for pipeline node sets."""
+Earlier = Callable[[str], Any]
+"""The last checkpoint of a version that the run has kept, or None."""
 
-    def run_epoch(self, decision: Decision, checkpoint: Any) -> EpochOutcome:
-        """Train, average, evaluate."""
+
+class Runner(Protocol):
+    """What trains, or plays it. Checkpoints are its own; the loop only passes them on, and a store keeps their bytes.
+
+    Seconds and joules are as measured; what they count for, the run's clock says.
+    """
+
+    def first(self) -> Any:
+        """The checkpoint before epoch 1."""
+        ...
+
+    def to_bytes(self, checkpoint: Any) -> bytes:
+        """The durable form of a checkpoint."""
+        ...
+
+    def from_bytes(self, data: bytes) -> Any:
+        """The checkpoint of `data`."""
+        ...
+
+    def probe(self, checkpoint: Any) -> Evaluation:
+        """Loss and accuracy on the target's set."""
+        ...
+
+    def test(self, checkpoint: Any) -> Evaluation | None:
+        """Loss and accuracy on the test set, if there is one."""
+        ...
+
+    def hand_over(self, checkpoint: Any, before: Pair, decision: Decision, earlier: Earlier) -> Handed:
+        """The network of `before` as the decision's version, ready to be trained on its nodes."""
+        ...
+
+    def run_epoch(self, decision: Decision, checkpoint: Any, *, run: str, attempt: int = 0) -> EpochResult:
+        """Train on every node, average, evaluate.
+
+        Raises:
+            WorkerLost: too few nodes answered.
+            NonFiniteTraining: no node's update was finite.
+        """
         ...

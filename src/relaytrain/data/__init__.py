@@ -1,1 +1,1 @@
-"""Images with labels: readers, domains, and their division among nodes. Arrays only; torch is not needed here."""
+"""Images with labels: readers, domains, and their division among nodes. Arrays only; torch serves `batches` alone."""

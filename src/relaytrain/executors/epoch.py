@@ -1,4 +1,4 @@
-"""`run_epoch`, written once above every transport: send tasks, collect, retry, average, evaluate, charge.
+"""`run_epoch`, written once above every transport: send tasks, collect, retry, average, evaluate, measure.
 
     tasks -> transport -> results --checks--> average --> loss on the declared set --> outcome
                ^              | failed
@@ -11,97 +11,80 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.cost import Provenance
-from ..core.errors import NonFiniteTraining, WorkerLost
-from ..core.outcome import EpochOutcome
+from ..core.errors import NonFiniteTraining, RelayTrainError, WorkerLost
+from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, NodeReport
 from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Transport
-from ..costs.meters import Reading
+from ..costs.meters import Meter
 from ..training.aggregate import average, open_updates
 from ..training.checkpoint import Checkpoint
-from ..training.evaluate import Evaluation, evaluate
+from ..training.evaluate import evaluate
 from ..training.local import Site
 from ..training.setup import TrainingSetup
 from ..training.task import FailureKind, NodeResult, NodeTask
 from ..training.workbench import loaded
-from .clock import Bill, EpochWork, RunClock
 
 RETRIES = 1
 SLACK_FACTOR, SLACK_S = 5.0, 30.0
 """The deadline of an epoch, once one like it was seen: so many times as long, and so much more."""
 
 
-@dataclass(frozen=True)
-class NodeReport:
-    """What one attempt of one node came to; seconds and joules on the run's clock, CPU and wall seconds measured."""
+class EpochWindow:
+    """Wall seconds of an epoch, and its joules where there is a meter. Opened when it is made."""
 
-    node: str
-    attempt: int
-    samples: int = 0
-    train_loss: float | None = None
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    elapsed_s: float = 0.0
-    energy_j: float = 0.0
-    error: str | None = None
-    kind: FailureKind | None = None
+    def __init__(self, meter: Meter | None) -> None:
+        self.meter = meter
+        self._mark = None if meter is None else meter.begin()
+        self._began = time.monotonic()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return dict(vars(self))
+    def close(self, cpu_s: float) -> Metered:
+        """What `cpu_s` CPU seconds of the nodes have taken."""
+        wall_s = time.monotonic() - self._began
+        if self.meter is None or self._mark is None:
+            return Metered(wall_s, 0.0, cpu_s)
+        reading = self.meter.end(self._mark, cpu_s=cpu_s)
+        return Metered(wall_s, reading.energy_j, cpu_s, reading.provenance, metered=True)
 
 
 @dataclass(frozen=True)
-class TrainedEpoch:
-    """One epoch done: the outcome for planner and store, the new checkpoint, what each node did."""
+class Metered:
+    """A closed window; its joules belong to the nodes by their CPU seconds."""
 
-    outcome: EpochOutcome
-    checkpoint: Checkpoint
-    nodes: tuple[NodeReport, ...]
-    failures: tuple[NodeReport, ...]
-    evaluation: Evaluation
-    train_loss: float
-
-
-@dataclass(frozen=True)
-class LostEpoch:
-    """What an epoch that did not count has cost."""
-
-    failures: tuple[NodeReport, ...]
-    cpu_s: float
     wall_s: float
     energy_j: float
-    elapsed_s: float
-    provenance: Provenance
+    cpu_s: float
+    provenance: Provenance = "modelled"
+    metered: bool = False
+
+    def share_j(self, cpu_s: float) -> float:
+        """Of work that took `cpu_s` of the CPU seconds."""
+        return (self.energy_j / self.cpu_s if self.cpu_s > 0.0 else 0.0) * cpu_s
 
 
-class EpochLost(WorkerLost):
+class _Costly(RelayTrainError):
+    """`lost` says what the epoch cost."""
+
+    def __init__(self, message: str, lost: LostEpoch) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Experiments run in pools of processes, and errors have to come back whole."""
+        return type(self), (str(self), self.lost)
+
+
+class EpochLost(_Costly, WorkerLost):
     """Too few nodes answered; `lost` says who failed how, and what it cost."""
 
-    def __init__(self, message: str, lost: LostEpoch) -> None:
-        super().__init__(message)
-        self.lost = lost
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Experiments run in pools of processes, and errors have to come back whole."""
-        return type(self), (str(self), self.lost)
-
-
-class EpochNonFinite(NonFiniteTraining):
+class EpochNonFinite(_Costly, NonFiniteTraining):
     """Updates or the averaged model hold NaN or infinity; `lost` says what it cost."""
-
-    def __init__(self, message: str, lost: LostEpoch) -> None:
-        super().__init__(message)
-        self.lost = lost
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Experiments run in pools of processes, and errors have to come back whole."""
-        return type(self), (str(self), self.lost)
 
 
 @dataclass
@@ -110,6 +93,14 @@ class _Collected:
     failures: list[NodeResult] = field(default_factory=list)
     retry_wall_s: float = 0.0
 
+    @property
+    def lost_cpu_s(self) -> float:
+        return sum(result.cpu_s for result in self.failures)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.good[node].cpu_s for node in sorted(self.good)) + self.lost_cpu_s
+
 
 class FederatedEpoch:
     """Runs decided epochs: every node passes over its data, then one average.
@@ -117,25 +108,18 @@ class FederatedEpoch:
     Args:
         setup: data, settings, versions.
         transport: moves tasks and results.
-        clock: what an epoch is charged.
+        meter: of the run's clock; without one only seconds are measured.
     """
 
-    def __init__(self, setup: TrainingSetup, transport: Transport, clock: RunClock) -> None:
-        self.setup, self.transport, self.clock = setup, transport, clock
+    def __init__(self, setup: TrainingSetup, transport: Transport, meter: Meter | None = None) -> None:
+        self.setup, self.transport, self.meter = setup, transport, meter
         self._loss = setup.loss()
         self._site: Site | None = None
         self._walls: dict[Pair, float] = {}
 
     def run_epoch(
-        self,
-        decision: Decision,
-        checkpoint: Checkpoint,
-        *,
-        run: str = "run",
-        attempt: int = 0,
-        before: Pair | None = None,
-        handover: Reading | None = None,
-    ) -> TrainedEpoch:
+        self, decision: Decision, checkpoint: Checkpoint, *, run: str = "run", attempt: int = 0
+    ) -> EpochResult:
         """Train, average, evaluate.
 
         Args:
@@ -143,34 +127,29 @@ class FederatedEpoch:
             checkpoint: what every node starts from, after the handover if there was one.
             run: the run's name, part of every task's key.
             attempt: number of the first attempt; a repeated epoch takes a higher one.
-            before: the pair that held the network before, when a handover belongs to this epoch.
-            handover: its metered seconds and joules, on the measured clock.
 
         Raises:
             EpochLost: fewer nodes than the quorum answered, after one retry.
             EpochNonFinite: what was left to average, or the average itself, is not finite.
         """
         nodes = self.setup.nodes_of(decision.nodes)
-        mark, began = self.clock.begin(), time.monotonic()
+        window = EpochWindow(self.meter)
         collected = self._collect(decision, checkpoint, nodes, run, attempt)
-        self._check_quorum(decision, nodes, collected, mark, began)
+        self._check_quorum(decision, nodes, collected, window)
         updates, refused = open_updates(list(collected.good.values()), checkpoint)
         for node, reason in refused.items():
             collected.failures.append(_as_failed(collected.good.pop(node), reason))
-        self._check_quorum(decision, nodes, collected, mark, began)
+        self._check_quorum(decision, nodes, collected, window)
         averaged = average(updates, checkpoint)
-        wall_s = time.monotonic() - began
-        work = self._work(decision, before, collected, wall_s, handover)
-        bill = self.clock.bill(mark, work)
-        self._walls[decision.pair] = wall_s
+        metered = window.close(collected.cpu_s)
+        self._walls[decision.pair] = metered.wall_s
         evaluation = self.evaluate(averaged)
-        loss = evaluation.metric(self.setup.problem.target.metric)
         if not math.isfinite(evaluation.loss):
             raise EpochNonFinite(
                 f"epoch {decision.epoch}: the averaged model's loss is {evaluation.loss}",
-                self._lost(collected, wall_s, bill),
+                self._lost(collected, metered),
             )
-        return self._result(decision, averaged, collected, evaluation, (loss, wall_s, bill))
+        return self._result(decision, averaged, collected, evaluation, metered)
 
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss and accuracy on the set that the target is read on; not charged."""
@@ -223,15 +202,12 @@ class FederatedEpoch:
         )
 
     def _check_quorum(
-        self, decision: Decision, nodes: Sequence[str], collected: _Collected, mark: Any, began: float
+        self, decision: Decision, nodes: Sequence[str], collected: _Collected, window: EpochWindow
     ) -> None:
         needed = self._needed(nodes)
         if len(collected.good) >= needed:
             return
-        wall_s = time.monotonic() - began
-        lost = [(r.node, r.cpu_s) for r in (*collected.failures, *collected.good.values())]
-        work = EpochWork(decision, None, self._samples(nodes), {}, wall_s, lost, wall_s)
-        costs = self._lost(collected, wall_s, self.clock.bill(mark, work))
+        lost = self._lost(collected, window.close(collected.cpu_s))
         last = {r.node: r for r in collected.failures if r.node not in collected.good}
         reasons = "; ".join(f"{node}: {result.error}" for node, result in sorted(last.items()))
         message = (
@@ -239,37 +215,16 @@ class FederatedEpoch:
             f"expected at least {needed} ({reasons})"
         )
         if last and all(result.kind == "non-finite" for result in last.values()):
-            raise EpochNonFinite(message, costs)
-        raise EpochLost(message, costs)
+            raise EpochNonFinite(message, lost)
+        raise EpochLost(message, lost)
 
-    def _work(
-        self, decision: Decision, before: Pair | None, collected: _Collected, wall_s: float, handover: Reading | None
-    ) -> EpochWork:
-        good = collected.good
-        return EpochWork(
-            decision,
-            before,
-            self._samples(self.setup.nodes_of(decision.nodes)),
-            {node: good[node].cpu_s for node in sorted(good)},
-            wall_s,
-            [(r.node, r.cpu_s) for r in collected.failures],
-            collected.retry_wall_s,
-            handover,
-        )
+    def _lost(self, collected: _Collected, metered: Metered) -> LostEpoch:
+        return LostEpoch(self._failed(collected), collected.cpu_s, metered.wall_s, metered.energy_j)
 
-    def _samples(self, nodes: Sequence[str]) -> dict[str, int]:
-        return {node: len(self.setup.datasets[node]) for node in nodes}
-
-    def _lost(self, collected: _Collected, wall_s: float, bill: Bill) -> LostEpoch:
-        everything = (*collected.failures, *collected.good.values())
-        timed = self.clock.meter is not None or self.setup.settings.charge_lost_work
-        return LostEpoch(
-            tuple(_report(r, {}) for r in collected.failures),
-            sum(r.cpu_s for r in everything),
-            wall_s,
-            bill.energy_j,
-            bill.elapsed_s if timed else 0.0,
-            bill.provenance,
+    def _failed(self, collected: _Collected) -> tuple[NodeReport, ...]:
+        return tuple(
+            replace(_report(result), samples=len(self.setup.datasets.get(result.node, ())))
+            for result in collected.failures
         )
 
     def _result(
@@ -278,35 +233,32 @@ class FederatedEpoch:
         checkpoint: Checkpoint,
         collected: _Collected,
         evaluation: Evaluation,
-        charged: tuple[float, float, Bill],
-    ) -> TrainedEpoch:
-        loss, wall_s, bill = charged
+        metered: Metered,
+    ) -> EpochResult:
         good = [collected.good[node] for node in sorted(collected.good)]
         samples = sum(r.samples for r in good)
         train_loss = sum((r.train_loss or 0.0) * r.samples for r in good) / samples
         failed_nodes = sorted({r.node for r in collected.failures} - set(collected.good))
         outcome = EpochOutcome(
             decision,
-            loss,
-            bill.elapsed_s,
-            bill.energy_j,
-            bill.provenance,
+            evaluation.metric(self.setup.problem.target.metric),
+            metered.wall_s,
+            metered.energy_j,
+            metered.provenance,
             cpu_s=sum(r.cpu_s for r in (*good, *collected.failures)),
-            wall_s=wall_s,
-            wasted_j=bill.wasted_j,
-            wasted_s=bill.wasted_s,
+            wall_s=metered.wall_s,
+            wasted_j=metered.share_j(collected.lost_cpu_s),
+            wasted_s=collected.retry_wall_s if metered.metered else 0.0,
             failed_nodes=tuple(failed_nodes),
         )
-        reports = tuple(_report(r, bill.nodes) for r in good)
-        failures = tuple(_report(r, {}) for r in collected.failures)
-        return TrainedEpoch(outcome, checkpoint, reports, failures, evaluation, train_loss)
+        reports = tuple(replace(_report(r), elapsed_s=metered.wall_s, energy_j=metered.share_j(r.cpu_s)) for r in good)
+        return EpochResult(outcome, checkpoint, evaluation, reports, self._failed(collected), train_loss)
 
 
-def _report(result: NodeResult, nodes: Mapping[str, tuple[float, float]]) -> NodeReport:
-    elapsed, energy = nodes.get(result.node, (0.0, 0.0))
+def _report(result: NodeResult) -> NodeReport:
     return NodeReport(
-        result.node, result.attempt, result.samples, result.train_loss, result.cpu_s, result.wall_s, elapsed, energy,
-        result.error, result.kind,
+        result.node, result.attempt, result.samples, result.train_loss, result.cpu_s, result.wall_s,
+        error=result.error, kind=result.kind,
     )  # fmt: skip
 
 

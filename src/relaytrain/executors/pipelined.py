@@ -2,8 +2,8 @@
 
     checkpoint -> partition over the nodes' devices -> minibatches of the owners' data -> pipeline -> loss -> outcome
 
-The split is planned on the network itself, under the memories that the scenario gives its devices. The minibatches of an
-epoch are a function of run seed, epoch and first node alone, and the stages' arithmetic of nothing else, so an epoch
+The split is planned on the network itself, under the memories that the scenario gives its devices. The minibatches of
+an epoch are a function of run seed, epoch and first node alone, and the stages' arithmetic of nothing else, so an epoch
 that is repeated gives the same bits, in one process or in one a stage. One stage trains as a federated set of one node.
 """
 
@@ -11,34 +11,33 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..compression.distill import batches
 from ..core.errors import InfeasibleError, ScenarioError
-from ..core.outcome import EpochOutcome
+from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, NodeReport
 from ..core.plan import Decision
-from ..core.problem import Node, NodeSet, Pair
+from ..core.problem import Node, NodeSet
 from ..costs.devices import DeviceProfile
-from ..costs.meters import Reading
+from ..costs.meters import Meter
 from ..costs.pipelined import stage_devices
+from ..data.batches import batches
 from ..pipeline.pipeline_run import run_pipeline
 from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
 from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
 from ..planners.pipeline.policy_choice import Keeping
 from ..training.checkpoint import Checkpoint
-from ..training.evaluate import Evaluation, evaluate
 from ..training.local import Site
 from ..training.settings import TrainingSettings, seed_of
 from ..training.setup import TrainingSetup
 from ..training.threads import threads
-from .clock import EpochWork, RunClock
-from .epoch import EpochNonFinite, LostEpoch, NodeReport, TrainedEpoch
+from .epoch import EpochNonFinite, EpochWindow
 
+Evaluate = Callable[[Checkpoint], Evaluation]
 Members = Mapping[str, Sequence[tuple[Node, DeviceProfile]]]
 """Nodes with their device profiles, by pipeline node set, in the order of the stages."""
 
@@ -47,18 +46,17 @@ class PipelinedEpoch:
     """Runs decided epochs of pipeline node sets.
 
     Args:
-        setup: data, settings, versions. With the transport "processes" each stage is a process, else they share this one.
+        setup: data, settings, versions. With transport "processes" each stage is a process, else they share this one.
         members: the devices of each pipeline set; a node without a profile is as fast as the others and has no cap.
-        clock: what an epoch is charged.
+        evaluate: loss and accuracy of a checkpoint on the target's set.
+        meter: of the run's clock; without one only seconds are measured.
     """
 
-    def __init__(self, setup: TrainingSetup, members: Members, clock: RunClock) -> None:
-        self.setup, self.members, self.clock = setup, members, clock
+    def __init__(self, setup: TrainingSetup, members: Members, evaluate: Evaluate, meter: Meter | None = None) -> None:
+        self.setup, self.members, self.evaluate, self.meter = setup, members, evaluate, meter
         self._sites: dict[str, Site] = {}
 
-    def run_epoch(
-        self, decision: Decision, checkpoint: Checkpoint, *, before: Pair | None = None, handover: Reading | None = None
-    ) -> TrainedEpoch:
+    def run_epoch(self, decision: Decision, checkpoint: Checkpoint) -> EpochResult:
         """Split, train, evaluate.
 
         Raises:
@@ -66,10 +64,12 @@ class PipelinedEpoch:
             WorkerLost: stages died again and again. ScenarioError: the network does not fit its devices.
         """
         settings, group = self.setup.settings, self._group(decision.nodes)
-        mark, began, cpu = self.clock.begin(), time.monotonic(), _cpu_s()
+        window, cpu = EpochWindow(self.meter), _cpu_s()
         minibatches = self.minibatches(group, decision.epoch)
         done = self._train(decision, checkpoint, group, minibatches)
-        cpu_s, wall_s = _cpu_s() - cpu, time.monotonic() - began
+        cpu_s = _cpu_s() - cpu
+        share_s = cpu_s / len(group.nodes)
+        metered = window.close(sum([share_s] * len(group.nodes)))
         sizes = [len(labels) for _, labels in minibatches]
         train_loss = sum(loss * size for loss, size in zip(done.losses, sizes, strict=True)) / sum(sizes)
         rule = rule_of(settings, decision.epoch)
@@ -77,25 +77,22 @@ class PipelinedEpoch:
         state = kept if settings.optimizer_state == "average" else {}
         weights = {name: done.weights[name] for name in checkpoint.weights}
         trained = Checkpoint(checkpoint.spec, _copied(weights), _copied(state), checkpoint.version)
-        share = dict.fromkeys(group.nodes, cpu_s / len(group.nodes))
-        work = EpochWork(decision, before, dict.fromkeys(group.nodes, sum(sizes)), share, wall_s, (), 0.0, handover)
-        bill = self.clock.bill(mark, work)
         finite = all(math.isfinite(loss) for loss in done.losses)
         evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
         if not math.isfinite(evaluation.loss):
-            lost = LostEpoch((), cpu_s, wall_s, bill.energy_j, 0.0, bill.provenance)
             raise EpochNonFinite(
-                f"epoch {decision.epoch}: the losses of the pipeline {decision.nodes} are not finite", lost
+                f"epoch {decision.epoch}: the losses of the pipeline {decision.nodes} are not finite",
+                LostEpoch((), cpu_s, metered.wall_s, metered.energy_j),
             )
+        loss = evaluation.metric(self.setup.problem.target.metric)
         outcome = EpochOutcome(
-            decision, evaluation.metric(self.setup.problem.target.metric), bill.elapsed_s, bill.energy_j, bill.provenance,
-            cpu_s=cpu_s, wall_s=wall_s,
-        )  # fmt: skip
-        reports = tuple(
-            NodeReport(node, 0, sum(sizes), train_loss, share[node], wall_s, *bill.nodes.get(node, (0.0, 0.0)))
-            for node in group.nodes
+            decision, loss, metered.wall_s, metered.energy_j, metered.provenance, cpu_s=cpu_s, wall_s=metered.wall_s
         )
-        return TrainedEpoch(outcome, trained, reports, (), evaluation, train_loss)
+        every = NodeReport(
+            "", 0, sum(sizes), train_loss, share_s, metered.wall_s, metered.wall_s, metered.share_j(share_s)
+        )
+        nodes = tuple(replace(every, node=node) for node in group.nodes)
+        return EpochResult(outcome, trained, evaluation, nodes, train_loss=train_loss)
 
     def _train(
         self, decision: Decision, checkpoint: Checkpoint, group: NodeSet, minibatches: list[tuple[Tensor, Tensor]]
@@ -122,21 +119,14 @@ class PipelinedEpoch:
         if group.name not in self._sites:
             self._sites[group.name] = Site.of(self.setup.data_of(group.name))
         site, settings = self._sites[group.name], self.setup.settings
-        made = []
+        minibatches = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(settings.seed, epoch, group.nodes[0]))
             for _ in range(settings.local_epochs):
-                made += [
+                minibatches += [
                     (site.images[chosen], site.labels[chosen]) for chosen in batches(len(site.labels), settings.batch)
                 ]
-        return made
-
-    def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
-        """Loss and accuracy on the set that the target is read on; not charged."""
-        if "" not in self._sites:
-            self._sites[""] = Site.of(self.setup.target_set())
-        model = checkpoint.model(resolve=self.setup.resolve)
-        return evaluate(model, self._sites[""], loss=self.setup.loss(), thread_count=self.setup.settings.threads)
+        return minibatches
 
     def _group(self, nodes: str) -> NodeSet:
         return next(group for group in self.setup.problem.node_sets if group.name == nodes)
@@ -158,14 +148,14 @@ def members_of(setup: TrainingSetup, resolved: Mapping[str, Any]) -> dict[str, l
     """The devices of every pipeline set: those of a resolved scenario, with the nodes' own links."""
     nodes = {node.name: node for node in setup.problem.nodes}
     tables = {table["name"]: table for table in resolved.get("nodes", ())}
-    made: dict[str, list[tuple[Node, DeviceProfile]]] = {}
+    devices = resolved.get("devices", {})
+    members: dict[str, list[tuple[Node, DeviceProfile]]] = {}
     for group in setup.problem.node_sets:
         if group.mode == "pipeline":
-            devices = resolved.get("devices", {})
-            made[group.name] = [
+            members[group.name] = [
                 (nodes[name], _profile(nodes[name], tables.get(name, {}), devices)) for name in group.nodes
             ]
-    return made
+    return members
 
 
 def _profile(node: Node, own: Mapping[str, Any], devices: Mapping[str, Mapping[str, Any]]) -> DeviceProfile:
@@ -174,24 +164,29 @@ def _profile(node: Node, own: Mapping[str, Any], devices: Mapping[str, Mapping[s
         return DeviceProfile(node.name, 1.0, 1.0)
     memory = figures["memory_bytes"]
     return DeviceProfile(
-        node.device or "", figures["flops_per_s"], figures["busy_w"], figures["idle_w"], math.inf if memory is None else memory,
-        own.get("bits_per_s") or figures["bits_per_s"], figures["j_per_bit"],
-    )  # fmt: skip
+        node.device or "",
+        figures["flops_per_s"],
+        figures["busy_w"],
+        figures["idle_w"],
+        math.inf if memory is None else memory,
+        own.get("bits_per_s") or figures["bits_per_s"],
+        figures["j_per_bit"],
+    )
 
 
 def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, OptimizerState]:
     """torch.optim's buffers (`BUFFER/PARAMETER`) as the rule's states, by parameter."""
-    found: dict[str, dict[str, Tensor]] = {}
+    by_parameter: dict[str, dict[str, Tensor]] = {}
     for key, tensor in optimizer.items():
         buffer, _, name = key.partition("/")
-        found.setdefault(name, {})[buffer] = tensor
-    made = {}
-    for name, buffers in found.items():
+        by_parameter.setdefault(name, {})[buffer] = tensor
+    states = {}
+    for name, buffers in by_parameter.items():
         if isinstance(rule, SGD) and rule.momentum and "momentum_buffer" in buffers:
-            made[name] = OptimizerState(1, (buffers["momentum_buffer"],))
+            states[name] = OptimizerState(1, (buffers["momentum_buffer"],))
         elif isinstance(rule, Adam) and {"exp_avg", "exp_avg_sq"} <= set(buffers):
-            made[name] = OptimizerState(int(buffers["step"].item()), (buffers["exp_avg"], buffers["exp_avg_sq"]))
-    return made
+            states[name] = OptimizerState(int(buffers["step"].item()), (buffers["exp_avg"], buffers["exp_avg_sq"]))
+    return states
 
 
 def _buffers(rule: Rule, name: str, state: OptimizerState) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ STALL_S = 60.0
 START_S = 180.0
 """How long a worker may take to start: importing torch takes seconds, on a busy machine many. Deadlines come first."""
 CLOSE_S = 2.0
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Frame = tuple[dict[str, Any], bytes]
 Inbox = queue.SimpleQueue[tuple["_Worker", Frame | None]]
@@ -201,12 +201,12 @@ class Processes:
 
     def _hire(self, nodes: tuple[str, ...]) -> _Worker:
         settings = self.setup.settings
-        one = dict.fromkeys(_ONE_THREAD, str(settings.threads))
+        limits = dict.fromkeys(_THREAD_LIMITS, str(settings.threads))
         process = subprocess.Popen(
             [sys.executable, "-m", "relaytrain.executors.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one},
+            env={**os.environ, **limits},
         )
         worker = _Worker(nodes, process, seen_s=time.monotonic())
         header = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import Grid
+from ..scenario.model import PlannerSettings, Scenario
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.planner import Optimum, Pact
 from .pact.rules import RULES, Rule
@@ -22,6 +23,9 @@ PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
     "static-learn": lambda rule, grid: StaticLearn(),
     "single": lambda rule, grid: Single(),
 }
+PLAN_ONCE = ("one-switch", "static-learn", "single")
+"""Baselines: they plan once and keep to it, as in the papers."""
+
 DEPL_PLANNERS = (
     "depl",
     "depl-sweep",
@@ -32,6 +36,17 @@ DEPL_PLANNERS = (
     "best-exp-greedy",
 )
 """Planners that read the scenario's `[depl]`."""
+
+
+def planner_for(
+    scenario: Scenario | None = None, planner: str | Planner | None = None, rule: str | None = None
+) -> Planner:
+    """Who plans: `planner` itself, or the one of that name; name and rule are the scenario's unless they are given."""
+    if planner is not None and not isinstance(planner, str):
+        return planner
+    settings = PlannerSettings() if scenario is None else scenario.planner
+    depl = None if scenario is None else scenario.depl
+    return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=depl)
 
 
 def planner_named(

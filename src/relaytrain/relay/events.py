@@ -1,4 +1,4 @@
-"""What the orchestrator writes of a run and how it reads it back: the bodies of events, as JSON.
+"""What the loop writes of a run and how it reads it back: the bodies of events, as JSON.
 
 `docs/formats.md` has the table of bodies. Reports and audits read the same events; nothing else is written of a run.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any
 
 from ..core.law_json import costs_to_json, law_to_json
-from ..core.outcome import EpochOutcome
+from ..core.outcome import EpochOutcome, EpochResult, Handed
 from ..core.plan import Decision, Plan, finite
 from ..core.problem import Pair
 from ..core.state import State
+from ..costs.clock import Booked, Spent
 from ..store import Event
 from .steering import Step
 
@@ -41,13 +43,11 @@ Json = dict[str, Any]
 
 def packages() -> dict[str, str]:
     """Versions that results may depend on."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def decision_json(decision: Decision) -> Json:
@@ -81,8 +81,11 @@ def plan_json(plan: Plan) -> Json:
     return whole
 
 
-def planned_body(step: Step, pairs: Sequence[Pair]) -> Json:
-    """The body of `planned`: the decision and all it rests on, so that it can be planned again without torch."""
+def planned_body(step: Step, pairs: Sequence[Pair], path: Sequence[Pair] | None = None) -> Json:
+    """The body of `planned`: the decision and all it rests on, so that it can be planned again without torch.
+
+    `path`: the pairs of a plan that is made once and followed.
+    """
     state = step.state
     before = state.pair
     top = max(state.loss, step.plan.start_loss, 1.0) * 2.0
@@ -100,11 +103,32 @@ def planned_body(step: Step, pairs: Sequence[Pair]) -> Json:
             "energy_j": finite(step.energy_j),
         },
         "notes": list(step.notes),
+        **({} if path is None else {"path": [list(pair) for pair in path]}),
     }
 
 
-def done_body(outcome: EpochOutcome, *, blob: str, wasted: tuple[float, float], extra: Mapping[str, Any]) -> Json:
-    """The body of `epoch_done`. `outcome` holds the useful seconds and joules, `wasted` the others."""
+def handover_body(handed: Handed, before: Pair, after: Pair, *, losses: tuple[float, float], spent: Spent) -> Json:
+    """The body of `handover` but for its checkpoint; `losses` before and after, `spent` on the run's clock."""
+    return {
+        "before": list(before),
+        "after": list(after),
+        "kind": handed.kind,
+        "loss_before": losses[0],
+        "loss_after": losses[1],
+        "elapsed_s": spent.elapsed_s,
+        "energy_j": spent.energy_j,
+        "reached_ratio": handed.reached_ratio,
+        "cpu_s": handed.cpu_s,
+        **({"probe": dict(handed.probe)} if handed.probe else {}),
+    }
+
+
+_NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "energy_j")
+
+
+def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
+    """The body of `epoch_done`, all but measured details on the run's clock; numbers that are none become null."""
+    outcome = booked.outcome
     optional = {"cpu_s": outcome.cpu_s, "wall_s": outcome.wall_s, "handover_loss": outcome.handover_loss}
     return {
         "decision": decision_json(outcome.decision),
@@ -113,12 +137,18 @@ def done_body(outcome: EpochOutcome, *, blob: str, wasted: tuple[float, float], 
         "energy_j": outcome.energy_j,
         "provenance": outcome.provenance,
         **{key: value for key, value in optional.items() if value is not None and math.isfinite(value)},
-        "wasted_s": wasted[0],
-        "wasted_j": wasted[1],
+        "wasted_s": booked.wasted.elapsed_s,
+        "wasted_j": booked.wasted.energy_j,
         "failed_nodes": list(outcome.failed_nodes),
-        **extra,
+        "train_loss": _finite(result.train_loss),
+        "accuracy": _finite(result.evaluation.accuracy),
+        "nodes": [{key: _finite(getattr(report, key)) for key in _NODE_KEYS} for report in booked.nodes],
         "blob": blob,
     }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def outcome_from(body: Mapping[str, Any]) -> EpochOutcome:
@@ -190,16 +220,3 @@ class RunPast:
         if body.get("lost_nodes"):
             self.lost[str(body["lost_nodes"])] = reason
         self.roll_backs += body.get("cause") == NON_FINITE
-
-
-def useful(outcome: EpochOutcome) -> tuple[EpochOutcome, tuple[float, float]]:
-    """An outcome with its useful seconds and joules alone, and the wasted ones beside."""
-    wasted = outcome.wasted_s, outcome.wasted_j
-    kept = replace(
-        outcome,
-        elapsed_s=outcome.elapsed_s - outcome.wasted_s,
-        energy_j=outcome.energy_j - outcome.wasted_j,
-        wasted_s=0.0,
-        wasted_j=0.0,
-    )
-    return kept, wasted

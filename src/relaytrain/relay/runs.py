@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import api
 from ..core.errors import UsageError
 from ..core.protocols import Planner
-from ..scenario import Scenario, load_scenario
+from ..scenario import Scenario, Source, scenario_from
 from ..store import RunStore
-from . import loop as orchestrator
+from . import loop
 from .job import Ended, Job, StopAsked, Told
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Trained(Ended):
 
 
 def run(
-    source: api.Source = "quickstart",
+    source: Source = "quickstart",
     *,
     store: Where = None,
     name: str | None = None,
@@ -75,7 +74,7 @@ def run(
         told: hears every epoch that is safe; `stop`: asked before each whether to end.
     """
     changes = [*overrides, *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
-    loaded = _loaded(source, changes, without)
+    loaded = scenario_from(source, changes, without)
     return _go(lambda: _job(loaded, None if isinstance(planner, str) else planner), store, told, stop, name=name)
 
 
@@ -83,7 +82,7 @@ def resume(
     run: str,
     *,
     store: Where = None,
-    source: api.Source | None = None,
+    source: Source | None = None,
     force: bool = False,
     allow_inexact: bool = False,
     told: Told | None = None,
@@ -99,26 +98,25 @@ def resume(
         allow_inexact: go on although packages, threads or code have changed since it was started.
         told, stop: as for `run`.
     """
-    from .runner import check_same, scenario_of
+    from .resume import check_same, scenario_of
 
     opened = _open(store)
     opened.summary(run)  # refuses a run that is not there
     started = opened.events(run, kinds=("run_started",))[0].body
-    given = None if source is None else api.scenario(source)
-    loaded = scenario_of(started, given)
+    loaded = scenario_of(started, None if source is None else scenario_from(source))
 
-    def job() -> Job:
-        made = _job(loaded, None)
-        check_same(started, made, allow_inexact=allow_inexact)
-        return made
+    def make() -> Job:
+        job = _job(loaded, None)
+        check_same(started, job, allow_inexact=allow_inexact)
+        return job
 
-    return _go(job, opened, told, stop, going_on=(run, force))
+    return _go(make, opened, told, stop, going_on=(run, force))
 
 
 def train(
     model: nn.Module | Mapping[str, nn.Module],
     data: Mapping[str, Any] | Sets,
-    problem: api.Source,
+    problem: Source,
     *,
     ratios: Mapping[str, float] | None = None,
     planner: str | Planner | None = None,
@@ -146,9 +144,10 @@ def train(
     from ..training.datasets import Sets
     from ..training.settings import TrainingSettings
     from ..training.setup import TrainingSetup
-    from .runner import check_same, job_of
+    from .assembly import job_of
+    from .resume import check_same
 
-    loaded = _loaded(problem, [*overrides, *as_overrides(planner, rule, seed, None)], ())
+    loaded = scenario_from(problem, [*overrides, *as_overrides(planner, rule, seed, None)])
     sets = data if isinstance(data, Sets) else _sets(data)
     shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
@@ -157,17 +156,16 @@ def train(
     )
     opened = _open(store)
 
-    def job() -> Job:
-        made = job_of(
-            loaded, setup=setup, planner=None if isinstance(planner, str) else planner, manifest={"in_memory": True}
-        )
+    def make() -> Job:
+        own = None if isinstance(planner, str) else planner
+        job = job_of(loaded, setup=setup, planner=own, manifest={"in_memory": True})
         if resume is not None:
-            check_same(opened.events(resume, kinds=("run_started",))[0].body, made)
-        return made
+            check_same(opened.events(resume, kinds=("run_started",))[0].body, job)
+        return job
 
     if resume is not None:
         opened.summary(resume)
-    return _go(job, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
+    return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
 
 
 def load_model(run: str, *, store: Where = None, which: Which = "final", resolve: Resolve | None = None) -> nn.Module:
@@ -184,10 +182,10 @@ def load_model(run: str, *, store: Where = None, which: Which = "final", resolve
     opened = _open(store)
     opened.summary(run)
     if which == "final":
-        found = opened.latest_checkpoint(run)
-        if found is None:
+        kept = opened.latest_checkpoint(run)
+        if kept is None:
             raise UsageError(f"run {run} kept no checkpoint")
-        return Checkpoint.from_bytes(found.data, where=f"run {run}").model(resolve=resolve)
+        return Checkpoint.from_bytes(kept.data, where=f"run {run}").model(resolve=resolve)
     from ..store.events import standing
 
     done = [e for e in standing(opened.events(run)) if e.kind == "epoch_done"]
@@ -212,14 +210,14 @@ def _go(
     runner: Any = job.runner
     with closing(runner):
         if going_on is None:
-            ended = orchestrator.start(job, opened, run=name, told=told, stop=stop)
+            ended = loop.start(job, opened, run=name, told=told, stop=stop)
         else:
-            ended = orchestrator.resume(job, opened, going_on[0], force=going_on[1], told=told, stop=stop)
+            ended = loop.resume(job, opened, going_on[0], force=going_on[1], told=told, stop=stop)
     return Trained(**vars(ended), store=opened.folder, resolve=runner.setup.resolve)
 
 
 def _job(loaded: Scenario, planner: Planner | None) -> Job:
-    from .runner import job_of
+    from .assembly import job_of
 
     return job_of(loaded, planner=planner)
 
@@ -271,13 +269,6 @@ def estimator_overrides(estimator: str | None, fitted: str | PathLike[str] | Non
     return changes
 
 
-def _loaded(source: api.Source, changes: Sequence[str], without: Sequence[str]) -> Scenario:
-    if isinstance(source, Scenario) and (changes or without):
-        again = load_scenario(source.resolved, overrides=changes, without=without)
-        return replace(again, source=source.source, preset=source.preset)
-    return api.scenario(source, overrides=changes, without=without)
-
-
 def _sets(data: Mapping[str, Any]) -> Sets:
     import numpy as np
 
@@ -287,13 +278,13 @@ def _sets(data: Mapping[str, Any]) -> Sets:
     missing = [name for name in ("validation", "test") if name not in data]
     if missing:
         raise UsageError(f"data: no '{missing[0]}', expected (images, labels) by node, and for validation and test")
-    made: dict[str, Dataset] = {}
+    parts: dict[str, Dataset] = {}
     plain = {name: value for name, value in data.items() if not isinstance(value, Dataset)}
     classes = max((int(np.asarray(labels).max()) + 1 for _, labels in plain.values()), default=None)
     for name, value in data.items():
         if isinstance(value, Dataset):
-            made[name] = value
+            parts[name] = value
         else:
-            made[name] = from_arrays(np.asarray(value[0]), np.asarray(value[1]), name=name, classes=classes)
-    nodes = {name: part for name, part in made.items() if name not in ("validation", "test")}
-    return Sets(nodes, made["validation"], made["test"])
+            parts[name] = from_arrays(np.asarray(value[0]), np.asarray(value[1]), name=name, classes=classes)
+    nodes = {name: part for name, part in parts.items() if name not in ("validation", "test")}
+    return Sets(nodes, parts["validation"], parts["test"])

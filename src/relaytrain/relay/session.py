@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from os import PathLike
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
-from .. import api
 from ..core.cost import CostTable, Provenance
 from ..core.errors import NonFiniteTraining, UsageError
 from ..core.law import LevelLaw, LossLaw
@@ -27,13 +26,9 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner
 from ..core.state import State
 from ..costs.meters import Mark, Meter, find_meter
-from ..scenario import Scenario
+from ..scenario import Source, scenario_from
+from .loop import ROLL_BACKS
 from .steering import Steering, Step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-ROLL_BACKS = 3
 
 
 class Fixed:
@@ -61,7 +56,7 @@ class Session:
 
     def __init__(
         self,
-        source: str | PathLike[str] | Mapping[str, Any] | Scenario | Problem,
+        source: Source | Problem,
         *,
         costs: CostTable | None = None,
         law: LossLaw | None = None,
@@ -71,12 +66,10 @@ class Session:
         meter: Meter | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        from dataclasses import replace
-
-        problem, table, stated, estimator, made = _parts(source, costs, law, planner, rule, initial_loss, overrides)
+        problem, table, stated, estimator, chosen = _parts(source, costs, law, planner, rule, initial_loss, overrides)
         first = problem.initial_loss if initial_loss is None else initial_loss
         self._steering = Steering(
-            replace(problem, initial_loss=first, clock="measured"), table, estimator, made, stated, learn_costs=True
+            replace(problem, initial_loss=first, clock="measured"), table, estimator, chosen, stated, learn_costs=True
         )
         self._meter = find_meter() if meter is None else meter
         self._step: Step | None = None
@@ -116,7 +109,7 @@ class Session:
         return tuple(self._steering.history)
 
     def ask(self) -> Decision | None:
-        """What the next epoch should do; None when the target is met or can no longer be. Asking twice changes nothing."""
+        """What the next epoch should do; None once the target is met or can no longer be. Asking twice is no change."""
         if self._step is None and self._ended is None:
             ended = self._steering.end()
             if ended is not None:
@@ -208,7 +201,7 @@ class Session:
 
 
 def _parts(
-    source: str | PathLike[str] | Mapping[str, Any] | Scenario | Problem,
+    source: Source | Problem,
     costs: CostTable | None,
     law: LossLaw | None,
     planner: str | Planner | None,
@@ -216,30 +209,23 @@ def _parts(
     initial_loss: float | None,
     overrides: Sequence[str],
 ) -> tuple[Problem, CostTable, LossLaw, Estimator, Planner]:
-    from dataclasses import replace
-
     from ..estimators import Prior
     from ..estimators.choose import estimator_for
     from ..estimators.prior.belief import CurveBelief
-    from ..planners.registry import planner_named
+    from ..planners.registry import planner_for
 
+    estimator: Estimator
     if not isinstance(source, Problem):
-        loaded = api.scenario(source, overrides=overrides)
-        made = planner_named(planner or loaded.planner.name, rule=rule or loaded.planner.rule, grid=loaded.planner.grid, depl=loaded.depl) if planner is None or isinstance(planner, str) else planner  # fmt: skip
+        loaded = scenario_from(source, overrides)
         probed = loaded.problem if initial_loss is None else replace(loaded.problem, initial_loss=initial_loss)
-        estimator: Estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
-        return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, made
+        estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
+        return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, planner_for(loaded, planner, rule)
     if costs is None or law is None:
         raise UsageError(
             "Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law="
         )
     first = source.initial_loss if initial_loss is None else initial_loss
-    made = (
-        planner_named(planner or "pact", rule=rule or "adaptive")
-        if planner is None or isinstance(planner, str)
-        else planner
-    )
-    fixed: Estimator = Fixed(law)
+    estimator = Fixed(law)
     if isinstance(law, LevelLaw):
-        fixed = Prior(CurveBelief.from_law(source.pairs, law, first), source.start, first)
-    return source, costs, law, fixed, made
+        estimator = Prior(CurveBelief.from_law(source.pairs, law, first), source.start, first)
+    return source, costs, law, estimator, planner_for(None, planner, rule)

@@ -4,7 +4,7 @@
                    \\                          /
                     planner.plan(problem, costs, law, state) -> Step
 
-No clock, no files, no torch: `orchestrator` adds the store and the training, `session` the user's own loop. Everything
+No clock, no files, no torch: `loop` adds the journal and the training, `session` the user's own loop. Everything
 follows from the history and from what was forbidden, so a resumed run makes the plans that an undisturbed one makes.
 """
 
@@ -25,6 +25,7 @@ from ..core.prices import Prices
 from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner
 from ..core.state import TOLERANCE, State
+from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
 
 PATIENCE, LEAST_GAIN = 20, 0.05
@@ -169,17 +170,19 @@ class Steering:
         first, high = (np.array(begin(law, state.loss, state.pair, at)) for at in ("expected", level))
         predicted = float(law.next_loss(epoch, first, state.pair, now))
         guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
-        spent = self.cost_of(decision, table)
+        spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
 
-    def cost_of(self, decision: Decision, table: CostTable | None = None) -> tuple[float, float]:
-        """Seconds and joules of an epoch of `decision`, its handover included, as `table` (the present belief) has them."""
+    def modelled(self, decision: Decision, table: CostTable | None = None) -> ModelledCost:
+        """Of an epoch of `decision`, as `table` (the present belief) has it; resources and data count where they do."""
         table = self.table() if table is None else table
         before, now = self.state.pair, self.problem.index(decision.pair)
+        change = Spent(float(table.change_s[before, now]), float(table.change_j[before, now]))
         if self.prices is None or self.learn_costs:
-            return float(table.epoch_s[before, now]), float(table.epoch_j[before, now])
-        seconds, joules = self.prices.run(decision, self.history)
-        return seconds + float(table.change_s[before, now]), joules + float(table.change_j[before, now])
+            run = Spent(float(table.run_s[now]), float(table.run_j[now]))
+        else:
+            run = Spent(*self.prices.run(decision, self.history))
+        return ModelledCost(run, change, table.provenance)
 
     def _next_pair(self, plan: Plan, table: CostTable, state: State) -> Pair | None:
         first = plan.decisions[0].pair if plan.decisions else None
@@ -214,18 +217,15 @@ class Steering:
         return self._believed
 
     def _law(self) -> tuple[LossLaw, tuple[str, ...]]:
-        said: tuple[str, ...] = ()
         try:
             law = self.estimator.law(tuple(self.history), self.problem.pairs)
             wrong = nonsense(law, self.state, len(self.problem.pairs))
-            tell = getattr(self.estimator, "notes", None)
-            said = () if tell is None else tuple(tell(tuple(self.history), self.problem.pairs))
         except Exception as error:  # a third party's estimator may fail in any way; a run must not end by it
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
             return self.fallback, (f"the estimator failed ({wrong}); the scenario's own law is used",)
         fixed, notes = ordered(law)
-        return fixed, (*said, *notes)
+        return fixed, (*getattr(law, "notes", ()), *notes)
 
 
 def nonsense(law: LossLaw, state: State, pairs: int) -> str | None:

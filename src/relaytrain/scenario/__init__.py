@@ -1,6 +1,6 @@
 """A file becomes a problem: TOML or JSON, a preset or a mapping -> `Scenario`."""
 
-from .load import load_scenario
+from .load import Source, load_scenario, scenario_from
 from .model import PlannerSettings, Scenario
 from .overrides import apply_overrides
 from .read import preset_names
@@ -12,10 +12,12 @@ __all__ = [
     "PlannerSettings",
     "Resolved",
     "Scenario",
+    "Source",
     "apply_overrides",
     "json_schema",
     "load_scenario",
     "new_scenario_text",
     "preset_names",
     "resolve",
+    "scenario_from",
 ]

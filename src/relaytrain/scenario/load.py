@@ -29,6 +29,20 @@ if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
 
 
+Source = str | PathLike[str] | Mapping[str, Any] | Scenario
+
+
+def scenario_from(source: Source, overrides: Iterable[str] = (), without: Iterable[str] = ()) -> Scenario:
+    """As `load_scenario`, or a scenario as it is; changes to that are made to its resolved form."""
+    if not isinstance(source, Scenario):
+        return load_scenario(source, overrides, without)
+    changes, left_out = tuple(overrides), tuple(without)
+    if not changes and not left_out:
+        return source
+    again = load_scenario(source.resolved, changes, left_out)
+    return replace(again, source=source.source, preset=source.preset)
+
+
 def load_scenario(
     source: str | PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), without: Iterable[str] = ()
 ) -> Scenario:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.cost import CostTable
 from ..core.errors import UsageError
@@ -24,7 +23,7 @@ class StayPlanner:
     patience: int = 500
     name: str = "stay"
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The plan that never changes anything."""
         target, pair = problem.target, state.pair
         seconds, joules = float(costs.run_s[pair]), float(costs.run_j[pair])
@@ -71,7 +70,6 @@ class StayPlanner:
             deadline_s=target.deadline_s,
             start_loss=state.loss,
             nearest=() if met or not losses else (Nearest(min(losses), target.deadline_s),),
-            warm=None,
         )
 
 

@@ -56,9 +56,9 @@ class PlannerSuite:
         """The planner under test, new at each call."""
         raise NotImplementedError("return the planner to be tested")
 
-    def plan(self, problem: Drawn, warm: Any = None) -> Plan:
+    def plan(self, problem: Drawn) -> Plan:
         """The planner's plan for a drawn problem."""
-        return self.planner().plan(problem.problem, problem.costs, problem.law, problem.state, warm)
+        return self.planner().plan(problem.problem, problem.costs, problem.law, problem.state)
 
     def each(self) -> Iterator[tuple[int, Drawn, Plan]]:
         """All problems of the suite with their plans; a class plans them once, that it may is a test of its own."""
@@ -200,17 +200,6 @@ class PlannerSuite:
             other = self.plan(problem.permuted(order))
             assert other.feasible == plan.feasible, f"problem {seed}"
             assert not plan.feasible or abs(other.energy_j - plan.energy_j) <= SAME, f"problem {seed}"
-
-    def test_a_warm_replan_equals_a_cold_one(self) -> None:
-        """After each epoch, on the path and off it, what travels in `plan.warm` changes the speed and nothing else."""
-        for seed, problem, plan in self.each():
-            actions = actions_of(problem, plan)
-            for state in walk(problem, actions)[1:3]:
-                for factor in (1.0, 1.05):
-                    moved = replace(problem, state=replace(state, loss=state.loss * factor))
-                    warm, cold = self.plan(moved, plan.warm), self.plan(moved)
-                    assert warm.feasible == cold.feasible, f"problem {seed}"
-                    assert not cold.feasible or abs(warm.energy_j - cold.energy_j) <= SAME, f"problem {seed}"
 
 
 def actions_of(problem: Drawn, plan: Plan) -> list[int]:

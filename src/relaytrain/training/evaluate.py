@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
+from ..core.outcome import Evaluation
 from ..data.dataset import Dataset
 from .local import Site
 from .losses import LossFunction, loss_named
 from .threads import threads
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Mean loss over the set, and the share of right answers."""
-
-    loss: float
-    accuracy: float
-
-    def metric(self, name: str) -> float:
-        """What a target of this metric reads: the loss, or the error 1 - accuracy."""
-        return 1.0 - self.accuracy if name == "error" else self.loss
 
 
 def evaluate(

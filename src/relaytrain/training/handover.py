@@ -11,15 +11,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from torch import nn
 
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
-from ..compression.prune import Kept, prune, prune_to, reestimate_batchnorm
+from ..compression.prune import prune, prune_to, reestimate_batchnorm
 from ..core.errors import ScenarioError
+from ..core.outcome import Handed
 from ..models.flops import parameters
 from ..models.spec import FamilySpec
 from .checkpoint import Checkpoint
@@ -28,23 +28,10 @@ from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
 
-Kind = Literal["same", "prune", "distill", "restore"]
-
-
-@dataclass(frozen=True)
-class HandedOver:
-    """The new checkpoint and what it took; `reached_ratio` is the share of the full version's parameters removed."""
-
-    checkpoint: Checkpoint = field(repr=False)
-    kind: Kind
-    reached_ratio: float | None = None
-    elapsed_s: float = 0.0
-    cpu_s: float = 0.0
-
 
 def hand_over(
     setup: TrainingSetup, checkpoint: Checkpoint, to_version: str, nodes: str, *, last: Checkpoint | None = None
-) -> HandedOver:
+) -> Handed:
     """What `to_version` starts from on `nodes`.
 
     Args:
@@ -60,7 +47,7 @@ def hand_over(
     cpu, wall = time.process_time(), time.monotonic()
     plan = setup.plan(to_version)
     if checkpoint.version == to_version:
-        return HandedOver(checkpoint, "same")
+        return Handed(checkpoint, "same")
     with threads(setup.settings.threads):
         handed = _handed(setup, checkpoint, plan, nodes, last)
     return replace(handed, elapsed_s=time.monotonic() - wall, cpu_s=time.process_time() - cpu)
@@ -68,7 +55,7 @@ def hand_over(
 
 def _handed(
     setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str, last: Checkpoint | None
-) -> HandedOver:
+) -> Handed:
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
     if _is_smaller(setup, checkpoint, plan):
@@ -83,7 +70,7 @@ def _handed(
                 f"versions.{plan.name}.grow: {plan.name} has no checkpoint to go back to, since it never trained; "
                 'expected grow = "distill" for versions entered from a smaller one'
             )
-        return HandedOver(replace(last, version=plan.name), "restore")
+        return Handed(replace(last, version=plan.name), "restore")
     raise ScenarioError(
         f"versions.{plan.name}: larger than {checkpoint.version}, and no way to it is declared; "
         'give it grow = "checkpoint" or grow = "distill", or forbid the change with seconds = inf'
@@ -106,28 +93,21 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
     return before.way == "network" or (before.way == "pruned" and before.ratio <= plan.ratio)
 
 
-def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> HandedOver:
+def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     model = checkpoint.model(resolve=setup.resolve)
-    facts = setup.version_facts()
-    full = facts[setup.full.name].parameters
-    made = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=setup.settings.importance)
-    made_model: nn.Module = model
-    kept: Kept | None = None
-    if made is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
-        made = prune(
-            model, setup.example, plan.ratio,
-            of="full", full_parameters=full, importance=setup.settings.importance,
-        )  # fmt: skip
-    if made is not None:
-        made_model, kept = made.model, made.kept
-    reestimate_batchnorm(made_model, setup.batches(nodes))
-    spec = setup.spec_of(made_model)
-    state = checkpoint.optimizer if kept is None else carry_optimizer(checkpoint.optimizer, kept)
-    reached = 1.0 - parameters(made_model) / full
-    return HandedOver(Checkpoint.of_model(made_model, spec, plan.name, state), "prune", reached)
+    full = setup.version_facts()[setup.full.name].parameters
+    importance = setup.settings.importance
+    pruned = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=importance)
+    if pruned is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
+        pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
+    smaller: nn.Module = model if pruned is None else pruned.model
+    reestimate_batchnorm(smaller, setup.batches(nodes))
+    state = checkpoint.optimizer if pruned is None else carry_optimizer(checkpoint.optimizer, pruned.kept)
+    reached = 1.0 - parameters(smaller) / full
+    return Handed(Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state), "prune", reached)
 
 
-def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> HandedOver:
+def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
@@ -137,4 +117,4 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
     )  # fmt: skip
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
-    return HandedOver(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")
+    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")

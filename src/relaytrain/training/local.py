@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..compression.distill import batches
+from ..data.batches import batches
 from ..data.dataset import Dataset
 from ..models.rebuild import Resolve
 from .checkpoint import Checkpoint

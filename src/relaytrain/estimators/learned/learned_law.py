@@ -64,14 +64,7 @@ class Learned:
         return cls(fitted, facts_of(problem), problem.pairs[problem.start], problem.initial_loss, stated, bound)
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
-        """The law for the epochs to come; a pure function of `history`."""
-        return self._explained(history, pairs)[0]
-
-    def notes(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> tuple[str, ...]:
-        """What a reader of the run should know about the law: robust figures that a bound has raised."""
-        return self._explained(history, pairs)[1]
-
-    def _explained(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> tuple[LevelLaw, tuple[str, ...]]:
+        """The law for the epochs to come, a pure function of `history`; its notes say what a bound has raised."""
         now = self._present(history, pairs)
         handovers = Handovers(self.fitted, now.facts, self.jumps)
         first = int(handovers.learned)  # paths of pairs not entered yet begin after their first epoch
@@ -85,7 +78,7 @@ class Learned:
         rows = np.maximum(np.arange(len(history) + len(pace)) - len(history), 0) if len(pace) > 1 else np.array([0])
         mult = pace[rows]
         tops = seen.loss[np.isfinite(seen.loss)]
-        law = LevelLaw(
+        return LevelLaw(
             curves=curves,
             jump0=jump0,
             jump1=jump1,
@@ -96,8 +89,8 @@ class Learned:
             curves_robust=np.stack([curve for curve, _, _ in twins]),
             loss_top=float(max(self.initial_loss, now.history[-1], tops.max(initial=0.0))) * 1.5,
             scatter=np.array([scatter for _, _, scatter in twins]),
+            notes=notes,
         )
-        return law, notes
 
     def _present(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> _Present:
         start = pairs.index(self.start)

@@ -178,7 +178,8 @@ def scenario_tables(source: str, scale: PruningScale, seed: int) -> dict[str, An
 
 def _train(source: str, scale: PruningScale, seed: int, told: Progress) -> list[LossCurve]:
     """All curves of one seed; the gold epochs before the later pruning are trained once."""
-    from ...relay.runner import TorchRunner, job_of
+    from ...relay.assembly import job_of
+    from ...relay.runner import TorchRunner
     from ...scenario import load_scenario
 
     runner = job_of(load_scenario(scenario_tables(source, scale, seed))).runner
@@ -221,7 +222,7 @@ def _branch(
 def _epoch(runner: Any, checkpoint: Any, pair: Pair, epoch: int, last: tuple[float, float, float]) -> Any:
     result = runner.run_epoch(Decision(epoch, pair.version, pair.nodes), checkpoint, run="pact-fig2")
     seconds = last[0] + _seconds(runner, pair)
-    return result.checkpoint, (seconds, result.details["accuracy"], last[2] + (result.outcome.cpu_s or 0.0))
+    return result.checkpoint, (seconds, result.evaluation.accuracy, last[2] + (result.outcome.cpu_s or 0.0))
 
 
 def _seconds(runner: Any, pair: Pair) -> float:

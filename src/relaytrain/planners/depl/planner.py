@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Depl:
         """How plans and tables call this planner."""
         return self.method
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The plan from `state`."""
         known = law if isinstance(law, IncrementLaw) else None
         settings = self.settings if known is None else self.settings.widened(known.widening)

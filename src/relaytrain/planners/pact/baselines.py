@@ -171,9 +171,9 @@ class OneSwitch:
 
     name: str = "one-switch"
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The cheapest such plan from `state`."""
-        tables = Tables.of(problem, costs, law, None, warm)
+        tables = Tables(problem, costs, law)
         others = [(state.pair, now) for now in range(len(problem.pairs)) if now != state.pair]
         actions, _ = _best_chain(tables, state, [(state.pair,), *others], math.inf)
         return _plan(tables, state, actions, self.name)
@@ -190,9 +190,9 @@ class StaticLearn:
     margin: float = 0.05
     name: str = "static-learn"
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The cheapest such plan from `state`."""
-        tables = Tables.of(problem, costs, law, None, warm)
+        tables = Tables(problem, costs, law)
         names = list(dict.fromkeys(pair.version for pair in problem.pairs))
         present = problem.pairs[state.pair].version
         later = names[names.index(present) + 1 :]
@@ -224,9 +224,9 @@ class Single:
         """`single` or `single/L`."""
         return "single" if self.version is None else f"single/{self.version}"
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The cheapest such plan from `state`."""
-        tables = Tables.of(problem, costs, law, None, warm)
+        tables = Tables(problem, costs, law)
         chains = [(i,) for i, pair in enumerate(problem.pairs) if self.version in (None, pair.version)]
         actions, _ = _best_chain(tables, state, chains, math.inf)
         return _plan(tables, state, actions, self.name)

@@ -170,7 +170,6 @@ def compose(
         nearest=nearest,
         warnings=warnings,
         guaranteed_s=guaranteed_s,
-        warm=tables,
     )
 
 

@@ -1,4 +1,4 @@
-"""Search instances by level, made once and carried from plan to plan: what `Plan.warm` holds."""
+"""Search instances by level, made once for all that asks about one problem, cost table and law."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...core.law import TABLE, Level, LevelLaw, LossLaw, begin
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid, State
 from ..search.instance import MOST_EPOCHS, SearchInstance, Start, instance_of
-from ..search.solve import Solution, by_table, first_steps, solve
+from ..search.solve import by_table, first_steps, solve
 from .lateness import cautious, least_quantile, margin, path_variance
 
 Array = NDArray[np.float64]
@@ -32,15 +32,6 @@ class Tables:
     law: LossLaw
     grid: Grid | None = None
     instances: dict[Any, SearchInstance] = field(default_factory=dict)
-    last: tuple[Start, Solution] | None = None
-
-    @classmethod
-    def of(cls, problem: Problem, costs: CostTable, law: LossLaw, grid: Grid | None, warm: Any) -> Tables:
-        """The tables in `warm` when they were made for the same problem, costs and law; else new ones."""
-        known = isinstance(warm, Tables) and warm.grid == grid and warm.law is law and warm.costs is costs
-        if known and (warm.problem is problem or warm.problem == problem):
-            return warm  # type: ignore[no-any-return]
-        return cls(problem, costs, law, grid)
 
     def at(self, level: Level) -> SearchInstance:
         """The instance at `level`."""

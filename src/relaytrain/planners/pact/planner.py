@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...core.cost import CostTable
 from ...core.law import LossLaw
 from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import Grid, State
-from ..search.solve import Solution, Start, solve
+from ..search.solve import Solution, solve
 from .compose import compose, losses_at
 from .level_tables import Tables
 from .nearest import nearest_targets
@@ -36,9 +35,9 @@ class Pact:
         """How plans and tables call this planner."""
         return f"pact/{self.rule}" + ("" if self.grid is None else " on a grid")
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The plan from `state`."""
-        tables = Tables.of(problem, costs, law, self.grid, warm)
+        tables = Tables(problem, costs, law, self.grid)
         choice = choose(tables, tables.start(state), self.rule)
         notes = grid_notes(tables, state, choice.solution) if self.grid is not None and self.explained else ()
         if not choice.solution.exact and choice.rung > 0:
@@ -57,11 +56,11 @@ class Optimum:
     explained: bool = True
     name: str = "optimum"
 
-    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, warm: Any = None) -> Plan:
+    def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The plan from `state`."""
-        tables = Tables.of(problem, costs, law, self.grid, warm)
+        tables = Tables(problem, costs, law, self.grid)
         start = tables.start(state)
-        found = replanned(tables, start)
+        found = solve(tables.at("expected"), start)
         if not found.feasible:
             choice = ActionChoice(last_resort(tables, start), 0.0)
         else:
@@ -77,31 +76,6 @@ def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:
     level = min(max(made.asked, 1e-6), 1 - 1e-6)
     actions = np.array([tables.problem.index(d.pair) for d in made.decisions], np.int64)
     return tuple(losses_at(tables, state, actions, level).tolist())
-
-
-def replanned(tables: Tables, start: Start) -> Solution:
-    """The least-energy path under the expected law; if `start` lies on the path found last, the rest of that path."""
-    if tables.last is not None:
-        old, found = tables.last
-        done = start.epoch - old.epoch
-        if found.feasible and 0 < done < len(found.actions) and found.actions[done - 1] == start.pair:
-            spent = tables.at("expected")
-            path = (old.pair, *found.actions[:done])
-            on_time = old.elapsed_s + float(sum(spent.seconds[path[i], path[i + 1]] for i in range(done)))
-            if abs(found.losses[done - 1] - start.loss) <= 1e-12 and abs(on_time - start.elapsed_s) <= 1e-12 * (
-                1 + on_time
-            ):
-                joules = float(sum(spent.joules[path[i], path[i + 1]] for i in range(done)))
-                return replace(
-                    found,
-                    actions=found.actions[done:],
-                    losses=found.losses[done:],
-                    energy_j=found.energy_j - joules,
-                    bound_j=found.bound_j - joules,
-                )
-    found = solve(tables.at("expected"), start)
-    tables.last = (start, found)
-    return found
 
 
 def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]:

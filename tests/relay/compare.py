@@ -11,7 +11,7 @@ MEASURED = ("cpu_s", "wall_s", "wasted_s", "wasted_j")
 
 
 def trace(store: RunStore, run: str) -> dict[str, Any]:
-    """Plans, losses, costs and checkpoints of the epochs that stand, and the verdict; nothing measured, nothing wasted."""
+    """Plans, losses, costs and checkpoints of the epochs that stand, and the verdict; nothing measured or wasted."""
     planned: dict[int, Any] = {}
     done: dict[int, Any] = {}
     verdict = None

@@ -15,12 +15,14 @@ import numpy as np
 
 import relaytrain as rt
 from relaytrain.core.law import LevelLaw
-from relaytrain.core.outcome import EpochOutcome
+from relaytrain.core.outcome import EpochOutcome, EpochResult, Evaluation, Handed, NodeReport
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
+from relaytrain.core.protocols import Earlier
+from relaytrain.costs.clock import EmulatedClock, MeasuredClock
 from relaytrain.estimators import Prior
 from relaytrain.planners.registry import planner_named
-from relaytrain.relay.job import Earlier, EpochResult, Handed, Job, Probe, Settings
+from relaytrain.relay.job import Job, Settings
 from relaytrain.scenario import Scenario
 
 SIZE = 64
@@ -115,13 +117,13 @@ class StubRunner:
     def from_bytes(self, data: bytes) -> Stub:
         return Stub.unpack(data)
 
-    def probe(self, checkpoint: Stub) -> Probe:
+    def probe(self, checkpoint: Stub) -> Evaluation:
         self.fault("probe", None, 0)
-        return Probe(checkpoint.loss, 1.0 - checkpoint.loss / 4)
+        return Evaluation(checkpoint.loss, 1.0 - checkpoint.loss / 4)
 
-    def test(self, checkpoint: Stub) -> Probe:
+    def test(self, checkpoint: Stub) -> Evaluation:
         self.fault("test", None, 0)
-        return Probe(checkpoint.loss * 1.1, 0.9)
+        return Evaluation(checkpoint.loss * 1.1, 0.9)
 
     def hand_over(self, checkpoint: Stub, before: Pair, decision: Decision, earlier: Earlier) -> Handed:
         self.calls.append(("hand_over", decision.pair))
@@ -146,12 +148,14 @@ class StubRunner:
         elif odd is not None:
             outcome = replace(outcome, loss=odd)
         self.fault("trained", decision, attempt)
-        nodes = [{"node": decision.nodes, "samples": 10, "train_loss": loss}]
-        return EpochResult(outcome, Stub(decision.version, outcome.loss, weights), {"train_loss": loss, "nodes": nodes})
+        node = NodeReport(decision.nodes, samples=10, train_loss=loss)
+        after = Stub(decision.version, outcome.loss, weights)
+        return EpochResult(outcome, after, Evaluation(outcome.loss), (node,), train_loss=loss)
 
 
 def job(loaded: Scenario | None = None, *, planner: str = "pact", pace: float = 1.0, fault: Fault | None = None,
-        noise: float = 0.02, estimator: Any = None, **settings: Any) -> Job:  # fmt: skip
+        noise: float = 0.02, estimator: Any = None, clock: str = "emulated", charge_lost_work: bool = False,
+        **settings: Any) -> Job:  # fmt: skip
     loaded = loaded or scenario()
     options = {} if fault is None else {"fault": fault}
     runner = StubRunner.of(loaded, pace=pace, noise=noise, seed=settings.get("seed", 0), **options)
@@ -164,4 +168,5 @@ def job(loaded: Scenario | None = None, *, planner: str = "pact", pace: float = 
         runner,
         Settings(**settings),
         {"scenario": dict(loaded.resolved), "planner": planner},
+        clock=MeasuredClock() if clock == "measured" else EmulatedClock(charge_lost_work=charge_lost_work),
     )

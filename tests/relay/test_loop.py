@@ -16,6 +16,8 @@ from relaytrain.core.law_json import costs_from_json, law_from_json
 from relaytrain.core.state import State
 from relaytrain.planners.registry import planner_named
 from relaytrain.relay import loop as orchestrator
+from relaytrain.relay.journal import MemoryJournal
+from relaytrain.relay.loop import RelayLoop
 
 
 def kinds(store, run):
@@ -143,7 +145,7 @@ def test_without_a_deadline_a_run_that_gains_nothing_is_given_up(store):
     """The floor of every pair lies above the target: no plan is feasible and no deadline ends it."""
 
     class Short:
-        def plan(self, problem, costs, law, state, warm=None):  # plans without a deadline are long: not in a test
+        def plan(self, problem, costs, law, state):  # plans without a deadline are long: not in a test
             return planner_named("pact").plan(replace(problem, max_epochs=state.epoch + 30), costs, law, state)
 
     loaded = stub.scenario(target__deadline=None, target__loss=0.01)
@@ -195,3 +197,28 @@ def test_weights_do_not_depend_on_the_store(store):
         before = outcome.decision.pair
     kept = stub.Stub.unpack(store.latest_checkpoint("transparent").data)
     assert np.array_equal(kept.weights, checkpoint.weights) and kept.loss == checkpoint.loss
+
+
+def test_a_relay_in_memory_is_the_same_relay(store):
+    """Without a store, and without one byte of a checkpoint: the same decisions, losses and joules."""
+    kept = orchestrator.start(stub.job(), store, run="kept-run")
+    job = stub.job()
+    job.runner.to_bytes = job.runner.from_bytes = None
+    first, problem = job.runner.first(), job.problem
+    journal = MemoryJournal("played", first, problem.pairs, problem.start)
+    lines = []
+    played = RelayLoop(job, journal, job.runner.probe(first).loss, told=lines.append).begin(first)
+    assert replace(played, run=kept.run) == kept
+    assert [line.epoch for line in lines] == [outcome.decision.epoch for outcome in kept.outcomes]
+
+
+def test_a_relay_in_memory_forgets_a_handover_that_led_to_no_number(store):
+    def fault(moment, decision, attempt):
+        return math.nan if moment == "epoch" and decision.nodes == "bronze" else None
+
+    kept = orchestrator.start(stub.job(fault=fault), store, run="kept-run")
+    job = stub.job(fault=fault)
+    first, problem = job.runner.first(), job.problem
+    journal = MemoryJournal("played", first, problem.pairs, problem.start)
+    played = RelayLoop(job, journal, job.runner.probe(first).loss).begin(first)
+    assert replace(played, run=kept.run) == kept and played.wasted_j > 0

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.train
 pytest.importorskip("torch").set_num_threads(1)
 
 import relaytrain  # noqa: E402
-from relaytrain.relay import runner as launch  # noqa: E402
+from relaytrain.relay import assembly as launch  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 from relaytrain.store import RunStore  # noqa: E402
 from relaytrain.training.setup import TrainingSetup  # noqa: E402

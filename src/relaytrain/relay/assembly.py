@@ -1,0 +1,117 @@
+"""From a scenario to a job: data, versions, transport, clock, planner and estimator put together. Imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..core.cost import CostTable
+from ..core.problem import Problem
+from ..core.protocols import Estimator, Planner
+from ..costs.clock import EmulatedClock, MeasuredClock, RunClock, node_weights
+from ..costs.meters import find_meter
+from ..estimators.choose import estimator_for, fitted_of
+from ..estimators.learned.pair_facts import facts_of
+from ..executors.inprocess import InProcess
+from ..executors.pipelined import members_of
+from ..executors.processes import Processes
+from ..planners.registry import PLAN_ONCE, planner_for
+from ..scenario import Scenario, resolve
+from ..training.setup import TrainingSetup
+from .job import Job, Settings
+from .runner import TorchRunner
+
+
+def job_of(
+    scenario: Scenario,
+    *,
+    setup: TrainingSetup | None = None,
+    planner: Planner | None = None,
+    manifest: Mapping[str, Any] | None = None,
+) -> Job:
+    """The job of a scenario that has `[data]`; the caller closes `job.runner`."""
+    setup = setup if setup is not None else TrainingSetup.from_scenario(scenario)
+    chosen = planner_for(scenario, planner)
+    settings = setup.settings
+    known = {
+        "scenario": dict(scenario.resolved),
+        "planner": getattr(chosen, "name", scenario.planner.name),
+        "versions": {name: facts.to_dict() for name, facts in setup.version_facts().items()},
+        "node_sets": _node_sets(setup),
+        "code": {ref: resolve(ref, setup.folder).sha256 for ref in setup.references},
+        **(manifest or {}),
+    }
+    fitted = fitted_of(scenario)
+    if fitted is not None:
+        known["estimator"] = {"name": fitted.name, "sha256": fitted.digest}
+        facts_of(counted(setup, scenario.problem))  # refuses now what it would refuse after the first probe
+
+    def estimator(problem: Problem) -> Estimator:
+        return estimator_for(scenario, problem if fitted is None else counted(setup, problem))
+
+    separate = settings.transport == "processes"
+    transport = Processes(setup, settings.workers) if separate else InProcess(setup)
+    clock = clock_of(setup, devices=scenario.resolved.get("devices"))
+    return Job(
+        scenario.problem,
+        possible_changes(setup, scenario.problem, scenario.costs),
+        scenario.law,
+        estimator,
+        chosen,
+        TorchRunner(setup, transport, clock.meter, pipelines=members_of(setup, scenario.resolved)),
+        Settings(
+            when_infeasible=settings.when_infeasible,
+            replan=planner is not None or scenario.planner.name not in PLAN_ONCE,
+            thin=all(plan.grow != "checkpoint" for plan in setup.versions.values()),
+            seed=settings.seed,
+            threads=settings.threads,
+        ),
+        known,
+        scenario.depl,
+        clock,
+    )
+
+
+def clock_of(setup: TrainingSetup, *, devices: Mapping[str, Mapping[str, Any]] | None = None) -> RunClock:
+    """The clock that the settings name; `devices`: profiles by name as in `Scenario.resolved["devices"]`."""
+    settings = setup.settings
+    if settings.clock == "measured":
+        return MeasuredClock(find_meter(gpu=any(device.startswith("cuda") for device in settings.devices.values())))
+    return EmulatedClock(node_weights(setup.problem, devices or {}), settings.charge_lost_work)
+
+
+def counted(setup: TrainingSetup, problem: Problem) -> Problem:
+    """`problem` with samples, classes and parameters as they are, where its file leaves them out."""
+    facts = setup.version_facts()
+    nodes = []
+    for node in problem.nodes:
+        data = setup.datasets.get(node.name)
+        if data is not None:
+            node = replace(node, samples=len(data), classes=node.classes or len(set(data.labels.tolist())))
+        nodes.append(node)
+    versions = tuple(replace(v, parameters=v.parameters or facts[v.name].parameters) for v in problem.versions)
+    return replace(problem, nodes=tuple(nodes), versions=versions)
+
+
+def _node_sets(setup: TrainingSetup) -> dict[str, dict[str, int]]:
+    """Samples and classes of every node set that trains."""
+    groups = [group.name for group in setup.problem.node_sets if group.nodes]
+    data = {name: setup.data_of(name) for name in groups}
+    return {name: {"samples": len(part), "classes": int((part.histogram() > 0).sum())} for name, part in data.items()}
+
+
+def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -> CostTable:
+    """`costs` with infinity for handovers that training cannot do: to a larger version without a declared way."""
+    change_s, change_j, reasons = costs.change_s.copy(), costs.change_j.copy(), dict(costs.reasons)
+    for i, before in enumerate(problem.pairs):
+        for j, now in enumerate(problem.pairs):
+            if before.version == now.version or not math.isfinite(change_s[i, j]):
+                continue
+            old, new = setup.plan(before.version), setup.plan(now.version)
+            shrinks = new.way == "pruned" and (old.way == "network" or (old.way == "pruned" and old.ratio <= new.ratio))
+            if new.way != "student" and new.grow is None and not shrinks:
+                change_s[i, j] = change_j[i, j] = math.inf
+                reasons[i, j] = f"no way from {before.version} to {now.version}: give {now.version} a `grow`"
+    return replace(costs, change_s=change_s, change_j=change_j, reasons=reasons)
