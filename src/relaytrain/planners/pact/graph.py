@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..search.kernels import grown, jit, next_loss, pop, push
-from ..search.solve import SearchInstance, Start
-from ..search.togo import lookup, nothing
+from ...core.law import LawForm
+from ..search.best_first import DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, Label, Step, best_first
+from ..search.instance import SearchInstance, Start
+from ..search.kernels import jit, next_loss
+from ..search.togo import ToGo, lookup, nothing
 
 CELLS = 96
 """Cells along each axis when the instance itself is not gridded."""
+MOST_LABELS = 2**62
+"""Cells alone limit them."""
 
 
 class Arrivals(NamedTuple):
@@ -30,97 +34,75 @@ class Arrivals(NamedTuple):
     robust: NDArray[np.float64]
 
 
+class _Space(NamedTuple):
+    form: LawForm
+    seconds: NDArray[np.float64]
+    joules: NDArray[np.float64]
+    goal: float
+    deadline: float
+    epochs: int
+    loss_cell: float
+    time_cell: float
+    via: NDArray[np.bool_]
+    only_first: bool
+    energy_to_go: ToGo
+    time_to_go: ToGo
+
+
 @jit
-def _explore(
-    form: Any,
-    expected: Any,
-    seconds: Any,
-    joules: Any,
-    start: tuple[int, int, float, float],
-    goal: float,
-    deadline: float,
-    epochs: int,
-    loss_cell: float,
-    time_cell: float,
-    cells: tuple[int, int],
-    via: Any,
-    only_first: bool,
-    energy_to_go: Any,
-    time_to_go: Any,
-) -> Any:
-    start_epoch, start_pair, start_loss, start_time = start
-    pairs = joules.shape[0]
-    across, along = cells
-    cheapest = np.full((2, pairs, across, along), np.inf)  # energy of the best label made for a cell so far
-    room = 1024
-    pair_of, epoch_of, first_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    flag_of = np.empty(room, np.int64)
-    loss_of, time_of, energy_of, hope_of = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
-    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
-    found = np.empty(room, np.int64)
-    founds = 0
-    pair_of[0], epoch_of[0], first_of[0] = start_pair, start_epoch, -1
-    flag_of[0] = 1 if via[start_pair] else 0
-    loss_of[0], time_of[0], energy_of[0], hope_of[0] = start_loss, start_time, 0.0, 0.0
-    row = min(int(start_loss / loss_cell + 1e-9), across - 1)
-    column = min(int(start_time / time_cell + 1e-9), along - 1)
-    cheapest[flag_of[0], start_pair, row, column] = 0.0
-    count = 1
-    size = push(heap_key, heap_item, 0, 0.0, 0)
-    while size > 0:
-        item = heap_item[0]
-        size = pop(heap_key, heap_item, size)
-        before, epoch, loss, time = pair_of[item], epoch_of[item], loss_of[item], time_of[item]
-        flag = flag_of[item]
-        row = min(int(loss / loss_cell + 1e-9), across - 1)
-        column = min(int(time / time_cell + 1e-9), along - 1)
-        if energy_of[item] > cheapest[flag, before, row, column]:
-            continue  # a cheaper label came after this one was made
-        if loss <= goal and flag == 1:
-            if founds == found.shape[0]:
-                found = grown(found)
-            found[founds] = item
-            founds += 1
-            if only_first:
-                break
-            continue
-        if epoch >= epochs:
-            continue
-        for now in range(pairs):
-            step_j, step_s = joules[before, now], seconds[before, now]
-            if not (np.isfinite(step_j) and np.isfinite(step_s)) or time + step_s > deadline:
-                continue
-            landed = next_loss(form, epoch + 1, loss, before, now)
-            if not np.isfinite(landed) or landed > loss_cell * across:
-                continue
-            late, spent = time + step_s, energy_of[item] + step_j
-            if late + lookup(time_to_go, epoch + 1, now, landed) > deadline:
-                continue
-            passed = 1 if flag == 1 or via[now] else 0
-            row = min(int(landed / loss_cell + 1e-9), across - 1)
-            column = min(int(late / time_cell + 1e-9), along - 1)
-            if spent >= cheapest[passed, now, row, column]:
-                continue
-            cheapest[passed, now, row, column] = spent
-            if count == pair_of.shape[0]:
-                pair_of, epoch_of, first_of, flag_of = grown(pair_of), grown(epoch_of), grown(first_of), grown(flag_of)
-                loss_of, time_of, energy_of, hope_of = grown(loss_of), grown(time_of), grown(energy_of), grown(hope_of)
-            if size == heap_key.shape[0]:
-                heap_key, heap_item = grown(heap_key), grown(heap_item)
-            pair_of[count], epoch_of[count] = now, epoch + 1
-            first_of[count] = now if item == 0 else first_of[item]
-            flag_of[count] = passed
-            loss_of[count], time_of[count], energy_of[count] = landed, late, spent
-            hope_of[count] = hope_of[item] + next_loss(expected, epoch + 1, loss, before, now) - loss
-            size = push(heap_key, heap_item, size, spent + lookup(energy_to_go, epoch + 1, now, landed), count)
-            count += 1
-    first, energy = np.empty(founds, np.int64), np.empty(founds)
-    hope, sure = np.empty(founds), np.empty(founds)
-    for place in range(founds):
-        item = found[place]
-        first[place], energy[place] = first_of[item], energy_of[item]
-        hope[place], sure[place] = hope_of[item], loss_of[item] - start_loss
-    return first, energy, hope, sure
+def _cell(position: float, width: float, cells: int) -> int:
+    return min(int(position / width + 1e-9), cells - 1)
+
+
+# Pairs count twice here: pair + P once a pair marked in `via` was visited. The store (2P, losses, times) is the energy of
+# the best label made for a cell so far.
+
+
+def _settle_cell(space: _Space, cheapest: Any, label: Label, rank: float) -> Any:
+    row = _cell(label.loss, space.loss_cell, cheapest.shape[1])
+    column = _cell(label.time_s, space.time_cell, cheapest.shape[2])
+    if label.energy_j > cheapest[label.pair, row, column]:
+        return DROP  # a cheaper label came after this one was made
+    if label.loss <= space.goal and label.pair >= space.joules.shape[0]:
+        return STOP if space.only_first else KEEP
+    return KEEP if label.epoch >= space.epochs else FOLLOW
+
+
+def _step_cell(space: _Space, cheapest: Any, label: Label, now: int) -> Any:
+    pairs = space.joules.shape[0]
+    before, epoch = label.pair % pairs, label.epoch + 1
+    step_j, step_s = space.joules[before, now], space.seconds[before, now]
+    if not (np.isfinite(step_j) and np.isfinite(step_s)) or label.time_s + step_s > space.deadline:
+        return NOWHERE
+    landed = next_loss(space.form, epoch, label.loss, before, now)
+    if not np.isfinite(landed) or landed > space.loss_cell * cheapest.shape[1]:
+        return NOWHERE
+    late, spent = label.time_s + step_s, label.energy_j + step_j
+    if late + lookup(space.time_to_go, epoch, now, landed) > space.deadline:
+        return NOWHERE
+    pair = now + pairs if label.pair >= pairs or space.via[now] else now
+    row = _cell(landed, space.loss_cell, cheapest.shape[1])
+    column = _cell(late, space.time_cell, cheapest.shape[2])
+    if spent >= cheapest[pair, row, column]:
+        return NOWHERE
+    cheapest[pair, row, column] = spent
+    return Step(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
+
+
+_explore = best_first(_settle_cell, _step_cell)
+
+
+@jit
+def _summed(labels: Any, expected: Any, pairs: int) -> Any:
+    """The first action that led to each label, and the sum of `expected` loss changes along its path."""
+    first, change = np.full(labels.pair.shape[0], -1, np.int64), np.zeros(labels.pair.shape[0])
+    for item in range(1, labels.pair.shape[0]):
+        parent, now = labels.parent[item], labels.pair[item] % pairs
+        first[item] = now if parent == 0 else first[parent]
+        loss = labels.loss[parent]
+        landed = next_loss(expected, labels.epoch[item], loss, labels.pair[parent] % pairs, now)
+        change[item] = change[parent] + landed - loss
+    return first, change
 
 
 def arrivals(
@@ -144,28 +126,35 @@ def arrivals(
         cells, loss_cell, time_cell = (int(top) + 1, int(deadline) + 1), 1.0, 1.0
     else:
         cells, loss_cell, time_cell = (CELLS, CELLS), top / CELLS, max(deadline, 1e-12) / CELLS
-    every = np.ones(len(instance.joules), np.bool_)
-    epochs = instance.cap(start)
+    pairs = len(instance.joules)
+    marked = np.ones(pairs, np.bool_) if via is None else via
     # Bounds leave the answer as it is: no way to the goal is cut, and the first one found is still the cheapest.
     aim, last = nothing(instance.goal), nothing(instance.goal)
     if not instance.by_epoch:
         last = instance.time_to_go()
         aim = instance.energy_to_go(start) if only_first else aim
-    found = _explore(
+    space = _Space(
         instance.form,
-        expected,
         instance.seconds,
         instance.joules,
-        (start.epoch, start.pair, start.loss, start.elapsed_s),
         instance.goal,
         deadline,
-        epochs,
+        instance.cap(start),
         loss_cell,
         time_cell,
-        cells,
-        every if via is None else via,
+        marked,
         only_first,
         aim,
         last,
     )
-    return Arrivals(*found)
+    pair = start.pair + pairs if marked[start.pair] else start.pair
+    cheapest = np.full((2 * pairs, *cells), np.inf)
+    cheapest[pair, _cell(start.loss, loss_cell, cells[0]), _cell(start.elapsed_s, time_cell, cells[1])] = 0.0
+    label = Label(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
+    outcome = _explore(space, cheapest, pairs, label, np.array([pair]), MOST_LABELS)
+    labels, settled = outcome.labels, outcome.settled
+    there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]
+    if outcome.status == STOPPED:
+        there = np.array([outcome.last])
+    first, change = _summed(labels, expected, pairs)
+    return Arrivals(first[there], labels.energy_j[there], change[there], labels.loss[there] - start.loss)

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from .best_first import FULL, STOPPED
 from .dense import dense
 from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
-from .labels import FOUND, TOO_MANY, search
+from .labels import search
 from .togo import STEPS, ToGo, nothing
 from .walk import first_weights, follow_lookups, replay, walk_steps
 
@@ -217,44 +218,36 @@ def _solve_labels(
     fallback = 0 if by_epoch or not dominate else _dense_work(instance, start)
     if fallback:
         most = min(most, max(fallback // DENSE_PER_LABEL, 1_000))
-    found = search(
-        instance.form,
-        (instance.seconds, instance.joules),
-        (start.epoch, start.pair, start.loss, start.elapsed_s),
-        first=mask,
-        goal=instance.goal,
-        deadline=instance.deadline,
+    outcome = search(
+        instance,
+        start,
         epochs=instance.cap(start) if by_epoch else start.epoch + instance.epochs,
+        most=most,
         by_epoch=by_epoch,
-        with_time=with_time and math.isfinite(instance.deadline),
+        first=mask,
         ceiling=ceiling,
         bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,
-        most=most,
+        with_time=with_time and math.isfinite(instance.deadline),
         dominate=dominate,
     )
-    if found.status == FOUND:
-        answer = _solution(instance, start, found.actions, math.inf, exact=True, labels=found.labels)
-        return replace(answer, bound_j=answer.energy_j)
-    if found.status == TOO_MANY and fallback:
-        path = dense(
-            instance.form,
-            (instance.seconds, instance.joules),
-            int(instance.goal),
-            (start.pair, int(start.loss), int(instance.deadline - start.elapsed_s)),
-            mask,
-        )
+    labels = len(outcome.labels.pair)
+    if outcome.status == STOPPED or (outcome.status == FULL and fallback):
+        path = outcome.path(outcome.last) if outcome.status == STOPPED else _dense(instance, start, mask)
         if len(path) == 0:
-            return replace(_infeasible(), labels=found.labels)
-        answer = _solution(instance, start, path, math.inf, exact=True, labels=found.labels)
+            return replace(_infeasible(), labels=labels)
+        answer = _solution(instance, start, path, math.inf, exact=True, labels=labels)
         return replace(answer, bound_j=answer.energy_j)
-    if found.status == TOO_MANY:
-        if best is None:
-            return replace(_infeasible(bound), exact=False, labels=found.labels)
-        return replace(best, bound_j=min(bound, best.energy_j), exact=False, labels=found.labels)
-    if best is None:
-        return replace(_infeasible(), labels=found.labels)
-    return replace(best, bound_j=best.energy_j, exact=True, labels=found.labels)
+    if outcome.status == FULL:
+        answer = _infeasible(bound) if best is None else replace(best, bound_j=min(bound, best.energy_j))
+        return replace(answer, exact=False, labels=labels)
+    answer = _infeasible() if best is None else replace(best, bound_j=best.energy_j, exact=True)
+    return replace(answer, labels=labels)
+
+
+def _dense(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    where = (start.pair, int(start.loss), int(instance.deadline - start.elapsed_s))
+    return dense(instance.form, (instance.seconds, instance.joules), int(instance.goal), where, mask)
 
 
 def _dense_work(instance: SearchInstance, start: Start) -> int:
