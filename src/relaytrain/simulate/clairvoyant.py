@@ -50,10 +50,10 @@ def clairvoyant(world: World, known_j: float = math.inf) -> Clairvoyant:
     """The optimum of `world`; `known_j` is an energy that some rule met the target with."""
     if not world.luck.delays and not world.luck.shift.any():
         state = world.start
-        found = solve(
+        solution = solve(
             instance_of(world.problem, world.costs, world.lucky_law), Start(0, state.pair, state.loss, state.elapsed_s)
         )
-        return Clairvoyant(min(found.energy_j if found.feasible else math.inf, known_j), found.exact)
+        return Clairvoyant(min(solution.energy_j if solution.feasible else math.inf, known_j), solution.exact)
     return labelled(world, known_j)
 
 

@@ -48,18 +48,18 @@ def nearest_targets(tables: Tables, state: State, level: float) -> tuple[Nearest
     instance = tables.at(level)
     scale_loss = 1.0 if tables.grid is None else tables.grid.loss_step
     scale_time = 1.0 if tables.grid is None else tables.grid.time_step_s
-    found: list[Nearest] = []
+    targets: list[Nearest] = []
     low = least_loss(instance, start)
     z, variance = margin(level), tables.variance
     if variance is not None and z > 0.0:
         low = _least_loss_in_time(instance, variance, z, start, low)
     if low.actions:
-        found.append(Nearest(min(low.losses) * scale_loss, tables.problem.target.deadline_s))
+        targets.append(Nearest(min(low.losses) * scale_loss, tables.problem.target.deadline_s))
     quick = solve(tables.timed(level), start)
     if quick.feasible:
         late = quick.elapsed_s if variance is None else least_quantile(tables.timed(level), variance, z, start)
-        found.append(Nearest(tables.problem.target.loss, late * scale_time))
-    return tuple(found)
+        targets.append(Nearest(tables.problem.target.loss, late * scale_time))
+    return tuple(targets)
 
 
 def _least_loss_in_time(base: SearchInstance, variance: Array, z: float, start: Start, low: Solution) -> Solution:

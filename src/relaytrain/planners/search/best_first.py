@@ -114,7 +114,7 @@ def _loop(space: Any, store: Any, turns: int, start: Label, pairs: Any, most: in
         size = push(heap_rank, heap_item, size, rank, count)
         count += 1
     while size > 0 and status == DRAINED:
-        item, rank = np.int64(heap_item[0]), heap_rank[0]
+        item, rank = np.int64(heap_item[0]), heap_rank[0]  # type: ignore[assignment]
         size = pop(heap_rank, heap_item, size)
         pair, epoch = np.int64(pair_of[item]), np.int64(epoch_of[item])
         label = Label(item, pair, epoch, loss_of[item], time_of[item], energy_of[item])  # type: ignore[arg-type]

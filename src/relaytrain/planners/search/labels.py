@@ -137,7 +137,6 @@ def search(
         all_goals: goes on after the first label that meets the goal, until all undominated ones are settled.
     """
     pairs = len(instance.joules)
-    none = nothing(instance.goal)
     space = LabelSpace(
         instance.form,
         instance.seconds,
@@ -153,7 +152,7 @@ def search(
         dominate,
         all_goals,
         bounds is not None,
-        *((none, none, none, none) if bounds is None else bounds),
+        *((nothing(instance.goal),) * 4 if bounds is None else bounds),
         price,
     )
     store = empty_staircases(pairs * (epochs + 1 - start.epoch) if by_epoch else pairs)

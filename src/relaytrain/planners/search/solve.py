@@ -158,21 +158,21 @@ def _priced(
             if not (math.isfinite(trial) and trial > 0):
                 break
             table = instance.mixed_to_go(trial, start)
-            found = by_table(instance, start, table, instance.joules + trial * instance.seconds, mask)
-            if found is None:
+            trial_path = by_table(instance, start, table, instance.joules + trial * instance.seconds, mask)
+            if trial_path is None:
                 break
-            dual = found.energy_j + trial * (found.elapsed_s - instance.deadline)
+            dual = trial_path.energy_j + trial * (trial_path.elapsed_s - instance.deadline)
             if dual > bound or price == 0.0:
                 bound, price, mixed = max(bound, dual), trial, table
             improves = (
-                found.energy_j < sure.energy_j - TOLERANCE if found.feasible else found.energy_j > cheap + TOLERANCE
+                trial_path.energy_j < sure.energy_j - TOLERANCE if trial_path.feasible else trial_path.energy_j > cheap + TOLERANCE
             )
             if not improves:
                 break
-            if found.feasible:
-                sure = found
+            if trial_path.feasible:
+                sure = trial_path
             else:
-                cheap, late = found.energy_j, found.elapsed_s
+                cheap, late = trial_path.energy_j, trial_path.elapsed_s
         return sure, bound, price, mixed
     return None, bound, price, mixed
 
@@ -185,8 +185,8 @@ def by_table(
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
     if togo.kind != STEPS:
         path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
-        found = _solution(instance, start, path, float(value), exact=True) if len(path) else None
-        return found if found is not None and found.losses[-1] <= instance.goal else None
+        solution = _solution(instance, start, path, float(value), exact=True) if len(path) else None
+        return solution if solution is not None and solution.losses[-1] <= instance.goal else None
     path, value, losses, energy, elapsed = walk_steps(
         instance.form, togo, barred, instance.seconds, instance.joules, where, instance.goal, mask
     )
@@ -290,10 +290,10 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
         known = by_table(instance, start, time, instance.seconds, mask) if time.kind != STEPS else None
         known = known if known is not None and known.feasible else None
     bounds = (energy, time, nothing(instance.goal))
-    found = _infeasible(floor)
+    answer = _infeasible(floor)
     for with_time in (False, True):  # first as if there were no deadline
         for best in _ceilings(floor, known):
-            found = _solve_labels(
+            answer = _solve_labels(
                 instance,
                 start,
                 mask,
@@ -305,15 +305,15 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
                 with_time=with_time,
                 effort=effort,
             )
-            if found.actions or not found.exact:
+            if answer.actions or not answer.exact:
                 break
-        if not found.exact:  # cut short: the best path known, with its distance to the bound
-            return replace(known or _infeasible(floor), bound_j=floor, exact=False, labels=found.labels)
-        if not found.actions:
+        if not answer.exact:  # cut short: the best path known, with its distance to the bound
+            return replace(known or _infeasible(floor), bound_j=floor, exact=False, labels=answer.labels)
+        if not answer.actions:
             return _infeasible()
-        if found.feasible:
+        if answer.feasible:
             break
-    return _proven(instance, start, mask, found, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
+    return _proven(instance, start, mask, answer, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
 
 
 def _ceilings(floor: float, known: Solution | None) -> list[Solution]:

@@ -83,9 +83,12 @@ _loop = best_first(_settle_threshold, _step_threshold)
 
 
 @jit
-def _sweep(space: Any, goal: float, limit: float, watch: int) -> Any:
+def _sweep(
+    form: Any, weight: Any, tops: Any, goal: float, limit: float, watch: int, loss: float, margin: float, most: int
+) -> Any:
     """All in one call, as plans make many small tables. The labels kept are regrouped by pair, thresholds ascending."""
-    pairs = space.weight.shape[0]
+    pairs = weight.shape[0]
+    space = _Space(form, weight, tops, loss, margin, most)
     store = _Swept(np.full(pairs, -np.inf), np.array([0.0, limit, float(watch), 0.0]))
     outcome = _loop(space, store, pairs, Label(0, 0, 0, goal, 0.0, 0.0), np.arange(pairs), NO_LIMIT)
     labels, settled = outcome.labels, outcome.settled
@@ -98,14 +101,14 @@ def _sweep(space: Any, goal: float, limit: float, watch: int) -> Any:
     for item in settled:
         row_of[item] = cursor[labels.pair[item]]
         cursor[labels.pair[item]] += 1
-    theta, weight = np.empty(settled.shape[0]), np.empty(settled.shape[0])
+    theta, cost = np.empty(settled.shape[0]), np.empty(settled.shape[0])
     action, successor = np.full(settled.shape[0], -1, np.int64), np.full(settled.shape[0], -1, np.int64)
     for item in settled:
         row, ahead = row_of[item], labels.parent[item]
-        theta[row], weight[row] = labels.loss[item], labels.energy_j[item]
+        theta[row], cost[row] = labels.loss[item], labels.energy_j[item]
         if ahead >= 0:
             action[row], successor[row] = labels.pair[ahead], row_of[ahead]
-    return offsets, theta, weight, action, successor, outcome.last_rank if outcome.status == STOPPED else np.inf
+    return offsets, theta, cost, action, successor, outcome.last_rank if outcome.status == STOPPED else np.inf
 
 
 def thresholds(
@@ -125,6 +128,5 @@ def thresholds(
     no interest. Labels above `limit` are not made; once pair `watch[0]` is covered up to loss `watch[1]` the limit
     falls to (1 + `margin`) times the weight found there.
     """
-    space = _Space(form, weight, tops, watch[1], margin, most)
-    offsets, theta, cost, action, successor, above = _sweep(space, goal, limit, watch[0])
+    offsets, theta, cost, action, successor, above = _sweep(form, weight, tops, goal, limit, *watch, margin, most)
     return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
