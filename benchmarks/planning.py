@@ -274,10 +274,10 @@ def whole_plans():
     problem, costs, law = random_problem(np.random.default_rng(5), 50, 1000.0, kind="level", goal=0.1)
     robust = replace(law, mult_robust=law.mult * 0.9)
     planner, state = Pact(), State(0, 1.0, 0.0, 0)
-    made = planner.plan(problem, costs, robust, state)
+    plan = planner.plan(problem, costs, robust, state)
     taken = median_s({"big": lambda: planner.plan(problem, costs, robust, state)}, 3)
     print(
-        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({made.summary()[:60]}...): "
+        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({plan.summary()[:60]}...): "
         f"{taken['big'] * 1e3:.0f} ms"
     )
     problem, costs, law = random_problem(np.random.default_rng(5), 50, 1000.0, kind="epoch", epochs=1000, goal=0.1)

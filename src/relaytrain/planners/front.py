@@ -24,7 +24,7 @@ MOST_LABELS = 1_500_000
 
 @dataclass(frozen=True)
 class Front:
-    """Undominated outcomes (energy ascending): `loss`, `time_s`, `energy_j` of equal length, and how each is reached."""
+    """Undominated outcomes (energy ascending): `loss`, `time_s`, `energy_j` of equal length, and their paths."""
 
     problem: Problem
     loss: Array

@@ -20,8 +20,8 @@ from ..planners.search.best_first import (
     NOWHERE,
     STOP,
     STOPPED,
-    Label,
-    Step,
+    NextLabel,
+    PathLabel,
     best_first,
 )
 from ..planners.search.instance import Start, contiguous, instance_of
@@ -67,7 +67,7 @@ class _Space(NamedTuple):
     ceiling: float
 
 
-def _settle_lucky(space: _Space, store: Staircases, label: Label, rank: float) -> Any:
+def _settle_lucky(space: _Space, store: Staircases, label: PathLabel, rank: float) -> Any:
     """In order of energy; each (epoch, pair) keeps the staircase of losses and times not dominated."""
     if label.loss <= space.goal:
         return STOP
@@ -79,7 +79,7 @@ def _settle_lucky(space: _Space, store: Staircases, label: Label, rank: float) -
     return KEEP if label.epoch >= space.shift.shape[0] else FOLLOW
 
 
-def _step_lucky(space: _Space, store: Staircases, label: Label, now: int) -> Any:
+def _step_lucky(space: _Space, store: Staircases, label: PathLabel, now: int) -> Any:
     late = label.time_s + space.seconds[label.epoch, label.pair, now]
     spent = label.energy_j + space.joules[label.pair, now]
     if not (late <= space.deadline and spent <= space.ceiling and np.isfinite(spent) and np.isfinite(late)):
@@ -91,7 +91,7 @@ def _step_lucky(space: _Space, store: Staircases, label: Label, now: int) -> Any
     key = (label.epoch + 1) * space.shift.shape[1] + now
     if dominated(store.loss, store.time_s, store.spans, key, landed, late):
         return NOWHERE
-    return Step(now, landed, late, spent, spent)
+    return NextLabel(now, landed, late, spent, spent)
 
 
 _search = best_first(_settle_lucky, _step_lucky, roomier)
@@ -110,7 +110,7 @@ def labelled(world: World, known_j: float = math.inf) -> Clairvoyant:
         target.deadline_s + TOLERANCE,
         known_j - TOLERANCE,
     )
-    label = Label(0, start.pair, 0, start.loss, 0.0, 0.0)
+    label = PathLabel(0, start.pair, 0, start.loss, 0.0, 0.0)
     outcome = _search(space, empty_staircases(pairs * (epochs + 1)), pairs, label, np.array([start.pair]), MOST_LABELS)
     energy_j = float(outcome.labels.energy_j[outcome.last]) if outcome.status == STOPPED else math.inf
     return Clairvoyant(min(energy_j, known_j), outcome.status != FULL and world.lucky_law.monotone)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
 from ..search.solve import SearchInstance, Solution, Start, solve
-from .graph import arrivals
+from .expanded_graph import arrivals
 from .level_tables import Tables
 from .nearest import least_loss
 
@@ -64,11 +64,13 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
 
 
 def last_resort(tables: Tables, start: Start) -> Solution:
-    """No level is feasible: the quickest expected way to the target, or, if there is none, to the least loss in time."""
+    """No level is feasible: the quickest expected way to the target, or, without any, to the least loss in time."""
     solution = solve(tables.timed("expected"), start)
     if not solution.actions:
         solution = least_loss(tables.at("expected"), start)
-    return replace(solution, feasible=False, energy_j=energy_of(tables.at("expected"), start, solution), bound_j=math.inf)
+    return replace(
+        solution, feasible=False, energy_j=energy_of(tables.at("expected"), start, solution), bound_j=math.inf
+    )
 
 
 def energy_of(instance: SearchInstance, start: Start, solution: Solution) -> float:

@@ -1,14 +1,14 @@
 """The one best-first loop over labels, and the heap it works on.
 
-Labels leave a heap in order of rank. A search says what it does with them in two functions that are compiled into a loop
-of its own (`best_first`):
+Labels leave a heap in order of rank. A search says what it does with them in two functions, compiled into a loop of its
+own (`best_first`):
 
     settle(space, store, label, rank)   the label leaves the heap: what becomes of it (DROP, KEEP, FOLLOW, STOP, or
                                         CRAMPED if there is no room for it in the store, which then grows)
-    step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `Step`, or
+    step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `NextLabel`, or
                                         NOWHERE when no label is to be made of it
 
-`space` holds what the search is given, `store` what it remembers of its labels, as arrays. Labels are made in the order of
+`space` holds what the search is given, `store` what it remembers of its labels, as arrays. Labels are made in order of
 turns, and of equal ranks the label made first is settled first: answers do not depend on the heap.
 """
 
@@ -31,7 +31,7 @@ DRAINED, STOPPED, FULL = 0, 1, 2
 """How a search ended: no label was left, `settle` said STOP, or there were too many labels."""
 
 
-class Label(NamedTuple):
+class PathLabel(NamedTuple):
     """A state on the way, and the number of its label."""
 
     item: int
@@ -42,7 +42,7 @@ class Label(NamedTuple):
     energy_j: float
 
 
-class Step(NamedTuple):
+class NextLabel(NamedTuple):
     """The state one epoch later, and the rank of its label."""
 
     pair: int
@@ -52,7 +52,7 @@ class Step(NamedTuple):
     rank: float
 
 
-NOWHERE = Step(0, 0.0, 0.0, 0.0, np.inf)
+NOWHERE = NextLabel(0, 0.0, 0.0, 0.0, np.inf)
 
 
 class Labels(NamedTuple):
@@ -67,7 +67,7 @@ class Labels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """All labels, those settled in the order of settling, how the search ended, and the last label to leave the heap."""
+    """All labels, those settled in the order of settling, how the search ended, the last label to leave the heap."""
 
     labels: Labels
     settled: NDArray[np.int32]
@@ -100,8 +100,8 @@ grow: Any = None
 """Names that `_loop` calls; each copy has its own."""
 
 
-def _loop(space: Any, store: Any, turns: int, start: Label, pairs: Any, most: int) -> Any:
-    """From one label like `start` at each of `pairs`, ranked by its energy, until none is left; at most `most` labels."""
+def _loop(space: Any, store: Any, turns: int, start: PathLabel, pairs: Any, most: int) -> Any:
+    """From one label like `start` at each of `pairs`, ranked by its energy, until none is left; no more than `most`."""
     room = max(ROOM, pairs.shape[0])
     parent, pair_of, epoch_of = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
@@ -117,7 +117,7 @@ def _loop(space: Any, store: Any, turns: int, start: Label, pairs: Any, most: in
         item, rank = np.int64(heap_item[0]), heap_rank[0]  # type: ignore[assignment]
         size = pop(heap_rank, heap_item, size)
         pair, epoch = np.int64(pair_of[item]), np.int64(epoch_of[item])
-        label = Label(item, pair, epoch, loss_of[item], time_of[item], energy_of[item])  # type: ignore[arg-type]
+        label = PathLabel(item, pair, epoch, loss_of[item], time_of[item], energy_of[item])  # type: ignore[arg-type]
         verdict = settle(space, store, label, rank)
         if verdict == DROP:
             continue

@@ -2,8 +2,8 @@
 
 A label is a state with the energy spent so far. Labels leave the heap in order of energy, so one of them is dominated
 exactly when an earlier one of the same pair (and epoch, if the law has an epoch index) has no higher loss and no later
-time: it lies above such a pair's staircase (`staircase`). The first label that meets the goal is optimal. Bounds cut labels
-that cannot finish in time or below a known energy.
+time: it lies above that pair's `staircase`. The first label that meets the goal is optimal. Bounds cut labels that
+cannot finish in time or below a known energy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
-from .best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, Label, Search, Step, best_first
+from .best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, NextLabel, PathLabel, Search, best_first
 from .instance import Array, SearchInstance, Start
 from .kernels import next_loss, spliced
 from .staircase import Staircases, dominated, empty_staircases, insert, roomier
@@ -46,7 +46,7 @@ class LabelSpace(NamedTuple):
     price: float
 
 
-def _settle_label(space: LabelSpace, store: Staircases, label: Label, rank: float) -> Any:
+def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel, rank: float) -> Any:
     if label.loss <= space.goal and not space.all_goals:
         return STOP
     # Unless all actions are open to it, the start itself dominates nothing.
@@ -77,7 +77,7 @@ def _within_bounds(space: LabelSpace, epoch: int, now: int, landed: float, late:
     return not spent + mixed - space.price * (space.deadline - late) > space.ceiling
 
 
-def _step_label(space: LabelSpace, store: Staircases, label: Label, now: int) -> Any:
+def _step_label(space: LabelSpace, store: Staircases, label: PathLabel, now: int) -> Any:
     if label.item == 0 and not space.first[now]:
         return NOWHERE
     step_j, step_s = space.joules[label.pair, now], space.seconds[label.pair, now]
@@ -97,7 +97,7 @@ def _step_label(space: LabelSpace, store: Staircases, label: Label, now: int) ->
         key = (epoch - space.first_epoch) * space.joules.shape[0] + now if space.by_epoch else now
         if dominated(store.loss, store.time_s, store.spans, key, landed, late):
             return NOWHERE
-    return Step(now, landed, late, spent, spent)
+    return NextLabel(now, landed, late, spent, spent)
 
 
 _search = best_first(_settle_label, _step_label, roomier)
@@ -119,7 +119,7 @@ def search(
     dominate: bool = True,
     all_goals: bool = False,
 ) -> Search:
-    """The least energy from `start` to a loss at or below the goal by the deadline: the last label, if it STOPPED there.
+    """The least energy from `start` to a loss at or below the goal by the deadline: the last label if it STOPPED there.
 
     Args:
         instance: law, costs, goal and deadline.
@@ -156,5 +156,5 @@ def search(
         price,
     )
     store = empty_staircases(pairs * (epochs + 1 - start.epoch) if by_epoch else pairs)
-    label = Label(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
+    label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
     return _search(space, store, pairs, label, np.array([start.pair]), most)  # type: ignore[no-any-return]

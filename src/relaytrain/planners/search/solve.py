@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from ...core.state import TOLERANCE
 from .best_first import FULL, STOPPED
 from .dense import dense
+from .follow import first_weights, follow_lookups, replay, walk_steps
 from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
 from .labels import search
 from .togo import STEPS, ToGo, nothing
-from .walk import first_weights, follow_lookups, replay, walk_steps
 
 MOST_EXPANDED = 40_000_000
 """Labels times pairs squared that a search with the epoch in its state may take before it settles for a bound; fifty
@@ -165,7 +165,9 @@ def _priced(
             if dual > bound or price == 0.0:
                 bound, price, mixed = max(bound, dual), trial, table
             improves = (
-                trial_path.energy_j < sure.energy_j - TOLERANCE if trial_path.feasible else trial_path.energy_j > cheap + TOLERANCE
+                trial_path.energy_j < sure.energy_j - TOLERANCE
+                if trial_path.feasible
+                else trial_path.energy_j > cheap + TOLERANCE
             )
             if not improves:
                 break

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
-from .best_first import DROP, FOLLOW, NOWHERE, STOP, STOPPED, Label, Step, best_first
+from .best_first import DROP, FOLLOW, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
 from .kernels import highest_before, highest_mid, jit, next_loss
 from .togo import STEPS, ToGo
 
@@ -35,7 +35,7 @@ class _Space(NamedTuple):
 
 
 class _Swept(NamedTuple):
-    """Each pair's threshold so far (P,); and (4,) labels kept, the limit, the pair still watched, the last `highest_mid`."""
+    """Each pair's threshold so far (P,), and four numbers by the names below."""
 
     best: NDArray[np.float64]
     now: NDArray[np.float64]
@@ -44,7 +44,7 @@ class _Swept(NamedTuple):
 KEPT, LIMIT, WATCH, MID = 0, 1, 2, 3
 
 
-def _settle_threshold(space: _Space, store: _Swept, label: Label, weight: float) -> Any:
+def _settle_threshold(space: _Space, store: _Swept, label: PathLabel, weight: float) -> Any:
     pair, theta = label.pair, label.loss
     if weight > store.now[LIMIT] or store.now[KEPT] >= space.most:
         return STOP
@@ -60,7 +60,7 @@ def _settle_threshold(space: _Space, store: _Swept, label: Label, weight: float)
     return FOLLOW
 
 
-def _step_threshold(space: _Space, store: _Swept, label: Label, before: int) -> Any:
+def _step_threshold(space: _Space, store: _Swept, label: PathLabel, before: int) -> Any:
     """From a threshold back to that of a pair `before`."""
     now, theta, most = label.pair, label.loss, space.tops[before]
     step = space.weight[before, now]
@@ -76,7 +76,7 @@ def _step_threshold(space: _Space, store: _Swept, label: Label, before: int) -> 
         top = most
     if top <= store.best[before] + STEP_UP:
         return NOWHERE
-    return Step(before, top, 0.0, label.energy_j + step, label.energy_j + step)
+    return NextLabel(before, top, 0.0, label.energy_j + step, label.energy_j + step)
 
 
 _loop = best_first(_settle_threshold, _step_threshold)
@@ -90,7 +90,7 @@ def _sweep(
     pairs = weight.shape[0]
     space = _Space(form, weight, tops, loss, margin, most)
     store = _Swept(np.full(pairs, -np.inf), np.array([0.0, limit, float(watch), 0.0]))
-    outcome = _loop(space, store, pairs, Label(0, 0, 0, goal, 0.0, 0.0), np.arange(pairs), NO_LIMIT)
+    outcome = _loop(space, store, pairs, PathLabel(0, 0, 0, goal, 0.0, 0.0), np.arange(pairs), NO_LIMIT)
     labels, settled = outcome.labels, outcome.settled
     offsets = np.zeros(pairs + 1, np.int64)
     for item in settled:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
-from ..search.best_first import DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, Label, Step, best_first
+from ..search.best_first import DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
 from ..search.instance import SearchInstance, Start
 from ..search.kernels import jit, next_loss
 from ..search.togo import ToGo, lookup, nothing
@@ -54,11 +54,11 @@ def _cell(position: float, width: float, cells: int) -> int:
     return min(int(position / width + 1e-9), cells - 1)
 
 
-# Pairs count twice here: pair + P once a pair marked in `via` was visited. The store (2P, losses, times) is the energy of
-# the best label made for a cell so far.
+# Pairs count twice here: pair + P once a pair marked in `via` was visited. The store (2P, losses, times) is the energy
+# of the best label made for a cell so far.
 
 
-def _settle_cell(space: _Space, cheapest: Any, label: Label, rank: float) -> Any:
+def _settle_cell(space: _Space, cheapest: Any, label: PathLabel, rank: float) -> Any:
     row = _cell(label.loss, space.loss_cell, cheapest.shape[1])
     column = _cell(label.time_s, space.time_cell, cheapest.shape[2])
     if label.energy_j > cheapest[label.pair, row, column]:
@@ -68,7 +68,7 @@ def _settle_cell(space: _Space, cheapest: Any, label: Label, rank: float) -> Any
     return KEEP if label.epoch >= space.epochs else FOLLOW
 
 
-def _step_cell(space: _Space, cheapest: Any, label: Label, now: int) -> Any:
+def _step_cell(space: _Space, cheapest: Any, label: PathLabel, now: int) -> Any:
     pairs = space.joules.shape[0]
     before, epoch = label.pair % pairs, label.epoch + 1
     step_j, step_s = space.joules[before, now], space.seconds[before, now]
@@ -86,7 +86,7 @@ def _step_cell(space: _Space, cheapest: Any, label: Label, now: int) -> Any:
     if spent >= cheapest[pair, row, column]:
         return NOWHERE
     cheapest[pair, row, column] = spent
-    return Step(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
+    return NextLabel(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
 
 
 _explore = best_first(_settle_cell, _step_cell)
@@ -150,7 +150,7 @@ def arrivals(
     pair = start.pair + pairs if marked[start.pair] else start.pair
     cheapest = np.full((2 * pairs, *cells), np.inf)
     cheapest[pair, _cell(start.loss, loss_cell, cells[0]), _cell(start.elapsed_s, time_cell, cells[1])] = 0.0
-    label = Label(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
+    label = PathLabel(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
     outcome = _explore(space, cheapest, pairs, label, np.array([pair]), MOST_LABELS)
     labels, settled = outcome.labels, outcome.settled
     there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]
