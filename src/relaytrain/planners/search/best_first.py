@@ -5,8 +5,8 @@ own (`best_first`):
 
     settle(space, store, label, rank)   the label leaves the heap: what becomes of it (DROP, KEEP, FOLLOW, STOP, or
                                         CRAMPED if there is no room for it in the store, which then grows)
-    step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `NextLabel`, or
-                                        NOWHERE when no label is to be made of it
+    step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `NextLabel`,
+                                        or NOWHERE when no label is to be made of it
 
 `space` holds what the search is given, `store` what it remembers of its labels, as arrays. Labels are made in order of
 turns, and of equal ranks the label made first is settled first: answers do not depend on the heap.
@@ -80,8 +80,8 @@ class Search(NamedTuple):
         return path_to(self.labels.parent, self.labels.pair, item)  # type: ignore[no-any-return]
 
 
-def best_first(settle: Any, step: Any, grow: Any = lambda store: store) -> Any:
-    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED.
+def best_first(settle: Any, step: Any, grow: Any = lambda store: store, **options: Any) -> Any:
+    """The loop compiled with `jit`'s `options` for one search, to be called as `_loop`; `grow` makes room in a CRAMPED store.
 
     The compiled copy passes for a function of `settle`'s module: it is kept beside it and made anew when it changes.
     (Functions handed over as arguments, or closed over, would be compiled again by every process.)
@@ -91,7 +91,7 @@ def best_first(settle: Any, step: Any, grow: Any = lambda store: store) -> Any:
     names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow)}
     copy = FunctionType(code, names, f"best_first{settle.__name__}")
     copy.__module__, copy.__qualname__ = settle.__module__, copy.__name__
-    return jit(copy)
+    return jit(copy, **options)
 
 
 settle: Any = None

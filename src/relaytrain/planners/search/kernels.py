@@ -18,12 +18,16 @@ SLACK = 1e-12
 """Inverses are widened by this much, so that bounds built on them stay on the optimistic side of rounding."""
 
 
-def jit(function: Any) -> Any:
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of functions that only compiled ones call: wrappers for Python take about as long to compile as they do."""
+
+
+def jit(function: Any, **options: Any) -> Any:
     """Compiled on first use and kept on disk; where no folder can be written, compiled anew in each process."""
     try:
-        return numba.njit(cache=True, error_model="numpy")(function)
+        return numba.njit(cache=True, error_model="numpy", **options)(function)
     except RuntimeError:
-        return numba.njit(error_model="numpy")(function)
+        return numba.njit(error_model="numpy", **options)(function)
 
 
 def within(function: Any) -> Any:
@@ -36,8 +40,8 @@ def spliced(function: Any) -> Any:
 
     It may neither make arrays nor hand any back.
     """
-    options: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False}
-    return numba.njit(**options)(function)
+    options: dict[str, Any] = {"forceinline": True, "_nrt": False, **INNER}
+    return numba.njit(error_model="numpy", **options)(function)
 
 
 @jit

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
 from .best_first import DROP, FOLLOW, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
-from .kernels import highest_before, highest_mid, jit, next_loss
+from .kernels import INNER, highest_before, highest_mid, jit, next_loss
 from .togo import STEPS, ToGo
 
 NO_LIMIT = 2**62
@@ -79,7 +79,7 @@ def _step_threshold(space: _Space, store: _Swept, label: PathLabel, before: int)
     return NextLabel(before, top, 0.0, label.energy_j + step, label.energy_j + step)
 
 
-_loop = best_first(_settle_threshold, _step_threshold)
+_loop = best_first(_settle_threshold, _step_threshold, **INNER)
 
 
 @jit
