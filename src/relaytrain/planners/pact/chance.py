@@ -78,7 +78,7 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
 
 
 def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int, seed: int = 0) -> float:
-    """The same where only seconds scatter: a sample is a level, its curve ends after some epochs, their time is sampled.
+    """The same where only seconds scatter: a sample is a level, its curve ends after some epochs, whose time varies.
 
     Higher levels end no sooner: where two samples end after the same epoch, so do those between.
     """
