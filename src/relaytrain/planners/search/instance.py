@@ -75,7 +75,7 @@ class SearchInstance:
         """No change is barred."""
         return bool(self.allowed.all())
 
-    @property
+    @cached_property
     def by_epoch(self) -> bool:
         """The state needs the epoch index."""
         return self.form.epochs > 1
