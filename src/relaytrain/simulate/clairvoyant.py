@@ -67,7 +67,7 @@ class _Space(NamedTuple):
     ceiling: float
 
 
-def _settle_lucky(space: _Space, store: Staircases, label: PathLabel, rank: float) -> Any:
+def _settle_lucky(space: _Space, store: Staircases, label: PathLabel) -> Any:
     """In order of energy; each (epoch, pair) keeps the staircase of losses and times not dominated."""
     if label.loss <= space.goal:
         return STOP
@@ -111,6 +111,6 @@ def labelled(world: World, known_j: float = math.inf) -> Clairvoyant:
         known_j - TOLERANCE,
     )
     label = PathLabel(0, start.pair, 0, start.loss, 0.0, 0.0)
-    outcome = _search(space, empty_staircases(pairs * (epochs + 1)), pairs, label, np.array([start.pair]), MOST_LABELS)
+    outcome = _search(space, empty_staircases(pairs * (epochs + 1)), pairs, label, MOST_LABELS)
     energy_j = float(outcome.labels.energy_j[outcome.last]) if outcome.status == STOPPED else math.inf
     return Clairvoyant(min(energy_j, known_j), outcome.status != FULL and world.lucky_law.monotone)

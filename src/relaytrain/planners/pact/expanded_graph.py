@@ -58,7 +58,7 @@ def _cell(position: float, width: float, cells: int) -> int:
 # of the best label made for a cell so far.
 
 
-def _settle_cell(space: _Space, cheapest: Any, label: PathLabel, rank: float) -> Any:
+def _settle_cell(space: _Space, cheapest: Any, label: PathLabel) -> Any:
     row = _cell(label.loss, space.loss_cell, cheapest.shape[1])
     column = _cell(label.time_s, space.time_cell, cheapest.shape[2])
     if label.energy_j > cheapest[label.pair, row, column]:
@@ -151,7 +151,7 @@ def arrivals(
     cheapest = np.full((2 * pairs, *cells), np.inf)
     cheapest[pair, _cell(start.loss, loss_cell, cells[0]), _cell(start.elapsed_s, time_cell, cells[1])] = 0.0
     label = PathLabel(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
-    outcome = _explore(space, cheapest, pairs, label, np.array([pair]), MOST_LABELS)
+    outcome = _explore(space, cheapest, pairs, label, MOST_LABELS)
     labels, settled = outcome.labels, outcome.settled
     there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]
     if outcome.status == STOPPED:

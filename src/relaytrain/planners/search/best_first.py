@@ -3,7 +3,7 @@
 Labels leave a heap in order of rank. A search says what it does with them in two functions, compiled into a loop of its
 own (`best_first`):
 
-    settle(space, store, label, rank)   the label leaves the heap: what becomes of it (DROP, KEEP, FOLLOW, STOP, or
+    settle(space, store, label)         the label leaves the heap: what becomes of it (DROP, KEEP, FOLLOW, STOP, or
                                         CRAMPED if there is no room for it in the store, which then grows)
     step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `NextLabel`,
                                         or NOWHERE when no label is to be made of it
@@ -56,11 +56,11 @@ NOWHERE = NextLabel(0, 0.0, 0.0, 0.0, np.inf)
 
 
 class Labels(NamedTuple):
-    """All labels made (N,), in the order of making: a label's parent stands before it, a start has parent -1."""
+    """All labels made (N,), in the order of making: a label's parent stands before it, the start has parent -1."""
 
-    parent: NDArray[np.int32]
-    pair: NDArray[np.int32]
-    epoch: NDArray[np.int32]
+    parent: NDArray[np.int64]
+    pair: NDArray[np.int64]
+    epoch: NDArray[np.int64]
     loss: NDArray[np.float64]
     time_s: NDArray[np.float64]
     energy_j: NDArray[np.float64]
@@ -70,18 +70,17 @@ class Search(NamedTuple):
     """All labels, those settled in the order of settling, how the search ended, the last label to leave the heap."""
 
     labels: Labels
-    settled: NDArray[np.int32]
+    settled: NDArray[np.int64]
     status: int
     last: int
-    last_rank: float
 
     def path(self, item: int) -> NDArray[np.int64]:
         """The pairs of the labels that lead to label `item`, from the first after the start."""
         return path_to(self.labels.parent, self.labels.pair, item)  # type: ignore[no-any-return]
 
 
-def best_first(settle: Any, step: Any, grow: Any = lambda store: store, **options: Any) -> Any:
-    """The loop compiled with `jit`'s `options` for one search, to be called as `_loop`; `grow` makes room in a CRAMPED store.
+def best_first(settle: Any, step: Any, grow: Any = lambda store: store) -> Any:
+    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED.
 
     The compiled copy passes for a function of `settle`'s module: it is kept beside it and made anew when it changes.
     (Functions handed over as arguments, or closed over, would be compiled again by every process.)
@@ -91,7 +90,7 @@ def best_first(settle: Any, step: Any, grow: Any = lambda store: store, **option
     names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow)}
     copy = FunctionType(code, names, f"best_first{settle.__name__}")
     copy.__module__, copy.__qualname__ = settle.__module__, copy.__name__
-    return jit(copy, **options)
+    return jit(copy)
 
 
 settle: Any = None
@@ -100,25 +99,20 @@ grow: Any = None
 """Names that `_loop` calls; each copy has its own."""
 
 
-def _loop(space: Any, store: Any, turns: int, start: PathLabel, pairs: Any, most: int) -> Any:
-    """From one label like `start` at each of `pairs`, ranked by its energy, until none is left; no more than `most`."""
-    room = max(ROOM, pairs.shape[0])
-    parent, pair_of, epoch_of = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
-    heap_rank, heap_item, settled = np.empty(room), np.empty(room, np.int32), np.empty(room, np.int32)
-    count, size, kept = 0, 0, 0
-    status, item, rank = DRAINED, -1, start.energy_j
-    for place in pairs:
-        parent[count], pair_of[count], epoch_of[count] = -1, place, start.epoch
-        loss_of[count], time_of[count], energy_of[count] = start.loss, start.time_s, start.energy_j
-        size = push(heap_rank, heap_item, size, rank, count)
-        count += 1
+def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> Any:
+    """From `start`, ranked by its energy, `turns` choices from each label, until none is left; no more than `most`."""
+    parent, pair_of, epoch_of = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
+    loss_of, time_of, energy_of = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM)
+    heap_rank, heap_item, settled = np.empty(ROOM), np.empty(ROOM, np.int64), np.empty(ROOM, np.int64)
+    parent[0], pair_of[0], epoch_of[0] = -1, start.pair, start.epoch
+    loss_of[0], time_of[0], energy_of[0] = start.loss, start.time_s, start.energy_j
+    size = push(heap_rank, heap_item, 0, start.energy_j, 0)
+    count, kept, status, item = 1, 0, DRAINED, 0
     while size > 0 and status == DRAINED:
-        item, rank = np.int64(heap_item[0]), heap_rank[0]  # type: ignore[assignment]
+        item, rank = heap_item[0], heap_rank[0]
         size = pop(heap_rank, heap_item, size)
-        pair, epoch = np.int64(pair_of[item]), np.int64(epoch_of[item])
-        label = PathLabel(item, pair, epoch, loss_of[item], time_of[item], energy_of[item])  # type: ignore[arg-type]
-        verdict = settle(space, store, label, rank)
+        label = PathLabel(item, pair_of[item], epoch_of[item], loss_of[item], time_of[item], energy_of[item])
+        verdict = settle(space, store, label)
         if verdict == DROP:
             continue
         if verdict == CRAMPED:
@@ -143,14 +137,14 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, pairs: Any, most
                 parent, pair_of, epoch_of = grown(parent), grown(pair_of), grown(epoch_of)
                 loss_of, time_of, energy_of = grown(loss_of), grown(time_of), grown(energy_of)
                 heap_rank, heap_item, settled = grown(heap_rank), grown(heap_item), grown(settled)
-            parent[count], pair_of[count], epoch_of[count] = item, ahead.pair, epoch + 1
+            parent[count], pair_of[count], epoch_of[count] = item, ahead.pair, label.epoch + 1
             loss_of[count], time_of[count], energy_of[count] = ahead.loss, ahead.time_s, ahead.energy_j
             size = push(heap_rank, heap_item, size, ahead.rank, count)
             count += 1
     labels = Labels(
         parent[:count], pair_of[:count], epoch_of[:count], loss_of[:count], time_of[:count], energy_of[:count]
     )
-    return Search(labels, settled[:kept], status, item, rank)
+    return Search(labels, settled[:kept], status, item)
 
 
 @jit

@@ -18,16 +18,12 @@ SLACK = 1e-12
 """Inverses are widened by this much, so that bounds built on them stay on the optimistic side of rounding."""
 
 
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of functions that only compiled ones call: wrappers for Python take about as long to compile as they do."""
-
-
-def jit(function: Any, **options: Any) -> Any:
+def jit(function: Any) -> Any:
     """Compiled on first use and kept on disk; where no folder can be written, compiled anew in each process."""
     try:
-        return numba.njit(cache=True, error_model="numpy", **options)(function)
+        return numba.njit(cache=True, error_model="numpy")(function)
     except RuntimeError:
-        return numba.njit(error_model="numpy", **options)(function)
+        return numba.njit(error_model="numpy")(function)
 
 
 def within(function: Any) -> Any:
@@ -40,7 +36,7 @@ def spliced(function: Any) -> Any:
 
     It may neither make arrays nor hand any back.
     """
-    options: dict[str, Any] = {"forceinline": True, "_nrt": False, **INNER}
+    options: dict[str, Any] = {"forceinline": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(error_model="numpy", **options)(function)
 
 

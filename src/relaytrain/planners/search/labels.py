@@ -46,7 +46,7 @@ class LabelSpace(NamedTuple):
     price: float
 
 
-def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel, rank: float) -> Any:
+def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel) -> Any:
     if label.loss <= space.goal and not space.all_goals:
         return STOP
     # Unless all actions are open to it, the start itself dominates nothing.
@@ -157,4 +157,4 @@ def search(
     )
     store = empty_staircases(pairs * (epochs + 1 - start.epoch) if by_epoch else pairs)
     label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
-    return _search(space, store, pairs, label, np.array([start.pair]), most)  # type: ignore[no-any-return]
+    return _search(space, store, pairs, label, most)  # type: ignore[no-any-return]
