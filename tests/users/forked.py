@@ -37,7 +37,6 @@ def warm() -> None:
     import contextlib
     import io
 
-    import scipy.linalg.cython_blas
     import sklearn.datasets
     import sklearn.model_selection  # noqa: F401
     from mistakes import MODULE, SCENARIO

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from forked import Call, relaytrain
 
-MODULE = '''\
+MODULE = """\
 import numpy as np
 import torch
 from torch import nn
@@ -41,7 +41,7 @@ def data():
 
 def loss(outputs, labels):
     return nn.functional.cross_entropy(outputs, labels)
-'''
+"""
 
 SCENARIO = """\
 schema = 1
@@ -58,13 +58,13 @@ nodes = "cloud"
 name = "full"
 factory = "mine:net"
 parameters = 123
-flops_per_sample = "7 kFLOP"
+flops_per_sample = "4752 FLOP"
 activation_bytes_per_sample = "1 kB"
 [[versions]]
 name = "small"
 ratio = 0.4
-parameters = 75
-flops_per_sample = "4 kFLOP"
+parameters = 93
+flops_per_sample = "3564 FLOP"
 activation_bytes_per_sample = "700 B"
 [[nodes]]
 name = "server"
@@ -199,53 +199,202 @@ MISTAKES = [
     _scenario("deadline in words", r"target\.deadline: got .soon", '"10m"', '"soon"'),
     _scenario("text for a number", r"target\.loss: got .low", "loss = 0.9", 'loss = "low"'),
     _scenario("node set of an unknown node", r"node_sets.*box-3.*did you mean", '"box-1", "box-2"', '"box-1", "box-3"'),
-    _scenario("start on an unknown node set", r"start.*clouds.*did you mean", 'nodes = "cloud"\n[[v', 'nodes = "clouds"\n[[v'),
+    _scenario(
+        "start on an unknown node set",
+        r"mine\.toml:7: start.*full on clouds",
+        'nodes = "cloud"\n[[v',
+        'nodes = "clouds"\n[[v',
+    ),
     _scenario("no network for a version", r"versions.*full.*factory", 'factory = "mine:net"\n', ""),
     _scenario("reference without a module", r"versions.*factory: got .net", '"mine:net"', '"net"'),
-    _scenario("unknown device profile", r"nodes.*device.*bensch", 'device = "bench"\nsamples = 60', 'device = "bensch"\nsamples = 60'),
-    _scenario("no samples at a node", r"nodes.*box-1.*samples|samples: got 0", "samples = 20\n[[nodes]]", "samples = 0\n[[nodes]]"),
-    _scenario("memory too small for any version", r"memory|needs .* has", 'memory_bytes = "1 MB"', 'memory_bytes = "100 B"'),
+    _scenario(
+        "unknown device profile",
+        r"nodes.*device.*bensch",
+        'device = "bench"\nsamples = 60',
+        'device = "bensch"\nsamples = 60',
+    ),
+    _scenario(
+        "no samples at a node",
+        r"nodes.*box-1.*samples|samples: got 0",
+        "samples = 20\n[[nodes]]",
+        "samples = 0\n[[nodes]]",
+    ),
+    _scenario(
+        "memory too small for any version", r"memory|needs .* has", 'memory_bytes = "1 MB"', 'memory_bytes = "100 B"'
+    ),
     # references: found before any data are read
     Mistake("module that is not there", **both(r"nowhere"), scenario={'"mine:net"': '"nowhere:net"'}),
     Mistake("function that is not there", **both(r"mine:nett.*\bnet\b"), scenario={'"mine:net"': '"mine:nett"'}),
     Mistake("factory that is no function", **both(r"mine:SIZE.*int.*function"), scenario={'"mine:net"': '"mine:SIZE"'}),
-    Mistake("package that is not installed", **both(rf"{CODE}.*no_such_package"), module={"import torch\n": "import torch\nimport no_such_package  # here\n"}),
+    Mistake(
+        "package that is not installed",
+        **both(rf"{CODE}.*no_such_package"),
+        module={"import torch\n": "import torch\nimport no_such_package  # here\n"},
+    ),
     Mistake("module with a syntax error", **both(CODE), module={"SIZE = 3": "SIZE = = 3  # here"}),
-    Mistake("module that fails on import", **both(rf"{CODE}.*ZeroDivisionError"), module={"SIZE = 3": "SIZE = 3 / 0  # here"}),
+    Mistake(
+        "module that fails on import",
+        **both(rf"{CODE}.*ZeroDivisionError"),
+        module={"SIZE = 3": "SIZE = 3 / 0  # here"},
+    ),
     # the user's factory
-    Mistake("exception in the factory", **both(rf"{CODE}.*no licence"), module={"def net():\n": "def net():\n    raise ValueError('no licence')  # here\n"}),
-    Mistake("factory that asks for arguments", **both(r"mine:net.*argument.*width"), module={"def net()": "def net(width)"}),
-    Mistake("factory that returns no module", **both(r"mine:net.*returned dict"), module={"return nn.Sequential(": "return dict(layers="}),
-    Mistake("network without parameters", **both(r"no (trainable )?parameters"), module={_NET: "nn.AdaptiveAvgPool2d(1), nn.Flatten()"}),
-    Mistake("channels that do not fit", **both(r"forward.*channels|channels.*input"), module={"nn.Conv2d(1, 8": "nn.Conv2d(3, 8"}),
-    Mistake("five outputs for ten classes", **both(r"5 outputs.*10 classes|10 classes.*5"), module={"nn.Linear(8, 3)": "nn.Linear(8, 5)", "% 3": "% 10"}),
-    Mistake("labels that start at one", **both(r"3 outputs.*4 classes|label 3"), module={"labels = np.arange(count) % 3": "labels = np.arange(count) % 3 + 1"}),
-    Mistake("forward returns a pair", **both(r"return.* tuple"), module={"def net():\n    return nn.Sequential(": "class Two(nn.Sequential):\n    def forward(self, images):\n        return super().forward(images), images\n\n\ndef net():\n    return Two("}),
-    Mistake("forward fixes a size", **both(r"0|prun.*(flatten|shape)"), module={"nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)": "nn.Flatten(), nn.Unflatten(1, (8, 16)), nn.Flatten(), nn.Linear(128, 3)"}, slow=True),
+    Mistake(
+        "exception in the factory",
+        **both(rf"{CODE}.*no licence"),
+        module={"def net():\n": "def net():\n    raise ValueError('no licence')  # here\n"},
+    ),
+    Mistake(
+        "factory that asks for arguments", **both(r"mine:net.*argument.*width"), module={"def net()": "def net(width)"}
+    ),
+    Mistake(
+        "factory that returns no module",
+        **both(r"mine:net.*returned dict"),
+        module={"return nn.Sequential(": "return {'layers': 3} or nn.Sequential("},
+    ),
+    Mistake(
+        "network without parameters",
+        **both(r"no (trainable )?parameters"),
+        module={_NET: "nn.AdaptiveAvgPool2d(1), nn.Flatten()"},
+    ),
+    Mistake(
+        "channels that do not fit",
+        **both(r"forward.*channels|channels.*input"),
+        module={"nn.Conv2d(1, 8": "nn.Conv2d(3, 8"},
+    ),
+    Mistake(
+        "five outputs for ten classes",
+        **both(r"5 outputs.*10 classes|10 classes.*5"),
+        module={"nn.Linear(8, 3)": "nn.Linear(8, 5)", "% 3": "% 10"},
+    ),
+    Mistake(
+        "labels that start at one",
+        **both(r"3 outputs.*4 classes|label 3"),
+        module={"labels = np.arange(count) % 3": "labels = np.arange(count) % 3 + 1"},
+    ),
+    Mistake(
+        "forward returns a pair",
+        **both(r"return.* tuple"),
+        module={
+            "def net():\n    return nn.Sequential(": "class Two(nn.Sequential):\n    def forward(self, images):\n        return super().forward(images), images\n\n\ndef net():\n    return Two("
+        },
+    ),
+    Mistake(
+        "forward fixes a size",
+        **both(r"0|prun.*(flatten|shape)"),
+        module={
+            "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)": "nn.Flatten(), nn.Unflatten(1, (8, 16)), nn.Flatten(), nn.Linear(128, 3)"
+        },
+        slow=True,
+    ),
     # the user's data
-    Mistake("missing file", **both(rf"{CODE}.*images\.npz"), module={_DATA: "return dict(np.load('images.npz'))  # here"}),
-    Mistake("exception in the loader", **both(rf"{CODE}.*KeyError.*attic"), module={_DATA: "return {}['attic']  # here"}),
+    Mistake(
+        "missing file", **both(rf"{CODE}.*images\.npz"), module={_DATA: "return dict(np.load('images.npz'))  # here"}
+    ),
+    Mistake(
+        "exception in the loader", **both(rf"{CODE}.*KeyError.*attic"), module={_DATA: "return {}['attic']  # here"}
+    ),
     Mistake("loader that ends the process", **both(CODE), module={_DATA: "raise SystemExit('no data today')  # here"}),
     Mistake("loader that returns nothing", **both(r"mine:data.*NoneType"), module={_DATA: "return None"}),
-    Mistake("images without channels", **both(r"mine:data many.*\(60, 4, 4\).*channels"), module={"return images.astype(np.float32), labels": "return images[:, 0].astype(np.float32), labels"}),
-    Mistake("fewer labels than images", **both(r"mine:data many.*labels.*\(59,\)"), module={"return images.astype(np.float32), labels": "return images.astype(np.float32), labels[1:]"}),
-    Mistake("NaN in the data", **both(r"mine:data many.*NaN.*number 7"), module={"    return images.astype": "    images[7] = np.nan\n    return images.astype"}),
-    Mistake("labels out of range", **both(r"mine:data many.*-1"), module={"labels = np.arange(count) % 3": "labels = np.arange(count) % 3 - 1"}),
-    Mistake("labels that are no whole numbers", **both(r"mine:data many.*whole"), module={"return images.astype(np.float32), labels": "return images.astype(np.float32), labels / 2"}),
-    Mistake("one class only", **both(r"mine:data many.*class 0"), module={"labels = np.arange(count) % 3": "labels = np.arange(count) * 0"}),
+    Mistake(
+        "images without channels",
+        **both(r"mine:data many.*\(60, 4, 4\).*channels"),
+        module={"return images.astype(np.float32), labels": "return images[:, 0].astype(np.float32), labels"},
+    ),
+    Mistake(
+        "fewer labels than images",
+        **both(r"mine:data many.*labels.*\(59,\)"),
+        module={"return images.astype(np.float32), labels": "return images.astype(np.float32), labels[1:]"},
+    ),
+    Mistake(
+        "NaN in the data",
+        **both(r"mine:data many.*NaN.*number 7"),
+        module={"    return images.astype": "    images[7] = np.nan\n    return images.astype"},
+    ),
+    Mistake(
+        "labels out of range",
+        **both(r"mine:data many.*-1"),
+        module={"labels = np.arange(count) % 3": "labels = np.arange(count) % 3 - 1"},
+    ),
+    Mistake(
+        "labels that are no whole numbers",
+        **both(r"mine:data many.*whole"),
+        module={"return images.astype(np.float32), labels": "return images.astype(np.float32), labels / 2"},
+    ),
+    Mistake(
+        "one class only",
+        **both(r"mine:data many.*class 0"),
+        module={"labels = np.arange(count) % 3": "labels = np.arange(count) * 0"},
+    ),
     Mistake("no images at all", **both(r"mine:data few.*no images"), module={"draw(40, 1)": "draw(0, 1)"}),
     Mistake("no test set", **both(r"mine:data|data\.source.*test"), module={', "test": draw(30, 3)': ""}),
-    Mistake("test images of another shape", **both(r"test.*\[1, 2, 2\].*\[1, 4, 4\]"), module={'"test": draw(30, 3)': '"test": (draw(30, 3)[0][:, :, :2, :2], draw(30, 3)[1])'}),
-    Mistake("no data at a node", **both(r"data\.nodes\.box-1.*attic.*many, few"), scenario={'box-1 = "few"': 'box-1 = "attic"'}),
-    Mistake("more samples than there are", **both(r"41|80.*40|40.*few"), scenario={"samples = 20\n[[nodes]]": "samples = 61\n[[nodes]]"}),
-    Mistake("one image at a node under batch norm", **both(r"box-1.*1 image.*batch norm"), scenario={"samples = 20\n[[nodes]]": "samples = 1\n[[nodes]]"}),
-    Mistake("data folder that is not there", **both(r"data.*nowhere"), scenario={'source = "mine:data"\npartition = "parts"': 'source = "mnist"\nfolder = "nowhere"\npartition = "iid"', '[data.nodes]\nserver = "many"\nbox-1 = "few"\nbox-2 = "few"\n': ""}),
+    Mistake(
+        "test images of another shape",
+        **both(r"test.*\[1, 2, 2\].*\[1, 4, 4\]"),
+        module={'"test": draw(30, 3)': '"test": (draw(30, 3)[0][:, :, :2, :2], draw(30, 3)[1])'},
+    ),
+    Mistake(
+        "no data at a node",
+        **both(r"data\.nodes\.box-1.*attic.*many, few"),
+        scenario={'box-1 = "few"': 'box-1 = "attic"'},
+    ),
+    Mistake(
+        "more samples than there are",
+        **both(r"81.*40"),
+        scenario={"samples = 20\n[[nodes]]": "samples = 61\n[[nodes]]"},
+    ),
+    Mistake(
+        "one image at a node under batch norm",
+        **both(r"box-1.*(1|one) image.*batch norm"),
+        module={_NET: "nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)"},
+        scenario={"samples = 20\n[[nodes]]": "samples = 1\n[[nodes]]"},
+    ),
+    Mistake(
+        "data folder that is not there",
+        **both(r"nowhere"),
+        scenario={
+            'source = "mine:data"\npartition = "parts"': 'source = "mnist"\nfolder = "nowhere"\npartition = "iid"',
+            '[data.nodes]\nserver = "many"\nbox-1 = "few"\nbox-2 = "few"\n': "",
+        },
+    ),
     # the user's loss and the machine
-    Mistake("exception in the loss", **both(rf"{CODE}.*no such weight"), module={_CROSS: "raise IndexError('no such weight')  # here"}, scenario=_LOSS),
-    Mistake("loss of every sample instead of one", **both(r"mine:loss.*\[\d+\].*(one number|scalar|mean)"), module={_CROSS: "return nn.functional.cross_entropy(outputs, labels, reduction='none')"}, scenario=_LOSS),
-    Mistake("exception in training only, later", doctor=(0, "healthy"), run=(3, rf"{CODE}.*the scale slipped"), module={"def net():\n    return nn.Sequential(": _LATER, "    )\n\n\ndef draw": "    ))\n\n\ndef draw"}),
-    Mistake("device that is not there", **both(r"server.*cuda|cuda.*server"), scenario={"batch = 10": 'batch = 10\ndevices = {server = "cuda"}'}),
-    Mistake("start file that is not there", **both(r"training\.start.*first\.safetensors"), scenario={"batch = 10": 'batch = 10\nstart = "first.safetensors"'}),
-    Mistake("fitted file that is not there", doctor=(0, "healthy"), run=(3, r"fit\.npz.*relaytrain fit"), options=("--fitted", "fit.npz")),
-    Mistake("losses that are no numbers", doctor=(0, "healthy"), run=(8, r"loss.*(nan|inf).*smaller lr"), scenario={"lr = 0.01": "lr = 999.0", '"adam"': '"sgd"'}),
+    Mistake(
+        "exception in the loss",
+        **both(rf"{CODE}.*no such weight"),
+        module={_CROSS: "raise IndexError('no such weight')  # here"},
+        scenario=_LOSS,
+    ),
+    Mistake(
+        "loss of every sample instead of one",
+        **both(r"mine:loss.*\[\d+\].*(one number|scalar|mean)"),
+        module={_CROSS: "return nn.functional.cross_entropy(outputs, labels, reduction='none')"},
+        scenario=_LOSS,
+    ),
+    Mistake(
+        "exception in training only, later",
+        doctor=(0, "healthy"),
+        run=(3, rf"{CODE}.*the scale slipped"),
+        module={"def net():\n    return nn.Sequential(": _LATER, "    )\n\n\ndef draw": "    ))\n\n\ndef draw"},
+    ),
+    Mistake(
+        "device that is not there",
+        **both(r"server.*cuda|cuda.*server"),
+        scenario={"batch = 10": 'batch = 10\ndevices = {server = "cuda"}'},
+    ),
+    Mistake(
+        "start file that is not there",
+        **both(r"training\.start.*first\.safetensors"),
+        scenario={"batch = 10": 'batch = 10\nstart = "first.safetensors"'},
+    ),
+    Mistake(
+        "fitted file that is not there",
+        doctor=(0, "healthy"),
+        run=(3, r"fit\.npz.*relaytrain fit"),
+        options=("--fitted", "fit.npz"),
+    ),
+    Mistake(
+        "losses that are no numbers",
+        doctor=(0, "healthy"),
+        run=(8, r"smaller lr"),
+        scenario={"lr = 0.01": "lr = 999.0", '"adam"': '"sgd"'},
+    ),
 ]

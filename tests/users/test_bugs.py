@@ -53,7 +53,7 @@ def test_the_words_of_the_bound_do_not_contradict_the_alternatives(tmp_path):
 
 @pytest.mark.parametrize("loss", [1.6, 1.2, 0.8])
 def test_bounds_hold_under_a_fitted_law(loss):
-    shipped = next(Path(str(rt.__file__)).parent.rglob("*.npz"))
+    shipped = next(Path(str(rt.__file__)).parent.rglob("zero-trace.npz"))
     changes = ["estimator.name=zero-trace", f"estimator.fitted={json.dumps(str(shipped))}", f"target.loss={loss}"]
     for deadline in ("30s", "5h"):
         _check_bound(rt.plan("quickstart", overrides=[*changes, f"target.deadline={deadline}"]))
@@ -121,7 +121,7 @@ def test_a_wrong_cost_keeps_the_open_decision(name):
 # --- evaluate calls its own training traces held out
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_evaluate_says_when_a_file_was_fitted_on_these_very_traces(tmp_path):
     assert relaytrain("fit", "depl-small", "fit.npz", "--estimator", "paper", folder=tmp_path).status == 0
     said = relaytrain("evaluate", "depl-small", "--fitted", "fit.npz", folder=tmp_path)
@@ -132,7 +132,7 @@ def test_evaluate_says_when_a_file_was_fitted_on_these_very_traces(tmp_path):
 
 def test_evaluate_of_a_given_file_holds_nothing_out(tmp_path):
     """Nothing is fitted, so nothing can be held out of it: the title must not say so."""
-    shipped = next(Path(str(rt.__file__)).parent.rglob("*.npz"))
+    shipped = next(Path(str(rt.__file__)).parent.rglob("zero-trace.npz"))
     said = relaytrain("evaluate", "digits", "--fitted", shipped, folder=tmp_path)
     assert said.status == 0 and "held out" not in said.out.splitlines()[0], said.out.splitlines()[0]
 
@@ -182,31 +182,34 @@ def test_text_in_the_chart_is_legible_on_a_narrow_page(reported):
 
 
 class _Tables(HTMLParser):
-    """Tables that no scrolling element holds."""
+    """Counts tables that no element with a scroll bar of its own holds; a table itself never scrolls."""
 
-    def __init__(self, scrolling: set[str]) -> None:
+    BOXES = ("div", "section", "figure", "main", "details")
+
+    def __init__(self, scrolling: set[str], inside: set[str]) -> None:
         super().__init__()
-        self.scrolling, self.open, self.cut = scrolling, [], 0
+        self.scrolling, self.inside, self.cut = scrolling, inside, 0
+        self.open: list[tuple[set[str], bool]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         classes = set((dict(attrs).get("class") or "").split())
-        if tag == "table" and not any(held & self.scrolling for held in self.open):
-            self.cut += 1
-        if tag in ("div", "section", "figure", "main", "details"):
-            self.open.append(classes)
+        self.cut += tag == "table" and not any(scrolls for _, scrolls in self.open)
+        if tag in self.BOXES:
+            parent = self.open[-1][0] if self.open else set()
+            self.open.append((classes, bool(classes & self.scrolling or parent & self.inside)))
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("div", "section", "figure", "main", "details"):
+        if tag in self.BOXES:
             self.open.pop()
 
 
 def test_no_table_of_the_report_is_cut_on_a_narrow_page(reported):
     page = (reported / "r.html").read_text()
     scrolling = set(re.findall(r"\.([\w-]+) \{[^}]*overflow-x: *auto", page))
-    parser = _Tables(scrolling)
+    inside = set(re.findall(r"\.([\w-]+) > \* \{[^}]*overflow-x: *auto", page))
+    parser = _Tables(scrolling, inside)
     parser.feed(page)
     assert parser.cut == 0, f"{parser.cut} tables wider than a phone have nothing to scroll in"
-    assert not re.search(r"minmax\(3[0-9]{2}px|minmax\([4-9][0-9]{2}px", page), "columns wider than a phone"
 
 
 # --- front --figure

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from fitted_file import write_fitted
 from forked import relaytrain
 from mistakes import MODULE, SCENARIO
 
 EPOCH = re.compile(r"^(k +\d+ .*)$", re.MULTILINE)
-
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_failed_node_is_told_when_it_happens_and_kept(one_box_fails):
 
 def test_the_verdict_counts_failed_nodes(one_box_fails):
     ran = relaytrain("run", "mine.toml", "--without", "cloud", folder=one_box_fails)
-    assert re.search(r"\d+ failed|failed \d+ times", ran.out), ran.out
+    assert re.search(r"\d+[^\n.]*fail|fail[^\n.]*\d+", ran.out), ran.out
 
 
 def test_a_device_that_is_not_there_is_refused_before_the_first_joule(mine):
@@ -86,18 +86,20 @@ def test_preset_quickstart_with_a_cloud_that_has_no_cuda(tmp_path):
 # --- plans, bounds, estimators
 
 
-def test_a_plan_that_became_infeasible_is_said(mine):
-    """The law promises what the network does not do: at some epoch no plan is left, and the run goes on."""
+def test_a_plan_that_is_infeasible_is_said_when_it_becomes_so(mine):
+    """No plan is feasible and the run goes on as well as possible: a word about it, not a dozen epochs of silence."""
     _edit(mine, 'deadline = "10m"', 'deadline = "1s"')
     _edit(mine, "loss = 0.9", "loss = 0.3")
-    _edit(mine, "scale = 3\npower = 2", "scale = 1\npower = 4")
+    _edit(mine, "scale = 3\npower = 2", "scale = 90\npower = 1")
+    assert relaytrain("plan", "mine.toml", folder=mine).status == 4, "or the test shows nothing"
     ran = relaytrain("run", "mine.toml", "--name", "mine-lost", folder=mine)
-    assert ran.status == 5, ran.said
-    said = [line for line in ran.err.splitlines() if re.search("infeasible|no plan", line)]
+    assert ran.status in (4, 5) and len(EPOCH.findall(ran.err)) >= 3, ran.said
+    said = [line for line in ran.err.splitlines() if re.search("infeasible|no plan|out of reach", line)]
     assert said, f"not a word in:\n{ran.err}"
-    assert "infeasible" in relaytrain("show", "mine-lost", folder=mine).out.lower() or "no plan" in relaytrain("show", "mine-lost", folder=mine).out  # fmt: skip
+    assert re.search("infeasible|no plan|out of reach", relaytrain("show", "mine-lost", folder=mine).out)
     relaytrain("report", "mine-lost", "--out", "r.html", folder=mine)
-    assert re.search("infeasible|no plan", (mine / "r.html").read_text())
+    page = re.sub(r"<details>.*?</details>", "", (mine / "r.html").read_text(), flags=re.DOTALL)
+    assert re.search("infeasible|no plan|out of reach", page)
 
 
 @pytest.fixture
@@ -120,15 +122,30 @@ def test_a_broken_bound_is_marked_on_its_line_and_counted(broken_bound):
         marked = "above" in line or "broke" in line or "!" in line
         assert marked == above, f"not marked: {line}"
     assert broken >= 1
-    assert re.search(rf"{broken} of \d+ (epochs|bounds)", broken_bound.split(EPOCH.findall(broken_bound)[-1])[-1])
+    after = broken_bound.split(EPOCH.findall(broken_bound)[-1])[-1]
+    assert re.search(rf"\b{broken}\b[^\n]*(bound|promise|above)", broken_bound.partition("k  ")[0] + after)
 
 
-def test_a_fallback_of_an_estimator_is_said(tmp_path):
-    """A fitted estimator has no say before it has seen three epochs of a pair: who speaks until then?"""
-    shipped = next(Path(sys.modules["relaytrain"].__file__ or "").parent.rglob("*.npz"))
-    words = ("--fitted", str(shipped), "--set", "target.loss=1.9")
-    ran = relaytrain("run", "quickstart", *words, folder=tmp_path)
-    assert re.search(r"estimator.*(prior|zero-trace|until|fall)", ran.said), ran.said
+def test_a_fallback_of_an_estimator_is_said_when_it_happens(mine):
+    """Forecasts that are no numbers: the scenario's own law stands in, said before the epoch that rests on it."""
+    write_fitted(mine / "wild.npz", wild=True)
+    ran = relaytrain("run", "mine.toml", "--name", "mine-wild", "--fitted", "wild.npz", folder=mine)
+    lines = ran.err.splitlines()
+    told = [index for index, line in enumerate(lines) if "estimator failed" in line or "own law" in line]
+    epochs = [index for index, line in enumerate(lines) if EPOCH.match(line)]
+    assert told and epochs and told[0] < epochs[0], f"said too late or never:\n{ran.err}"
+    assert "RuntimeWarning" not in ran.err, "our own arithmetic is nobody's warning"
+    assert "own law" in relaytrain("show", "mine-wild", folder=mine).out
+
+
+def test_the_fitted_file_named_is_the_one_that_is_used(tmp_path):
+    """A file that calls itself zero-trace must be read, or be refused: not be passed over for the shipped one."""
+    shipped = write_fitted(tmp_path / "same.npz", name="zero-trace")
+    wild = write_fitted(tmp_path / "wild.npz", name="zero-trace", wild=True)
+    words = ("plan", "quickstart", "--set", "target.loss=1.6", "--format", "json", "--fitted")
+    first, second = (relaytrain(*words, file, folder=tmp_path) for file in (shipped, wild))
+    assert first.status == 0
+    assert second.status == 3 or second.out != first.out, "two different estimators, the same plan to the last digit"
 
 
 # --- waiting
@@ -139,7 +156,7 @@ import sys, time
 clock = [0.0]
 time.monotonic = lambda: clock.__setitem__(0, clock[0] + 0.25) or clock[0]
 from relaytrain.cli.app import main
-sys.exit(main(["simulate", "quickstart", "--worlds", "60", "--workers", "1"]))
+sys.exit(main(["simulate", "fig5", "--worlds", "24", "--workers", "1"]))
 """
 """A clock on which every look takes a quarter of a second: whoever looks each world has to speak every forty."""
 
@@ -149,7 +166,7 @@ def test_simulate_in_a_pipe_is_never_silent_for_long(tmp_path):
     ended = subprocess.run([sys.executable, "-c", SIMULATE], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if re.search(r"\d+ of \d+|\d+/\d+", line)]
-    assert said, "60 worlds without a line of progress"
+    assert said, "24 worlds without a line of progress"
     assert "\x1b" not in ended.stderr and "\r" not in ended.stderr, "plain lines in a pipe"
 
 
@@ -157,7 +174,6 @@ def test_a_terminal_gets_a_bar_with_colour(tmp_path):
     parent, child = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
     env.pop("NO_COLOR", None)
-    words = [sys.executable, "-m", "relaytrain", "run", "fig5"]
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "mine.toml").write_text(SCENARIO)
     words = [sys.executable, "-m", "relaytrain", "run", "mine.toml"]

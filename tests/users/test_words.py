@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -23,37 +24,39 @@ PRESETS = (
 JARGON = ("instead, next", "level expected", "legs alone", "as if", "booked")
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One small run: its folder, and what it said at its end."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "mine.py").write_text(MODULE)
+    (folder / "mine.toml").write_text(SCENARIO)
+    ran = relaytrain("run", "mine.toml", "--name", "mine-in-words", folder=folder)
+    assert ran.status == 0, ran.said
+    return folder, ran.out
+
+
 # --- what runs and plans say
 
 
-@pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """One quickstart, trained: its folder, its lines, its end."""
-    folder = tmp_path_factory.mktemp("quickstart")
-    ran = relaytrain("run", "quickstart", "--seed", "0", "--name", "quickstart-words", folder=folder)
-    assert ran.status == 0, ran.said
-    return folder, ran.err, ran.out
-
-
-def test_the_forecast_total_comes_with_its_interval_and_does_not_jump(quickstart):
+def test_the_forecast_total_comes_with_its_interval_and_does_not_jump(tmp_path):
     """`12.3 J of 64.2 J`, then 22.6, then 63.2: the middle of the forecast, with what it may come to beside it."""
-    _, lines, _ = quickstart
+    ran = relaytrain("run", "quickstart", "--seed", "0", folder=tmp_path)
+    assert ran.status == 0, ran.said
     totals = []
-    for line in lines.splitlines():
+    for line in ran.err.splitlines():
         found = re.search(r"J of ([\d.]+) ?(?:J )?\(([\d.]+)( ?to ?|\.\.|-|–)([\d.]+)", line)
         if line.startswith("k "):
             assert found is not None, f"no interval: {line}"
             low, middle, high = float(found[2]), float(found[1]), float(found[4])
             assert low <= middle <= high
             totals.append(middle)
-    jumps = [max(a, b) / min(a, b) for a, b in zip(totals, totals[1:], strict=False)]
+    jumps = [max(a, b) / min(a, b) for a, b in itertools.pairwise(totals)]
     assert max(jumps) < 2.0, f"the forecast jumps by a factor of {max(jumps):.1f}"
 
 
-def test_prediction_sets_have_their_interval_and_count(quickstart):
+def test_prediction_sets_have_their_interval_and_count(trained):
     """`0.87 classes, the truth in 82.3 %` at 90 %: of how many images, and how sure is that figure itself?"""
-    _, _, end = quickstart
-    said = next(line for line in end.splitlines() if "prediction sets" in line)
+    said = next(line for line in trained[1].splitlines() if "prediction sets" in line)
     assert re.search(r"of \d+ (test )?images", said), said
     assert re.search(r"truth in [\d.]+ ?% \([\d.]+ ?%? ?(to|-|–) ?[\d.]+ ?%", said), said
 
@@ -72,7 +75,13 @@ def test_a_probability_below_one_is_not_printed_as_certainty(tmp_path, probabili
 
 @pytest.mark.parametrize(
     "words",
-    [("plan", "quickstart"), ("front", "quickstart"), ("compare", "fig5"), ("plan", "depl_digits"), ("profile", "--help")],
+    [
+        ("plan", "quickstart"),
+        ("front", "quickstart"),
+        ("compare", "fig5"),
+        ("plan", "depl_digits"),
+        ("profile", "--help"),
+    ],
     ids=" ".join,
 )
 def test_no_jargon_in_answers(tmp_path, words):
@@ -80,9 +89,9 @@ def test_no_jargon_in_answers(tmp_path, words):
     assert [word for word in JARGON if re.search(rf"\b{word}\b", said)] == [], said
 
 
-def test_no_jargon_in_the_report(quickstart):
-    folder, _, _ = quickstart
-    assert relaytrain("report", "quickstart-words", "--out", "r.html", folder=folder).status == 0
+def test_no_jargon_in_the_report(trained):
+    folder, _ = trained
+    assert relaytrain("report", "mine-in-words", "--out", "r.html", folder=folder).status == 0
     page = re.sub(r"<details>.*?</details>", "", (folder / "r.html").read_text(), flags=re.DOTALL)
     assert [word for word in JARGON if re.search(rf"\b{word}\b", page)] == []
 
@@ -137,15 +146,6 @@ def _completed(folder: Path, *words: str, env: dict[str, str] | None = None) -> 
     return ended.stdout.split()
 
 
-@pytest.fixture(scope="module")
-def with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "mine.py").write_text(MODULE)
-    (folder / "mine.toml").write_text(SCENARIO)
-    assert relaytrain("run", "mine.toml", "--name", "mine-to-complete", folder=folder).status == 0
-    return folder
-
-
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -154,16 +154,16 @@ def with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("plan", "min"), "mine.toml"),
         (("run", "--planner", "one"), "one-switch"),
         (("plan", "--planner", "pa"), "pact"),
-        (("show", "mine"), "mine-to-complete"),
-        (("resume", "mine"), "mine-to-complete"),
+        (("show", "mine"), "mine-in-words"),
+        (("resume", "mine"), "mine-in-words"),
         (("plan", "quickstart", "--set", "target.dead"), "target.deadline="),
         (("run", "mine.toml", "--set", "training.opt"), "training.optimizer="),
         (("plan", "quickstart", "--without", "sil"), "silver"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_completion(with_runs, words, offered):
-    assert offered in _completed(with_runs, *words)
+def test_completion(trained, words, offered):
+    assert offered in _completed(trained[0], *words)
 
 
 # --- the README
