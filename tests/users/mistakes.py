@@ -168,7 +168,7 @@ def _scenario(name: str, pattern: str, before: str, after: str) -> Mistake:
 
 
 _DATA = 'return {"many": draw(60, 0), "few": draw(40, 1), "validation": draw(30, 2), "test": draw(30, 3)}'
-_NET = "nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)"
+LAYERS = "nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)"
 _LOSS = {'optimizer = "adam"': 'optimizer = "adam"\nloss = "mine:loss"'}
 _CROSS = "return nn.functional.cross_entropy(outputs, labels)"
 _LATER = """\
@@ -254,7 +254,7 @@ MISTAKES = [
     Mistake(
         "network without parameters",
         **both(r"no (trainable )?parameters"),
-        module={_NET: "nn.AdaptiveAvgPool2d(1), nn.Flatten()"},
+        module={LAYERS: "nn.AdaptiveAvgPool2d(1), nn.Flatten()"},
     ),
     Mistake(
         "channels that do not fit",
@@ -345,7 +345,7 @@ MISTAKES = [
     Mistake(
         "one image at a node under batch norm",
         **both(r"box-1.*(1|one) image.*batch norm"),
-        module={_NET: "nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)"},
+        module={LAYERS: "nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)"},
         scenario={"samples = 20\n[[nodes]]": "samples = 1\n[[nodes]]"},
     ),
     Mistake(

@@ -142,9 +142,19 @@ def test_the_fitted_file_named_is_the_one_that_is_used(tmp_path):
     """A file that calls itself zero-trace must be read, or be refused: not be passed over for the shipped one."""
     shipped = write_fitted(tmp_path / "same.npz", name="zero-trace")
     wild = write_fitted(tmp_path / "wild.npz", name="zero-trace", wild=True)
-    words = ("plan", "quickstart", "--set", "target.loss=1.6", "--format", "json", "--fitted")
+    words = (
+        "plan",
+        "quickstart",
+        "--set",
+        "target.loss=1.6",
+        "--set",
+        "target.deadline=5h",
+        "--format",
+        "json",
+        "--fitted",
+    )
     first, second = (relaytrain(*words, file, folder=tmp_path) for file in (shipped, wild))
-    assert first.status == 0
+    assert first.status in (0, 4)
     assert second.status == 3 or second.out != first.out, "two different estimators, the same plan to the last digit"
 
 
