@@ -88,7 +88,7 @@ def test_preset_quickstart_with_a_cloud_that_has_no_cuda(tmp_path):
 
 def test_a_plan_that_is_infeasible_is_said_when_it_becomes_so(mine):
     """No plan is feasible and the run goes on as well as possible: a word about it, not a dozen epochs of silence."""
-    _edit(mine, 'deadline = "10m"', 'deadline = "1s"')
+    _edit(mine, 'deadline = "10m"', 'deadline = "0.6s"')
     _edit(mine, "loss = 0.9", "loss = 0.3")
     _edit(mine, "scale = 3\npower = 2", "scale = 90\npower = 1")
     assert relaytrain("plan", "mine.toml", folder=mine).status == 4, "or the test shows nothing"
