@@ -1,0 +1,227 @@
+"""Nothing happens in silence: failures, devices that are not there, plans and bounds that broke, fallbacks, waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fitted_file import write_fitted
+from forked import relaytrain
+from mistakes import MODULE, SCENARIO
+
+EPOCH = re.compile(r"^(k +\d+ .*)$", re.MULTILINE)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "mine.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+def _edit(folder: Path, before: str, after: str, file: str = "mine.toml") -> None:
+    text = (folder / file).read_text()
+    assert before in text
+    (folder / file).write_text(text.replace(before, after))
+
+
+# --- nodes and devices
+
+
+@pytest.fixture
+def one_box_fails(mine: Path) -> Path:
+    """A loss of the user's that fails wherever it meets a batch of box-2 alone; half of the edge is a quorum."""
+    _edit(mine, "import torch\n", "import torch\n\nPOISON = 9.5\n", "mine.py")
+    _edit(mine, '"few": draw(40, 1)', '"few": draw(40, 1), "bad": bad()', "mine.py")
+    _edit(mine, "def data():", "def bad():\n    images, labels = draw(20, 5)\n    images[:, 0, 0, 0] = POISON\n    return images, labels\n\n\ndef data():", "mine.py")  # fmt: skip
+    _edit(mine, "def net():\n    return nn.Sequential(", "class Net(nn.Sequential):\n    def forward(self, images):\n        if self.training and torch.is_grad_enabled() and (images[:, 0, 0, 0] == POISON).all():\n            raise OSError('the cable came loose')\n        return super().forward(images)\n\n\ndef net():\n    return Net(", "mine.py")  # fmt: skip
+    _edit(mine, 'box-2 = "few"', 'box-2 = "bad"')
+    _edit(mine, "batch = 10", "batch = 10\nquorum = 0.5")
+    _edit(mine, 'nodes = "cloud"\n[[versions]]', 'nodes = "edge"\n[[versions]]')
+    return mine
+
+
+def test_a_failed_node_is_told_when_it_happens_and_kept(one_box_fails):
+    ran = relaytrain("run", "mine.toml", "--name", "mine-fails", "--without", "cloud", folder=one_box_fails)
+    assert ran.status in (0, 5), ran.said
+    lines = ran.err.splitlines()
+    told = [index for index, line in enumerate(lines) if "box-2" in line and "the cable came loose" in line]
+    assert told, f"the failure is not on stderr:\n{ran.err}"
+    first_epoch = next(index for index, line in enumerate(lines) if EPOCH.match(line))
+    assert told[0] <= first_epoch, "said when it happened, not at the end"
+    shown = relaytrain("show", "mine-fails", folder=one_box_fails)
+    assert "box-2" in shown.out and "the cable came loose" in shown.out
+    report = relaytrain("report", "mine-fails", "--out", "r.html", folder=one_box_fails)
+    assert report.status == 0
+    page = (one_box_fails / "r.html").read_text()
+    assert "box-2" in page and "the cable came loose" in page
+
+
+def test_the_verdict_counts_failed_nodes(one_box_fails):
+    ran = relaytrain("run", "mine.toml", "--without", "cloud", folder=one_box_fails)
+    assert re.search(r"\d+[^\n.]*fail|fail[^\n.]*\d+", ran.out), ran.out
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_first_joule(mine):
+    _edit(mine, "batch = 10", 'batch = 10\ndevices = {server = "cuda"}')
+    doctor = relaytrain("doctor", "mine.toml", folder=mine)
+    assert doctor.status == 3 and re.search(r"server.*cuda|cuda.*server", doctor.out), doctor.out
+    ran = relaytrain("run", "mine.toml", folder=mine)
+    assert ran.status == 3 and "cuda" in ran.err, ran.said
+    assert not EPOCH.search(ran.err), "nothing was trained"
+    assert "mine-" not in relaytrain("ls", folder=mine).out, "no run was started"
+
+
+def test_preset_quickstart_with_a_cloud_that_has_no_cuda(tmp_path):
+    ran = relaytrain("run", "quickstart", "--set", "training.devices.cloud=cuda", folder=tmp_path)
+    assert ran.status == 3 and "cuda" in ran.err, ran.said[-800:]
+
+
+# --- plans, bounds, estimators
+
+
+def test_a_plan_that_is_infeasible_is_said_when_it_becomes_so(mine):
+    """No plan is feasible and the run goes on as well as possible: a word about it, not a dozen epochs of silence."""
+    _edit(mine, 'deadline = "10m"', 'deadline = "0.6s"')
+    _edit(mine, "loss = 0.9", "loss = 0.3")
+    _edit(mine, "scale = 3\npower = 2", "scale = 90\npower = 1")
+    assert relaytrain("plan", "mine.toml", folder=mine).status == 4, "or the test shows nothing"
+    ran = relaytrain("run", "mine.toml", "--name", "mine-lost", folder=mine)
+    assert ran.status in (4, 5) and len(EPOCH.findall(ran.err)) >= 3, ran.said
+    said = [line for line in ran.err.splitlines() if re.search("infeasible|no plan|out of reach", line)]
+    assert said, f"not a word in:\n{ran.err}"
+    assert re.search("infeasible|no plan|out of reach", relaytrain("show", "mine-lost", folder=mine).out)
+    relaytrain("report", "mine-lost", "--out", "r.html", folder=mine)
+    page = re.sub(r"<details>.*?</details>", "", (mine / "r.html").read_text(), flags=re.DOTALL)
+    assert re.search("infeasible|no plan|out of reach", page)
+
+
+@pytest.fixture
+def broken_bound(mine: Path) -> str:
+    """Losses far above what the law says at the level asked for."""
+    _edit(mine, "scale = 3\npower = 2", "scale = 1\npower = 3\nrobust_progress = 0.95")
+    _edit(mine, "lr = 0.01", "lr = 0.002")
+    return relaytrain("run", "mine.toml", folder=mine).said
+
+
+def test_a_broken_bound_is_marked_on_its_line_and_counted(broken_bound):
+    band = re.compile(r"loss ([\d.]+) \(<=([\d.]+)")
+    broken = 0
+    for line in EPOCH.findall(broken_bound):
+        found = band.search(line)
+        if found is None:
+            continue
+        above = float(found[1]) > float(found[2])
+        broken += above
+        marked = "above" in line or "broke" in line or "!" in line
+        assert marked == above, f"not marked: {line}"
+    assert broken >= 1
+    after = broken_bound.split(EPOCH.findall(broken_bound)[-1])[-1]
+    assert re.search(rf"\b{broken}\b[^\n]*(bound|promise|above)", broken_bound.partition("k  ")[0] + after)
+
+
+def test_a_fallback_of_an_estimator_is_said_when_it_happens(mine):
+    """Forecasts that are no numbers: the scenario's own law stands in, said before the epoch that rests on it."""
+    write_fitted(mine / "wild.npz", wild=True)
+    ran = relaytrain("run", "mine.toml", "--name", "mine-wild", "--fitted", "wild.npz", folder=mine)
+    lines = ran.err.splitlines()
+    told = [index for index, line in enumerate(lines) if "estimator failed" in line or "own law" in line]
+    epochs = [index for index, line in enumerate(lines) if EPOCH.match(line)]
+    assert told and epochs and told[0] < epochs[0], f"said too late or never:\n{ran.err}"
+    assert "RuntimeWarning" not in ran.err, "our own arithmetic is nobody's warning"
+    assert "own law" in relaytrain("show", "mine-wild", folder=mine).out
+
+
+def test_the_fitted_file_named_is_the_one_that_is_used(tmp_path):
+    """A file that calls itself zero-trace must be read, or be refused: not be passed over for the shipped one."""
+    shipped = write_fitted(tmp_path / "same.npz", name="zero-trace")
+    wild = write_fitted(tmp_path / "wild.npz", name="zero-trace", wild=True)
+    words = (
+        "plan",
+        "quickstart",
+        "--set",
+        "target.loss=1.6",
+        "--set",
+        "target.deadline=5h",
+        "--format",
+        "json",
+        "--fitted",
+    )
+    first, second = (relaytrain(*words, file, folder=tmp_path) for file in (shipped, wild))
+    assert first.status in (0, 4)
+    assert second.status == 3 or second.out != first.out, "two different estimators, the same plan to the last digit"
+
+
+# --- waiting
+
+
+SIMULATE = """
+import sys, time
+clock = [0.0]
+time.monotonic = lambda: clock.__setitem__(0, clock[0] + 0.25) or clock[0]
+from relaytrain.cli.app import main
+sys.exit(main(["simulate", "fig5", "--worlds", "24", "--workers", "1"]))
+"""
+"""A clock on which every look takes a quarter of a second: whoever looks each world has to speak every forty."""
+
+
+def test_simulate_in_a_pipe_is_never_silent_for_long(tmp_path):
+    env = {**os.environ, "RELAYTRAIN_STORE": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", SIMULATE], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    said = [line for line in ended.stderr.splitlines() if re.search(r"\d+ of \d+|\d+/\d+", line)]
+    assert said, "24 worlds without a line of progress"
+    assert "\x1b" not in ended.stderr and "\r" not in ended.stderr, "plain lines in a pipe"
+
+
+def test_a_terminal_gets_a_bar_with_colour(tmp_path):
+    parent, child = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+    env.pop("NO_COLOR", None)
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "mine.toml").write_text(SCENARIO)
+    words = [sys.executable, "-m", "relaytrain", "run", "mine.toml"]
+    with subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=child) as process:
+        os.close(child)
+        heard = b""
+        while True:
+            try:
+                chunk = os.read(parent, 65536)
+            except OSError:  # Linux ends a terminal so
+                break
+            if not chunk:
+                break
+            heard += chunk
+        assert process.wait(timeout=300) == 0, heard
+    os.close(parent)
+    assert b"\x1b[" in heard, "no colour and no bar on a terminal"
+
+
+# --- what the numbers are
+
+
+def test_emulated_seconds_and_joules_say_so_on_the_line(mine):
+    ran = relaytrain("run", "mine.toml", folder=mine)
+    lines = EPOCH.findall(ran.err)
+    assert lines
+    for line in lines:
+        assert re.search(r"emulated|modelled", line), line
+
+
+def test_measured_ones_do_not(mine):
+    _edit(mine, "batch = 10", 'batch = 10\nclock = "measured"')
+    ran = relaytrain("run", "mine.toml", folder=mine)
+    lines = EPOCH.findall(ran.err)
+    assert lines and not any("emulated" in line for line in lines)
+
+
+def test_events_are_told_in_json_too(one_box_fails):
+    relaytrain("run", "mine.toml", "--name", "mine-fails", "--without", "cloud", folder=one_box_fails)
+    shown = json.loads(relaytrain("show", "mine-fails", "--format", "json", folder=one_box_fails).out)
+    assert any(failure["node"] == "box-2" and "cable" in failure["reason"] for failure in shown["failures"])

@@ -1,0 +1,226 @@
+"""A stranger's package outside the source tree: new, doctor, run, kill -9, the printed hint, export, plain torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from fitted_file import write_fitted
+from forked import Call, epoch_is, hint_of, relaytrain
+
+import relaytrain as rt
+
+HERE = Path(__file__).parent / "stranger"
+KILLED_AT = 4
+OPTIONS = {
+    "none": (),
+    "seed": ("--seed", "3"),
+    "set": ("--set", "training.lr=0.004", "--set", "target.loss=0.3"),
+    "fitted": ("--fitted", "fit.npz", "--set", "target.loss=0.8"),
+    "planner": ("--planner", "one-switch"),
+    "without": ("--without", "box-2", "--set", "target.loss=0.6"),
+}
+"""What a run is started with beside its scenario; the hint has to do for each."""
+
+
+@pytest.fixture
+def cellar(tmp_path: Path) -> Path:
+    """The stranger's folder, far from the source tree."""
+    for file in HERE.iterdir():
+        if file.suffix in (".py", ".toml"):
+            shutil.copy(file, tmp_path)
+    write_fitted(tmp_path / "fit.npz")
+    return tmp_path
+
+
+def _result(call: Call) -> dict[str, object]:
+    """What does not depend on how often a run was interrupted."""
+    assert call.status in (0, 5), call.said
+    said = json.loads(call.out)
+    return {key: said[key] for key in ("verdict", "loss", "test_loss", "test_accuracy", "epochs", "legs")}
+
+
+def _epochs(folder: Path, run: str) -> list[dict[str, object]]:
+    shown = relaytrain("show", run, "--format", "json", folder=folder)
+    assert shown.status == 0, shown.said
+    epochs: list[dict[str, object]] = json.loads(shown.out)["epochs"]
+    return epochs
+
+
+def _killed(folder: Path, *words: str, name: str = "cellar-killed") -> None:
+    call = relaytrain("run", "cellar.toml", "--name", name, *words, folder=folder, kill_when=epoch_is(KILLED_AT))
+    assert call.status == -9, call.said
+
+
+def test_a_loader_may_import_scipy_and_sklearn(cellar):
+    """In a process of its own, where neither is loaded yet: what doctor calls healthy, run must train."""
+    words = [sys.executable, "-m", "relaytrain", "run", "cellar.toml", "--set", "target.loss=1.05"]
+    env = {key: value for key, value in os.environ.items() if key != "RELAYTRAIN_STORE"}
+    ended = subprocess.run(words, cwd=cellar, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_what_new_writes_is_where_the_scenario_came_from(cellar):
+    made = relaytrain("new", "fresh.toml", "--model", "cellar:taster", "--data", "cellar:wines", folder=cellar)
+    assert made.status == 0, made.said
+    assert relaytrain("validate", "fresh.toml", folder=cellar).status == 0
+    keys = {line.split("=")[0].strip() for line in (cellar / "fresh.toml").read_text().splitlines() if "=" in line}
+    assert {"factory", "ratio", "source", "lr", "loss", "deadline"} <= keys
+
+
+def test_doctor_finds_the_package_healthy(cellar):
+    call = relaytrain("doctor", "cellar.toml", folder=cellar)
+    assert call.status == 0 and call.out.rstrip().endswith("healthy"), call.said
+    assert "warning" not in call.out.partition("scenario\n")[2]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_killed_run_goes_on_with_the_printed_hint(cellar, options):
+    words = OPTIONS[options]
+    whole = relaytrain("run", "cellar.toml", "--name", "cellar-whole", *words, "--format", "json", folder=cellar)
+    expected = _result(whole)
+    assert expected["epochs"] > KILLED_AT
+    _killed(cellar, *words)
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
+    resumed = relaytrain(*hint, "--format", "json", folder=cellar)
+    assert resumed.status == whole.status, f"relaytrain {' '.join(hint)}: {resumed.said}"
+    assert _result(resumed) == expected
+    assert _epochs(cellar, "cellar-killed") == _epochs(cellar, "cellar-whole"), "bit for bit"
+    mine, other = (rt.load_model(run, store=cellar / "relaytrain-runs", resolve=_taster) for run in ("cellar-killed", "cellar-whole"))  # fmt: skip
+    for name, tensor in mine.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+
+
+def _package() -> ModuleType:
+    """The stranger's module, under a name that no scenario asks for."""
+    spec = importlib.util.spec_from_file_location("cellar_of_the_test", HERE / "cellar.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _taster(reference: str) -> Callable[[], torch.nn.Module]:
+    """The stranger's factory for `load_model`."""
+    assert reference == "cellar:taster"
+    factory: Callable[[], torch.nn.Module] = _package().taster
+    return factory
+
+
+def test_ls_says_how_to_go_on(cellar):
+    _killed(cellar)
+    assert hint_of(relaytrain("ls", folder=cellar).said)[:2] == ["resume", "cellar-killed"]
+
+
+def test_the_hint_knows_a_store_elsewhere(cellar):
+    runs = cellar / "else where"
+    _killed(cellar, "--store", str(runs))
+    hint = hint_of(relaytrain("show", "--store", str(runs), folder=cellar).said)
+    assert relaytrain(*hint, folder=cellar).status == 0
+
+
+def test_changed_code_is_named_and_force_goes_on(cellar):
+    _killed(cellar)
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
+    code = cellar / "cellar.py"
+    code.write_text(code.read_text() + "\nSEEN = True\n")
+    refused = relaytrain(*hint, folder=cellar)
+    assert refused.status in (2, 3) and "cellar.py" in refused.err and "--force" in refused.err, refused.said
+    assert relaytrain(*hint, "--force", folder=cellar).status == 0
+
+
+def test_a_changed_loader_is_noticed_too(cellar):
+    """The data decide as much as the network: a helper module that the package imports counts as well."""
+    (cellar / "noise.py").write_text("SHARE = 0.05\n")
+    code = cellar / "cellar.py"
+    code.write_text(code.read_text().replace("import numpy as np\n", "import numpy as np\nfrom noise import SHARE\n", 1).replace("0.05 * rng", "SHARE * rng"))  # fmt: skip
+    _killed(cellar)
+    (cellar / "noise.py").write_text("SHARE = 0.5\n")
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
+    refused = relaytrain(*hint, folder=cellar)
+    assert refused.status in (2, 3) and "noise.py" in refused.err, refused.said
+
+
+def test_a_scenario_file_edited_since_does_not_matter(cellar):
+    """The stored scenario counts; the file may have moved on."""
+    _killed(cellar)
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
+    scenario = cellar / "cellar.toml"
+    scenario.write_text(scenario.read_text().replace("lr = 0.003", "lr = 0.03"))
+    assert relaytrain(*hint, folder=cellar).status == 0
+
+
+# --- what leaves the house
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A trained taster, exported, and the test accuracy that the run reported."""
+    folder = tmp_path_factory.mktemp("cellar")
+    for file in HERE.iterdir():
+        if file.suffix in (".py", ".toml"):
+            shutil.copy(file, folder)
+    ran = relaytrain("run", "cellar.toml", "--name", "cellar-good", "--format", "json", folder=folder)
+    words = ("cellar-good", "out", "--model", "cellar:taster", "--input", "13,1,1")
+    made = relaytrain("export", *words, folder=folder)
+    assert made.status == 0, made.said
+    (folder / "said.txt").write_text(made.said)
+    return folder, float(json.loads(ran.out)["test_accuracy"])
+
+
+@pytest.fixture(scope="module")
+def raw() -> tuple[torch.Tensor, torch.Tensor]:
+    """The stranger's own test set as the loader gives it."""
+    images, labels = _package().wines()["test"]
+    return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+def test_the_exported_program_repeats_the_accuracy_from_raw_inputs(exported, raw):
+    folder, reported = exported
+    program = torch.export.load(str(folder / "out" / "model.pt2")).module()
+    outputs = program(raw[0])
+    assert (outputs.argmax(1) == raw[1]).double().mean().item() == pytest.approx(reported, abs=1e-12)
+
+
+def test_the_constants_are_in_spec_and_readme(exported, raw):
+    """Plain torch: the network from the package, weights from state_dict.pt, mean and deviation from spec.json."""
+    folder, reported = exported
+    spec = json.loads((folder / "out" / "spec.json").read_text())
+    steps = spec["preprocessing"]
+    mean, deviation = (np.asarray(steps[key], dtype=np.float64) for key in ("mean", "deviation"))
+    assert mean.shape == deviation.shape == (13,)
+    network = _taster("cellar:taster")()
+    network.load_state_dict(torch.load(folder / "out" / "state_dict.pt", weights_only=True))
+    scaled = (raw[0].double() - torch.from_numpy(mean)[:, None, None]) / torch.from_numpy(deviation)[:, None, None]
+    with torch.no_grad():
+        outputs = network.eval()(scaled.float())
+    assert (outputs.argmax(1) == raw[1]).double().mean().item() == pytest.approx(reported, abs=1e-12)
+    readme = (folder / "out" / "README.md").read_text()
+    assert "raw" in readme and f"{mean[0]:.4g}"[:4] in readme
+
+
+def test_the_model_of_a_result_takes_the_data_as_they_were_given(cellar):
+    """`load_model` and `Trained.model` say what they expect, or take raw inputs too."""
+    doc = (rt.load_model.__doc__ or "") + (rt.Trained.model.__doc__ or "")
+    assert re.search(r"raw|standardis", doc), "is preprocessing inside the module that load_model returns?"
+
+
+def test_onnx_comes_with_train_or_the_way_to_it_is_said(exported):
+    folder, _ = exported
+    said = (folder / "said.txt").read_text()
+    assert "model.onnx" in said
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    extras = re.search(r"^train = \[(.*?)\]", pyproject.read_text(), re.MULTILINE | re.DOTALL)
+    assert extras is not None
+    assert "onnx" in extras[1] or re.search(r"onnx.*relaytrain\[\w+\]", said), said
