@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ScenarioError
+from ..core.user_code import user_code
 from .cifar import CLASSES, cifar
 from .dataset import Dataset, from_arrays
 from .digits import digits
@@ -75,7 +76,9 @@ def _conventional(name: str) -> Path:
 def _called(reference: str, split: str, resolve: Callable[[str], Callable[..., Any]] | None) -> Dataset:
     if resolve is None:
         raise ScenarioError(f"data: {reference} is only called when you pass resolve= (or name it in your scenario)")
-    result = resolve(reference)(split)
+    function = resolve(reference)
+    with user_code(reference):
+        result = function(split)
     if isinstance(result, Dataset):
         return result
     if isinstance(result, tuple) and len(result) == 2:

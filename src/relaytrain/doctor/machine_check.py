@@ -33,7 +33,9 @@ def check_machine() -> list[Diagnosis]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     diagnoses.append(Diagnosis("ok", "processors", f"{cores} usable of {os.cpu_count()}, {_memory()} of memory"))
     if importlib.util.find_spec("torch") is not None:
-        diagnoses.append(Diagnosis("ok", "torch trains on", ", ".join(_torch_devices())))
+        from ..training.devices import usable_devices
+
+        diagnoses.append(Diagnosis("ok", "torch trains on", ", ".join(usable_devices())))
     return [*diagnoses, *_meters()]
 
 
@@ -42,14 +44,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _torch_devices() -> list[str]:
-    """The devices that `training.devices` may name on this machine."""
-    import torch
-
-    cards = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    return ["cpu", *cards, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def _memory() -> str:

@@ -19,7 +19,7 @@ PROBE_RATIO = 0.5
 
 
 def check_network(
-    model: nn.Module, example: Tensor, *, factory: Callable[[], nn.Module] | None = None
+    model: nn.Module, example: Tensor, *, factory: Callable[[], nn.Module] | None = None, prunes: bool = True
 ) -> list[Diagnosis]:
     """Everything that cannot be trained, pruned or rebuilt; an empty list is a clean bill. The model is not touched.
 
@@ -29,18 +29,20 @@ def check_network(
         model: the full version.
         example: a batch of inputs, at least two.
         factory: what rebuilds the model elsewhere; by default a copy of the model stands in for it.
+        prunes: whether anybody wants to prune it; else only running and rebuilding are looked at.
     """
     if not any(p.requires_grad for p in model.parameters()):
         return [Diagnosis("error", "model", "it has no trainable parameters", "give it layers to train")]
-    diagnoses = [*_shared(model)]
+    diagnoses = [*(_shared(model) if prunes else ()), *_forward(model, example)]
+    if any(diagnosis.level == "error" for diagnosis in diagnoses):
+        return diagnoses
+    if not prunes:
+        return [*diagnoses, *_round_trip(model, model, example, factory)]
     try:
-        diagnoses += _forward(model, example)
-        if any(f.level == "error" for f in diagnoses):
-            return diagnoses
         pruned = prune(model, example, PROBE_RATIO)
     except RelayTrainError as error:
         return [*diagnoses, *_blame(model, example, str(error))]
-    return [*diagnoses, *_unchanged(model, example, pruned), *_round_trip(pruned, model, example, factory)]
+    return [*diagnoses, *_unchanged(model, example, pruned), *_round_trip(pruned.model, model, example, factory)]
 
 
 def _forward(model: nn.Module, example: Tensor) -> list[Diagnosis]:
@@ -73,7 +75,7 @@ def _shared(model: nn.Module) -> list[Diagnosis]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in first:
             what = f"it is the same tensor as {first[id(parameter)]}, and pruning would part them"
-            diagnoses.append(Diagnosis("error", name, what, "use two tensors, or leave this layer out of pruning"))
+            diagnoses.append(Diagnosis("error", name, what, "use two tensors, or reach smaller versions by distillation: student instead of ratio"))
         first.setdefault(id(parameter), name)
     return diagnoses
 
@@ -106,18 +108,19 @@ def _unchanged(model: nn.Module, example: Tensor, pruned: Pruned) -> list[Diagno
 
 
 def _round_trip(
-    pruned: Pruned, model: nn.Module, example: Tensor, factory: Callable[[], nn.Module] | None
+    version: nn.Module, model: nn.Module, example: Tensor, factory: Callable[[], nn.Module] | None
 ) -> list[Diagnosis]:
-    """Save the pruned version, rebuild it from spec and tensors, compare outputs bit for bit."""
+    """Save a version of the model, rebuild it from spec and tensors, compare outputs bit for bit."""
     make = factory if factory is not None else lambda: copy.deepcopy(model)
     remedy = "sizes must come from layers, not from attributes computed when the model was made"
     try:
-        spec, _ = of_module(pruned.model)
-        _, rebuilt = load_version(save_version(pruned.model, spec), resolve=lambda _reference: make)
+        spec, _ = of_module(version)
+        _, rebuilt = load_version(save_version(version, spec), resolve=lambda _reference: make)
         with torch.no_grad():
-            same = torch.equal(rebuilt.eval()(example), copy.deepcopy(pruned.model).eval()(example))
+            same = torch.equal(rebuilt.eval()(example), copy.deepcopy(version).eval()(example))
     except Exception as error:
-        return [Diagnosis("error", "rebuild", f"the pruned version cannot be rebuilt ({error})", remedy)]
+        which = "it" if version is model else "the pruned version"
+        return [Diagnosis("error", "rebuild", f"{which} cannot be rebuilt ({error})", remedy)]
     if not same:
         return [Diagnosis("error", "rebuild", "the rebuilt version gives other outputs", remedy)]
     return []
@@ -131,6 +134,6 @@ def _blame(model: nn.Module, example: Tensor, message: str) -> list[Diagnosis]:
             check_layer(model, example, name)
         except RelayTrainError as error:
             what = f"pruning its channels breaks the model ({error.__cause__ or error})"
-            remedy = "use flatten(1) or x.shape where forward fixes a size, or leave out what it feeds"
+            remedy = "use flatten(1) or x.shape where forward fixes a size, or distil: student instead of ratio"
             diagnoses.append(Diagnosis("error", name, what, remedy))
     return diagnoses or [Diagnosis("error", "model", message, "see the message of torch-pruning")]

@@ -7,16 +7,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..core.errors import RelayTrainError, ScenarioError
 from ..core.problem import Pair
 from ..scenario import Scenario
-from .diagnosis import Diagnosis, Level, install
+from .diagnosis import Diagnosis, install
 
 if TYPE_CHECKING:
     from ..data.dataset import Dataset
-    from ..training.setup import TrainingSetup
+    from ..training.setup import TrainingSetup, VersionPlan
 
-FEW_SAMPLES = 2
 FAR_OFF = 0.1
 """A declared figure further than this share from the counted one is worth a word."""
 
@@ -41,11 +42,10 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
         return [*diagnoses, Diagnosis("error", "scenario", str(error))]
     diagnoses += _data(setup)
     try:
-        diagnoses += _networks(setup)
-        if not any(
-            diagnosis.level == "error" for diagnosis in diagnoses
-        ):  # what cannot be pruned cannot be counted either
-            diagnoses += _facts(scenario, setup)
+        for look in (_sound(setup), _networks(setup), _steps(setup), _facts(scenario, setup)):
+            if any(diagnosis.level == "error" for diagnosis in diagnoses):
+                break  # what does not run cannot be pruned, what cannot be pruned cannot be counted
+            diagnoses += look
     except RelayTrainError as error:
         diagnoses.append(Diagnosis("error", "versions", str(error)))
     return diagnoses
@@ -67,18 +67,11 @@ def _data(setup: TrainingSetup) -> Iterator[Diagnosis]:
     for name, data in setup.datasets.items():
         present = _present(data)
         seen |= present
-        if len(data) < FEW_SAMPLES:
-            yield Diagnosis(
-                "error", f"data of {name}", f"{len(data)} image", "give it at least two: batch norm needs them"
-            )
-        elif len(data) < setup.settings.batch:
-            words = f"{len(data)} images, less than a batch of {setup.settings.batch}"
+        if len(data) < setup.settings.batch:
+            words = f"{len(data)} image{'s' * (len(data) > 1)}, less than a batch of {setup.settings.batch}"
             yield Diagnosis("note", f"data of {name}", words, "each of its epochs is a single step")
         if len(present) == 1:
             yield Diagnosis("warning", f"data of {name}", "all of one class", "it can teach nothing else")
-        if data.input != setup.validation.input:
-            shapes = f"images {list(data.input)}, validation has {list(setup.validation.input)}"
-            yield Diagnosis("error", f"data of {name}", shapes, "bring them to one shape")
     unseen = sorted(_present(setup.target_set()) - seen)
     if unseen:
         shown = ", ".join(map(str, unseen[:10]))
@@ -89,23 +82,51 @@ def _present(data: Dataset) -> set[int]:
     return {label for label, count in enumerate(data.histogram().tolist()) if count}
 
 
+def _sound(setup: TrainingSetup) -> Iterator[Diagnosis]:
+    """What would end any run before its first epoch."""
+    from ..training.soundness import faults
+
+    for fault in faults(setup):
+        yield Diagnosis("error", "scenario", str(fault))
+    if setup.settings.start is not None:
+        setup.first_checkpoint()  # raises what is wrong with the file
+
+
 def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
-    """Each network of its own: trained forward, pruned, saved, rebuilt; what refuses is named."""
+    """Each network of its own: run forward, saved, rebuilt and, where the scenario asks for it, pruned."""
     from ..export.network_formats import example_input
     from .network_check import check_network
 
     for plan in setup.versions.values():
         if plan.way == "pruned":
             continue
-        checkpoint = setup.initial(plan.name)
-        faults = check_network(checkpoint.model(resolve=setup.resolve).train(), example_input(setup.validation.input))
         prunes = any(other.way == "pruned" for other in setup.versions.values()) and plan.name == setup.full.name
+        model = setup.initial(plan.name).model(resolve=setup.resolve).train()
+        faults = check_network(model, example_input(setup.validation.input), prunes=prunes)
         for fault in faults:
-            # a network that nobody prunes may well refuse to be pruned
-            level: Level = fault.level if prunes or fault.where in ("model", "forward") else "note"
-            yield Diagnosis(level, f"{plan.name}: {fault.where}", fault.what, fault.remedy)
+            yield Diagnosis(fault.level, f"{plan.name}: {fault.where}", fault.what, fault.remedy)
         if not faults:
-            yield Diagnosis("ok", plan.name, "trains, prunes and is rebuilt bit for bit")
+            yield Diagnosis("ok", plan.name, f"{'trains, prunes' if prunes else 'trains'} and is rebuilt bit for bit")
+
+
+def _steps(setup: TrainingSetup) -> Iterator[Diagnosis]:
+    """One step of every network on a batch of every node, and a look at how it does on the two sets apart."""
+    from ..training.evaluate import evaluate
+    from ..training.soundness import network_of, step_fault
+
+    own = [plan for plan in setup.versions.values() if plan.spec is not None]
+    wrong = [fault for plan in own for node in setup.datasets if (fault := step_fault(setup, plan, node)) is not None]
+    for words in dict.fromkeys(map(str, wrong)):
+        yield Diagnosis("error", "training", words)
+    if not wrong:
+        for data in (setup.validation, setup.test):
+            few = data.part(np.arange(min(len(data), setup.settings.batch)))
+            evaluate(network_of(setup, setup.full), few, loss=setup.loss(), thread_count=setup.settings.threads)
+        yield Diagnosis("ok", "training", f"a step of {_listed(own)} on the data of every node")
+
+
+def _listed(plans: list[VersionPlan]) -> str:
+    return ", ".join(plan.name for plan in plans)
 
 
 def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Diagnosis]:

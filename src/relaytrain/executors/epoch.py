@@ -21,8 +21,9 @@ from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, Nod
 from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Transport
+from ..core.user_code import UserCodeError
 from ..costs.meters import Meter
-from ..training.aggregate import average, open_updates
+from ..training.aggregate import EXPLODED, NOT_FINITE, average, open_updates
 from ..training.checkpoint import Checkpoint
 from ..training.evaluate import evaluate
 from ..training.local import Site
@@ -83,6 +84,10 @@ class EpochLost(_Costly, WorkerLost):
     """Too few nodes answered; `lost` says who failed how, and what it cost."""
 
 
+class EpochStopped(_Costly, UserCodeError):
+    """The user's own code failed on nodes that the quorum cannot do without; `lost` says what it cost."""
+
+
 class EpochNonFinite(_Costly, NonFiniteTraining):
     """Updates or the averaged model hold NaN or infinity; `lost` says what it cost."""
 
@@ -130,6 +135,7 @@ class FederatedEpoch:
 
         Raises:
             EpochLost: fewer nodes than the quorum answered, after one retry.
+            EpochStopped: likewise, because the user's own code failed.
             EpochNonFinite: what was left to average, or the average itself, is not finite.
         """
         nodes = self.setup.nodes_of(decision.nodes)
@@ -216,6 +222,9 @@ class FederatedEpoch:
         )
         if last and all(result.kind == "non-finite" for result in last.values()):
             raise EpochNonFinite(message, lost)
+        of_user = next((result.error for _, result in sorted(last.items()) if result.kind == "user"), None)
+        if of_user is not None:
+            raise EpochStopped(f"{of_user}; epoch {decision.epoch} on {decision.pair}, those before it are kept", lost)
         raise EpochLost(message, lost)
 
     def _lost(self, collected: _Collected, metered: Metered) -> LostEpoch:
@@ -263,7 +272,7 @@ def _report(result: NodeResult) -> NodeReport:
 
 
 def _as_failed(result: NodeResult, reason: str) -> NodeResult:
-    kind: FailureKind = "non-finite" if "non-finite" in reason else "refused"
+    kind: FailureKind = "non-finite" if reason.startswith((NOT_FINITE, EXPLODED)) else "refused"
     return NodeResult(
         result.run, result.node, result.epoch, result.attempt,
         cpu_s=result.cpu_s, wall_s=result.wall_s, error=reason, kind=kind,

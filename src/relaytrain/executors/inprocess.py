@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
+from ..core.user_code import UserCodeError
 from ..training.local import Site, TooLate, train_node
 from ..training.setup import TrainingSetup
 from ..training.task import NodeResult, NodeTask, failed
@@ -37,7 +38,9 @@ class InProcess:
 
         try:
             site = self._sites.get(task.node) or self.setup.site(task.node)
-        except Exception as error:  # a device that is not there, a loss function that does not import
+        except UserCodeError as error:
+            return failed(task, "user", str(error))
+        except Exception as error:  # a device that is gone
             return failed(task, "refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
         self._sites[task.node] = site
         return train_node(task, site, progress)

@@ -26,6 +26,7 @@ from ..costs.devices import DeviceProfile
 from ..costs.meters import Meter
 from ..costs.pipelined import stage_devices
 from ..data.batches import batches
+from ..models.rebuild import code_of
 from ..pipeline.pipeline_run import run_pipeline
 from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
 from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
@@ -103,7 +104,7 @@ class PipelinedEpoch:
         where: Literal["processes", "simulator"] = "processes" if settings.transport == "processes" else "simulator"
         model = checkpoint.model(resolve=self.setup.resolve).train()
         try:
-            with threads(settings.threads):
+            with threads(settings.threads), code_of(checkpoint.spec):
                 return run_pipeline(
                     model, minibatches, stage_devices(self.members[decision.nodes]), training, Runtime(where),
                     spec=checkpoint.spec, states=_states(rule, checkpoint.optimizer),

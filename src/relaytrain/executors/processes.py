@@ -147,7 +147,7 @@ class Processes:
         elif header["kind"] == "beat":
             worker.cpu_s = header["cpu_s"]
         elif header["kind"] == "broken":
-            return self._lose(worker, "refused", header["error"])
+            return self._lose(worker, header["failure"], header["error"])
         elif header["kind"] == "result":
             result = NodeResult.from_bytes(body)
             worker.waiting.pop(result.key, None)

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..core.user_code import UserCodeError
 from ..training.task import NodeTask
 from .frames import read_frame, write_frame
 
@@ -32,8 +33,11 @@ def main() -> None:
     header, body = inbox.get()
     try:
         sites = _open(header, body)
-    except Exception as error:  # the user's own modules may fail in any way on import
-        write_frame(out, "broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+    except UserCodeError as error:
+        write_frame(out, "broken", failure="user", error=str(error))
+        return
+    except Exception as error:
+        write_frame(out, "broken", failure="refused", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
         return
     write_frame(out, "ready")
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from ..core.errors import ScenarioError
 from ..core.families import family_named
+from ..core.user_code import user_code
 from .spec import MAX_ELEMENTS, FactorySpec, FamilySpec, Spec, check_reference, validate_spec
 
 Resolve = Callable[[str], Callable[[], nn.Module]]
@@ -102,7 +104,18 @@ def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
         raise ScenarioError(
             f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"
         )
-    return only(reference, factory)
+
+    def made() -> nn.Module:
+        with user_code(reference):
+            module: nn.Module = factory()
+        return module
+
+    return only(reference, made)
+
+
+def code_of(spec: Spec) -> AbstractContextManager[None]:
+    """Where a version runs: exceptions of a user's own network are the user's, those of our families are ours."""
+    return user_code(f"forward of {spec.factory}") if isinstance(spec, FactorySpec) else nullcontext()
 
 
 def resize(model: nn.Module, shapes: Shapes) -> None:

@@ -20,6 +20,7 @@ from ..executors.processes import Processes
 from ..planners.registry import PLAN_ONCE, planner_for
 from ..scenario import Scenario, resolve
 from ..training.setup import TrainingSetup
+from ..training.soundness import check_sound
 from .job import Job, Settings
 from .runner import TorchRunner
 
@@ -33,6 +34,7 @@ def job_of(
 ) -> Job:
     """The job of a scenario that has `[data]`; the caller closes `job.runner`."""
     setup = setup if setup is not None else TrainingSetup.from_scenario(scenario)
+    check_sound(setup)
     chosen = planner_for(scenario, planner)
     settings = setup.settings
     known = {

@@ -22,6 +22,7 @@ from ..core.errors import NonFiniteTraining, RelayTrainError, UsageError, Worker
 from ..core.outcome import EpochResult, Evaluation, VerdictKind
 from ..core.plan import Decision, Plan
 from ..core.problem import Pair
+from ..core.user_code import UserCodeError
 from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
 from . import events
@@ -186,14 +187,15 @@ class RelayLoop:
         except BaseException as error:
             with suppress(Exception):
                 if not isinstance(error, WorkerLost | NonFiniteTraining):
-                    self._drop_work(f"{type(error).__name__} during this epoch")
+                    self._drop_work(f"{type(error).__name__} during this epoch", error)
                 self.notes.append(f"{type(error).__name__}: {error}")
                 self._conclude("failed")
             raise
 
-    def _drop_work(self, reason: str) -> None:
+    def _drop_work(self, reason: str, error: BaseException | None = None) -> None:
         if self.working and self.journal.decision is not None:
-            self._book_lost(reason)
+            reason = str(error) if isinstance(error, UserCodeError) else reason
+            self._book_lost(reason, error=error)
 
     def _epoch(self) -> bool:
         """One epoch, or a roll-back; False when there is nothing left to decide."""
@@ -230,7 +232,7 @@ class RelayLoop:
             return
         forbidden = "; ".join(dict.fromkeys([*self.steering.lost.values(), *self.steering.forbidden.values()]))
         words = f"no pair is left that can run ({forbidden or 'all costs are infinite'})"
-        raise WorkerLost(words) if self.steering.lost else NonFiniteTraining(words)
+        raise WorkerLost(words) if self.steering.lost else NonFiniteTraining(f"{words}; try a smaller lr")
 
     def _record_plan(self, step: Step) -> None:
         path = None if self.job.settings.replan else self.steering.path
@@ -321,7 +323,7 @@ class RelayLoop:
         self.attempt = 0
         self._charge()
 
-    def _book_lost(self, reason: str, node: str = events.ORCHESTRATOR, error: Exception | None = None) -> None:
+    def _book_lost(self, reason: str, node: str = events.ORCHESTRATOR, error: BaseException | None = None) -> None:
         """Book an attempt that came to nothing."""
         decision = self.journal.decision
         assert decision is not None
@@ -337,7 +339,7 @@ class RelayLoop:
         self.attempt += 1
         self._charge()
 
-    def _cost_of_lost(self, decision: Decision, error: Exception | None = None) -> Spent:
+    def _cost_of_lost(self, decision: Decision, error: BaseException | None = None) -> Spent:
         """Seconds and joules of a lost attempt at `decision`; a handover that is kept is not paid for again.
 
         Metered where an error carries what it cost; else the whole modelled cost is taken, for how far the attempt had

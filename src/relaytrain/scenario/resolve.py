@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ..core.errors import ScenarioError
+from ..core.user_code import UserCodeError, place_of, told
 from .fields import shown
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -68,12 +69,11 @@ def _import(reference: str, module_name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ScenarioError(f"reference: got {shown(reference)} ({error}), expected {_FORM}") from None
-    except Exception as error:  # the user's module may fail in any way while it is imported
-        what = f"{type(error).__name__}: {str(error)[:200]}"
-        raise ScenarioError(
-            f"reference: got {shown(reference)}, which fails on import with {what}; expected a module that imports"
-        ) from error
+        if place_of(error) is None:  # it is the module itself that is not there
+            raise ScenarioError(f"reference: got {shown(reference)} ({error}), expected {_FORM}") from None
+        raise UserCodeError(told(error, reference)) from error
+    except (Exception, SystemExit) as error:  # the user's module may fail in any way while it is imported
+        raise UserCodeError(told(error, reference)) from error
 
 
 def _check_shadow(reference: str, module: ModuleType, module_name: str, folder: Path | None) -> None:

@@ -19,6 +19,8 @@ from .task import NodeResult
 
 MOST_GROWTH = 1e3
 """An update with a value beyond so many times the largest one before (plus one) is refused: its norm is absurd."""
+NOT_FINITE, EXPLODED = "non-finite", "weights grew"
+"""Beginnings of the reasons that speak of training gone wild rather than of a node that cannot be trusted."""
 
 
 Updates = dict[str, tuple[int, Checkpoint]]
@@ -75,11 +77,11 @@ def check_update(update: Checkpoint, before: Checkpoint) -> str | None:
     state = {f"the optimizer's {name}": _largest(tensor) for name, tensor in update.optimizer.items()}
     for name, value in {**largest, **state}.items():
         if not math.isfinite(value):
-            return f"non-finite values in {name}"
+            return f"{NOT_FINITE} values in {name}"
     bound = MOST_GROWTH * (max((_largest(tensor) for tensor in before.weights.values()), default=0.0) + 1.0)
     name, value = max(largest.items(), key=lambda item: item[1])
     if value > bound:
-        return f"a value of {value:.3g} in {name}, more than {MOST_GROWTH:g} times the largest before"
+        return f"{EXPLODED} to {value:.3g} in {name}, more than {MOST_GROWTH:g} times the largest before"
     return None
 
 

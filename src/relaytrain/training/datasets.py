@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.errors import ScenarioError
 from ..core.problem import Node, Problem
+from ..core.user_code import user_code
 from ..data.dataset import Dataset, from_arrays
 from ..data.domain import shrink, standardised
 from ..data.partition import by_class, by_size, dirichlet, iid, split
@@ -73,7 +74,9 @@ def _parts(source: str, seed: int, folder: Path | None) -> dict[str, Dataset]:
         return quick_data(seed, source)
     if ":" not in source:
         raise ScenarioError(f"data.partition: {source} has no parts; expected sizes, iid, by-class or dirichlet")
-    parts = _resolver(folder)(source)()
+    function = _resolver(folder)(source)
+    with user_code(source):
+        parts = function()
     if not isinstance(parts, Mapping) or not parts:
         raise ScenarioError(f"data.source: {source}() returned {type(parts).__name__}, expected datasets by name")
     return {str(name): _dataset(part, f"{source} {name}") for name, part in parts.items()}

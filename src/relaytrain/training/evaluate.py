@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ..core.outcome import Evaluation
+from ..core.user_code import user_code
 from ..data.dataset import Dataset
 from .local import Site
 from .losses import LossFunction, loss_named
@@ -27,7 +28,7 @@ def evaluate(
     model.eval()
     total, right = 0.0, 0
     try:
-        with torch.no_grad(), threads(thread_count):
+        with torch.no_grad(), threads(thread_count), user_code("forward of the network"):
             for start in range(0, len(site.labels), batch):
                 images, labels = site.images[start : start + batch], site.labels[start : start + batch]
                 outputs = model(images)

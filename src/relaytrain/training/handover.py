@@ -21,6 +21,7 @@ from ..compression.prune import prune, prune_to, reestimate_batchnorm
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
 from ..models.flops import parameters
+from ..models.rebuild import code_of
 from ..models.spec import FamilySpec
 from .checkpoint import Checkpoint
 from .local import tensor_of
@@ -48,7 +49,7 @@ def hand_over(
     plan = setup.plan(to_version)
     if checkpoint.version == to_version:
         return Handed(checkpoint, "same")
-    with threads(setup.settings.threads):
+    with threads(setup.settings.threads), code_of(checkpoint.spec):
         handed = _handed(setup, checkpoint, plan, nodes, last)
     return replace(handed, elapsed_s=time.monotonic() - wall, cpu_s=time.process_time() - cpu)
 

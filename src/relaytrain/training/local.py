@@ -22,9 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..core.errors import RelayTrainError
+from ..core.user_code import UserCodeError
 from ..data.batches import batches
 from ..data.dataset import Dataset
-from ..models.rebuild import Resolve
+from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
 from .losses import LossFunction, loss_named
 from .optimizer import load_state, make_optimizer, read_state
@@ -37,7 +39,7 @@ Progress = Callable[[], None]
 """Called after every batch; may raise `TooLate` to end the pass."""
 
 
-class TooLate(Exception):
+class TooLate(RelayTrainError):
     """The pass is past its deadline."""
 
 
@@ -98,7 +100,10 @@ def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> 
             trained, train_loss = _trained(task, site, checkpoint, progress)
     except TooLate as late:
         return fail("late", str(late) or "past its deadline")
-    except Exception as error:  # the user's model and torch itself may fail in any way
+    except UserCodeError as error:
+        short_of_memory = isinstance(error.__cause__, MemoryError | torch.OutOfMemoryError)
+        return fail("refused" if short_of_memory else "user", str(error))  # another node may have enough
+    except Exception as error:  # torch itself may fail in any way
         return fail("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
     if not math.isfinite(train_loss):
         return fail("non-finite", f"its training loss became {train_loss}")
@@ -149,7 +154,8 @@ def _trained(task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progr
     loss = site.loss if site.loss is not None else loss_named(settings.loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.seed)
-        train_loss = train_pass(model, optimizer, site, settings, loss, progress=progress)
+        with code_of(checkpoint.spec):
+            train_loss = train_pass(model, optimizer, site, settings, loss, progress=progress)
     state = read_state(optimizer, model) if settings.optimizer_state == "average" else {}
     return Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state), train_loss
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.errors import ScenarioError
+from ..core.user_code import UserCodeError, user_code
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(outputs, labels) -> the mean loss of the batch."""
@@ -27,7 +28,15 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
     value = resolve(name, folder).value
     if not callable(value):
         raise ScenarioError(f"training.loss: {name} is a {type(value).__name__}, expected a function")
-    own: LossFunction = value
+
+    def own(outputs: Tensor, labels: Tensor) -> Tensor:
+        with user_code(name):
+            loss = value(outputs, labels)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise UserCodeError(f"training.loss: {name} returned {shown}, expected one number: the mean of the batch")
+        return loss
+
     return own
 
 

@@ -16,11 +16,12 @@ from ..core.problem import Problem
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..models.flops import count
-from ..models.rebuild import Resolve, build, from_scenario, of_module, shapes_of, skeleton, spec_of
+from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
 from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, together
+from .devices import check_devices
 from .local import Site, tensor_of
 from .losses import LossFunction, loss_named
 from .references import either
@@ -102,6 +103,7 @@ class TrainingSetup:
             )
         folder = scenario.folder if folder is None else folder
         settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
+        check_devices(settings.devices, scenario.problem)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
@@ -129,6 +131,8 @@ class TrainingSetup:
             settings: how to train.
         """
         settings = settings if settings is not None else TrainingSettings()
+        check_devices(settings.devices, problem)
+        _check_data_of_nodes(sets, problem)
         names = [version.name for version in problem.versions] or sorted({pair.version for pair in problem.pairs})
         given = dict(model) if isinstance(model, Mapping) else {names[0]: model}
         plans: dict[str, VersionPlan] = {}
@@ -261,7 +265,8 @@ class TrainingSetup:
         else:
             assert plan.spec is not None
             model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
-        counts = count(model, self.example)
+        with code_of(spec):
+            counts = count(model, self.example)
         return VersionFacts(
             counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached
         )
@@ -288,6 +293,18 @@ class TrainingSetup:
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
         return replace(loaded, version=self.start)
+
+
+def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
+    """Every node that trains needs data, and data of a node that is not there would train nobody."""
+    owners = {node for group in problem.node_sets for node in group.owners}
+    lacking, known = sorted(owners - set(sets.nodes)), {node.name for node in problem.nodes} | owners
+    foreign = sorted(set(sets.nodes) - known)
+    if lacking:
+        spare = f", but for {', '.join(foreign)}, which is no node" if foreign else ""
+        raise UsageError(f"data: nothing for node {lacking[0]!r}{spare}; expected (images, labels) for each node")
+    if foreign:
+        raise UsageError(f"data: {foreign[0]!r} is no node of {problem.name}; expected {', '.join(sorted(owners))}")
 
 
 def _plans(

@@ -17,8 +17,11 @@ from typing import Any, Literal, Protocol
 from ..core.errors import RelayTrainError
 from .settings import TrainingSettings, seed_of
 
-FailureKind = Literal["lost", "late", "refused", "non-finite"]
-"""lost: the node or its process died. late: past the deadline. refused: it raised. non-finite: NaN or infinity."""
+FailureKind = Literal["lost", "late", "refused", "non-finite", "user"]
+"""How a node may fail.
+
+lost: it or its process died. late: past the deadline. refused: it raised. non-finite: NaN, infinity or weights without
+measure. user: code that the user brought raised, and the error says where."""
 
 
 class HeldData(Protocol):

@@ -1,0 +1,110 @@
+"""Exceptions of code that users bring: whose they are, where they were raised, and what helps.
+
+A user's loader, factory, network or loss may fail in any way. What reaches the user is one sentence with the file and
+the line of their own code, whatever lies below it, and never a traceback of ours:
+
+    with user_code("mine:data"):
+        parts = function()
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from traceback import walk_tb
+
+from .errors import RelayTrainError, ScenarioError
+
+LONGEST = 300
+"""Characters of an exception's own words that are passed on."""
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of other people's packages."""
+
+
+class UserCodeError(ScenarioError):
+    """Code that the scenario names failed; the message begins with its file and line where they are known."""
+
+
+@contextmanager
+def user_code(reference: str) -> Iterator[None]:
+    """Any exception inside, `SystemExit` too, becomes a `UserCodeError`; our own errors and Ctrl-C pass.
+
+    Args:
+        reference: what is called: words that end with `module:name`; a module installed as a package counts as the user's by this name.
+    """
+    try:
+        yield
+    except RelayTrainError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(told(error, reference)) from error
+
+
+def told(error: BaseException, reference: str) -> str:
+    """`file:line: Type: words; what to do`, or with the reference in the place of a file that is not known."""
+    if isinstance(error, UserCodeError):
+        return str(error)
+    place = place_of(error, reference)
+    named = "" if place is None or ":" not in reference else f" (in {reference})"
+    words = " ".join(str(error).split())[:LONGEST]
+    kind = type(error).__name__
+    return f"{place or reference}: {kind}{': ' if words else ''}{words}{named}; {_remedy(error)}"
+
+
+def place_of(error: BaseException, reference: str = "") -> str | None:
+    """File and line of the innermost frame that is the user's own; None where only libraries were at work."""
+    if isinstance(error, SyntaxError) and error.filename and not _ours_or_installed(error.filename):
+        return f"{_short(error.filename)}:{error.lineno}"
+    package = reference.rpartition(" ")[2].partition(":")[0].partition(".")[0]
+    found = None
+    for frame, line in walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        own = package and str(frame.f_globals.get("__name__", "")).partition(".")[0] == package != "relaytrain"
+        if own or not _ours_or_installed(file):
+            found = f"{_short(file)}:{line}"
+    return found
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "install that package into this environment"
+    if isinstance(error, FileNotFoundError):
+        return f"check the path: it is looked for from {_here()}"
+    if isinstance(error, SystemExit):
+        return "let the function return or raise instead of ending the process"
+    if isinstance(error, SyntaxError):
+        return "correct that line"
+    return "correct it there; `relaytrain doctor` tries it without training"
+
+
+@cache
+def _ours_or_installed(file: str) -> bool:
+    if file.startswith("<"):  # made by importlib or by exec
+        return True
+    path = os.path.realpath(file)
+    return path.startswith(_roots()) or not INSTALLED.isdisjoint(Path(path).parts)
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    """Folders of relaytrain and of Python itself; a virtual environment borrows the latter from elsewhere."""
+    named = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)]
+    return tuple({os.path.join(os.path.realpath(place), "") for place in [Path(__file__).parents[1], *named]})
+
+
+def _short(file: str) -> str:
+    """Relative to the present folder where it lies below it."""
+    path = os.path.realpath(file)
+    below = os.path.join(_here(), "")
+    return path.removeprefix(below)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return "a folder that is no more"
