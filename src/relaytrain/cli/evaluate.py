@@ -20,7 +20,7 @@ HELP = """Fit and judge estimators on folds of traces: whole configurations or s
 
 Shown by stage of the relay, with the spread over folds: MAE, mean length and coverage of the 90 % interval (MIL, ICP),
 coverage of the upper side, Winkler's score (width + 20 x what lies outside: lower is better). `--fitted FILE` judges a
-file as it stands: use traces that it was not fitted on.
+file as it stands, and says when these are the traces that it was fitted on: use others.
 """
 EXAMPLES = """\b
 Examples:
@@ -74,13 +74,20 @@ def evaluate(
         given=given,
     )
     rows = [row for result in tested.values() for row in rows_of(result)]
+    seen = given is not None and bool(bundle.source) and given.about.get("source") == bundle.source
     if output is Format.json:
-        emit_json({"schema": "relaytrain.evaluation/1", "by": by, "metric": metric, "seed": seed, "rows": rows})
+        standing = {} if given is None else {"as_it_stands": {"estimator": given.name, "fitted_on_these_traces": seen}}
+        body = {"schema": "relaytrain.evaluation/1", "by": by, "metric": metric, "seed": seed, **standing, "rows": rows}
+        emit_json(body)
     else:
         from ..report.tables import rows_table
 
+        how = [f"held out by {by}"] if learned else []
+        if given is not None:
+            words = "fitted on these traces, which it has seen" if seen else "nothing is fitted here"
+            how.append(f"{given.name} as it stands ({words})")
         emit_view(
-            rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, held out by {by}, {metric} loss")
+            rows_table(tuple(rows), title=f"{bundle.source or traces}: k+1 to k+5, {', '.join(how)}, {metric} loss")
         )
     if figure is not None:
         from ..report.calibration_svg import calibration_svg

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..core.errors import UsageError
 from ..core.problem import Chain
 from ..planners.pipeline.chain import Layer, Policy, Saved, Unit, chain_of, unit_of
+from ..training.soundness import ONE_VALUE
 from .factors import column_bytes, has_rule
 from .networks import chain, network
 from .stage import Loss, Stage, narrow
@@ -42,7 +43,15 @@ def measure(units: Sequence[nn.Module], inputs: Tensor, loss: Loss, target: Tens
     with FlopCounterMode(display=False) as counter:
         for probe in probes:
             probe.counter = counter
-        output = stage.forward(0, torch.empty(inputs.shape, dtype=inputs.dtype, device="meta"))
+        try:
+            output = stage.forward(0, torch.empty(inputs.shape, dtype=inputs.dtype, device="meta"))
+        except ValueError as error:
+            if ONE_VALUE not in str(error):
+                raise
+            raise UsageError(
+                f"batch: got {len(inputs)}, and batch norm has one value a channel to take a mean over "
+                f"({str(error)[:120]}); expected at least 2"
+            ) from None
     flight = stage.flight(0)
     numbers: dict[int, int] = {}
 

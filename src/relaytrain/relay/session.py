@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -147,20 +148,25 @@ class Session:
         """
         if self._step is None or self._mark is None:
             raise UsageError("tell: nothing was asked; call ask() first, then run the epoch it decides")
-        for name, value in (("elapsed_s", elapsed_s), ("energy_j", energy_j)):
+        reached = _number("loss", loss)  # all is read before the open decision is closed
+        given_s, given_j, probed = (
+            None if value is None else _number(name, value)
+            for name, value in (("elapsed_s", elapsed_s), ("energy_j", energy_j), ("handover_loss", handover_loss))
+        )
+        for name, value in (("elapsed_s", given_s), ("energy_j", given_j)):
             if value is not None and not (math.isfinite(value) and value >= 0.0):
                 raise UsageError(f"{name}: got {value}, expected a finite number >= 0")
         reading = self._meter.end(self._mark)
         decision, self._step, self._mark = self._step.decision, None, None
-        seconds = reading.wall_s if elapsed_s is None else float(elapsed_s)
-        joules = reading.energy_j if energy_j is None else float(energy_j)
-        if not math.isfinite(loss):
-            return self._roll_back(decision, float(loss), seconds, joules)
-        provenance: Provenance = reading.provenance if energy_j is None else "measured"
-        probed = None if handover_loss is None or not math.isfinite(handover_loss) else float(handover_loss)
+        seconds = reading.wall_s if given_s is None else given_s
+        joules = reading.energy_j if given_j is None else given_j
+        if not math.isfinite(reached):
+            return self._roll_back(decision, reached, seconds, joules)
+        provenance: Provenance = reading.provenance if given_j is None else "measured"
+        probed = probed if probed is not None and math.isfinite(probed) else None
         self._steering.tell(
             EpochOutcome(
-                decision, float(loss), seconds, joules, provenance, reading.cpu_s, reading.wall_s, handover_loss=probed
+                decision, reached, seconds, joules, provenance, reading.cpu_s, reading.wall_s, handover_loss=probed
             )
         )
         return True
@@ -198,6 +204,15 @@ class Session:
                 "the loop was left",
             )
         self._step = self._mark = None
+
+
+def _number(name: str, value: object) -> float:
+    """A number of any kind, a tensor of one element too; text is none, whatever it says."""
+    if not isinstance(value, str | bytes | bytearray | bool):
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            return float(value)  # type: ignore[arg-type]
+    shown = repr(value)[:60]
+    raise UsageError(f"tell: {name}: got {shown} ({type(value).__name__}), expected a number; the decision stays open")
 
 
 def _parts(

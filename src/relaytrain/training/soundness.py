@@ -48,8 +48,9 @@ def faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
 
 
 def _of_network(setup: TrainingSetup, plan: VersionPlan) -> Iterator[ScenarioError]:
+    empty = isinstance(plan.spec, FactorySpec) and not plan.spec.shapes
     try:
-        model = network_of(setup, plan)
+        model = nn.Module() if empty else network_of(setup, plan)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             yield ScenarioError(f"{_named(plan)} has no trainable parameters; give it layers to train")
             return

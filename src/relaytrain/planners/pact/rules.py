@@ -57,10 +57,20 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
     for level in levels:
         mask = tables.in_time(level, start)
         if mask.any():
-            solution = solve(tables.at("expected"), start, mask)
+            solution = _beginning_with(mask, tables, start)
             if solution.actions:
                 return ActionChoice(solution, level)
     return ActionChoice(last_resort(tables, start), 0.0)
+
+
+def _beginning_with(mask: NDArray[np.bool_], tables: Tables, start: Start) -> Solution:
+    """The best path whose first action `mask` admits; its bound holds for the plans that are not admitted as well."""
+    instance = tables.at("expected")
+    found = solve(instance, start, mask)
+    others = ~mask & (tables.earliest("expected", start) <= instance.deadline)
+    if found.actions and others.any():
+        found = replace(found, bound_j=min(found.bound_j, solve(instance, start, others).bound_j))
+    return found
 
 
 def last_resort(tables: Tables, start: Start) -> Solution:
@@ -106,7 +116,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     best = np.flatnonzero(score <= np.nanmin(score) + TOLERANCE)
     now = int(paths.first[best[np.argmin(paths.energy[best])]])
     mask: NDArray[np.bool_] = np.arange(len(robust.joules)) == now
-    solution = solve(expected, start, mask)
+    solution = _beginning_with(mask, tables, start)
     if not solution.actions:
         return ActionChoice(last_resort(tables, start), 0.0)
     return ActionChoice(solution, level)
