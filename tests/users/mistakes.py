@@ -24,7 +24,8 @@ SIZE = 3
 
 def net():
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)
+        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)
     )
 
 
@@ -168,7 +169,9 @@ def _scenario(name: str, pattern: str, before: str, after: str) -> Mistake:
 
 
 _DATA = 'return {"many": draw(60, 0), "few": draw(40, 1), "validation": draw(30, 2), "test": draw(30, 3)}'
-LAYERS = "nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)"
+LAYERS = """\
+nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)"""
 _LOSS = {'optimizer = "adam"': 'optimizer = "adam"\nloss = "mine:loss"'}
 _CROSS = "return nn.functional.cross_entropy(outputs, labels)"
 _LATER = """\
@@ -275,14 +278,16 @@ MISTAKES = [
         "forward returns a pair",
         **both(r"return.* tuple"),
         module={
-            "def net():\n    return nn.Sequential(": "class Two(nn.Sequential):\n    def forward(self, images):\n        return super().forward(images), images\n\n\ndef net():\n    return Two("
+            "def net():\n    return nn.Sequential(": "class Two(nn.Sequential):\n    def forward(self, images):\n"
+            "        return super().forward(images), images\n\n\ndef net():\n    return Two("
         },
     ),
     Mistake(
         "forward fixes a size",
         **both(r"0|prun.*(flatten|shape)"),
         module={
-            "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)": "nn.Flatten(), nn.Unflatten(1, (8, 16)), nn.Flatten(), nn.Linear(128, 3)"
+            "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)": "nn.Flatten(), nn.Unflatten(1, (8, 16)), "
+            "nn.Flatten(), nn.Linear(128, 3)"
         },
         slow=True,
     ),

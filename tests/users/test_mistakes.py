@@ -1,4 +1,4 @@
-"""Thirty kinds of mistakes and more: what `validate`, `doctor` and `run` say; `python tests/users/mistakes_table.py`."""
+"""Thirty kinds of mistakes and more: what `validate`, `doctor`, `run` say; `python tests/users/mistakes_table.py`."""
 
 from __future__ import annotations
 

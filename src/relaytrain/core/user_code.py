@@ -34,7 +34,8 @@ def user_code(reference: str) -> Iterator[None]:
     """Any exception inside, `SystemExit` too, becomes a `UserCodeError`; our own errors and Ctrl-C pass.
 
     Args:
-        reference: what is called: words that end with `module:name`; a module installed as a package counts as the user's by this name.
+        reference: what is called, words that end with `module:name`: that module is the user's even where it is
+            installed among other packages.
     """
     try:
         yield
@@ -92,8 +93,9 @@ def _ours_or_installed(file: str) -> bool:
 @cache
 def _roots() -> tuple[str, ...]:
     """Folders of relaytrain and of Python itself; a virtual environment borrows the latter from elsewhere."""
-    named = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)]
-    return tuple({os.path.join(os.path.realpath(place), "") for place in [Path(__file__).parents[1], *named]})
+    ours, borrowed = str(Path(__file__).parents[1]), os.path.dirname(os.__file__)
+    places = (ours, borrowed, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return tuple({os.path.join(os.path.realpath(place), "") for place in places})
 
 
 def _short(file: str) -> str:

@@ -16,6 +16,7 @@ from .diagnosis import Diagnosis
 
 PROBE_RATIO = 0.5
 """Half of the parameters: every layer of four channels or more should shrink."""
+DISTIL = "reach the smaller version by distillation: student instead of ratio"
 
 
 def check_network(
@@ -75,7 +76,7 @@ def _shared(model: nn.Module) -> list[Diagnosis]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in first:
             what = f"it is the same tensor as {first[id(parameter)]}, and pruning would part them"
-            diagnoses.append(Diagnosis("error", name, what, "use two tensors, or reach smaller versions by distillation: student instead of ratio"))
+            diagnoses.append(Diagnosis("error", name, what, f"use two tensors, or {DISTIL}"))
         first.setdefault(id(parameter), name)
     return diagnoses
 
@@ -134,6 +135,6 @@ def _blame(model: nn.Module, example: Tensor, message: str) -> list[Diagnosis]:
             check_layer(model, example, name)
         except RelayTrainError as error:
             what = f"pruning its channels breaks the model ({error.__cause__ or error})"
-            remedy = "use flatten(1) or x.shape where forward fixes a size, or distil: student instead of ratio"
+            remedy = f"use flatten(1) or x.shape where forward fixes a size, or {DISTIL}"
             diagnoses.append(Diagnosis("error", name, what, remedy))
     return diagnoses or [Diagnosis("error", "model", message, "see the message of torch-pruning")]

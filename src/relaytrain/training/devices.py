@@ -22,7 +22,9 @@ def check_devices(devices: Mapping[str, str], problem: Problem) -> None:
     for node, name in devices.items():
         if node not in nodes:
             near = did_you_mean(node, nodes)
-            raise ScenarioError(f"training.devices.{node}: no such node, expected one of {', '.join(sorted(nodes))}{near}")
+            raise ScenarioError(
+                f"training.devices.{node}: no such node, expected one of {', '.join(sorted(nodes))}{near}"
+            )
         if name == "cpu":
             continue
         try:

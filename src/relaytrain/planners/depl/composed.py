@@ -19,7 +19,6 @@ from .exact.dependent_epochs import NOTHING, Paths
 from .schedule_losses import exact_loss, exact_probability, losses_by_epoch
 from .solution import DeplPlan
 
-
 SURELY = 1e-4
 """A quantile below which there is too little to matter for a mean."""
 POINTS = 129
