@@ -17,7 +17,7 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.clock import MeasuredClock, Spent
 from relaytrain.costs.meters import Reading
-from relaytrain.executors.epoch import EpochLost, EpochNonFinite, FederatedEpoch
+from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochStopped, FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.relay.assembly import clock_of
 from relaytrain.scenario import load_scenario
@@ -25,6 +25,8 @@ from relaytrain.testing.fakes import ReplayMeter
 from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.training.aggregate import average, open_updates
 from relaytrain.training.checkpoint import Checkpoint
+from relaytrain.training.datasets import Sets
+from relaytrain.training.setup import TrainingSetup
 from relaytrain.training.task import NodeResult, NodeTask, failed
 
 pytestmark = pytest.mark.train
@@ -115,6 +117,46 @@ def test_a_silent_transport_is_a_lost_epoch() -> None:
     lost = caught.value.lost
     assert {f.node for f in lost.failures} == {"edge-1", "edge-2"} and lost.energy_j == 0.0 < lost.elapsed_s
     assert caught.value.exit_status == 7
+
+
+def test_code_of_the_users_that_fails_ends_the_run_unless_the_quorum_does_without() -> None:
+    def raised(task: NodeTask, result: NodeResult) -> list[NodeResult]:
+        return [failed(task, "user", "mine.py:7: ValueError: no") if task.node == "edge-2" else result]
+
+    with pytest.raises(EpochStopped, match=r"^mine\.py:7: ValueError: no; epoch 1 on full on silver") as caught:
+        run(raised)
+    assert caught.value.exit_status == 3 and {f.kind for f in caught.value.lost.failures} == {"user"}
+    assert run(raised, quorum=0.5)[0].outcome.failed_nodes == ("edge-2",)
+
+
+def test_weights_without_measure_are_training_gone_wild_and_no_lost_nodes() -> None:
+    def exploded(task: NodeTask, result: NodeResult) -> list[NodeResult]:
+        update = Checkpoint.opened(result.checkpoint)
+        huge = {name: w * 1e9 if w.is_floating_point() else w for name, w in update.weights.items()}
+        return [replace(result, checkpoint=replace(update, weights=huge))]
+
+    with pytest.raises(EpochNonFinite, match="weights grew to") as caught:
+        run(exploded)
+    assert caught.value.exit_status == 8
+
+
+def test_a_node_short_of_memory_is_a_node_that_failed() -> None:
+    class Greedy(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            raise torch.OutOfMemoryError("no room")
+
+    setup = small_setup()
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10), Greedy())
+    sets = Sets(setup.datasets, setup.validation, setup.test)
+    own = TrainingSetup.from_model(model, setup.problem, sets, ratios={"half": 0.5, "small": 0.75})
+    task = NodeTask("run", 1, 0, "edge-1", own.initial("full").data, own.settings)
+    (result,) = InProcess(own).send([task])
+    assert result.kind == "refused" and "no room" in (result.error or "")
+    model[2] = torch.nn.Unflatten(1, (3, 3))
+    broken = TrainingSetup.from_model(model, setup.problem, sets, ratios={"half": 0.5, "small": 0.75})
+    (result,) = InProcess(broken).send([replace(task, checkpoint=broken.initial("full").data)])
+    again = NodeResult.from_bytes(result.to_bytes())
+    assert again.kind == "user" and (again.error or "").startswith("forward of in_memory:version_0: RuntimeError")
 
 
 def test_quorum() -> None:
