@@ -18,6 +18,7 @@ import click
 import typer
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
+from ..core.user_code import UserCodeError
 from .output import talk
 
 BUG = 1
@@ -118,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=arguments, prog_name="relaytrain", standalone_mode=False
         )
     except RelayTrainError as error:
+        if talk.verbose and isinstance(error, UserCodeError) and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
         return _fail(_usage(error), UsageError.exit_status)

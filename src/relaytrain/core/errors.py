@@ -5,6 +5,7 @@
     RelayTrainError            1   our bug, unless a subclass says otherwise
     +-- UsageError             2   the call's words are off
     +-- ScenarioError          3   the scenario (or another input file) is wrong
+    |   +-- UserCodeError      3   code that the scenario names failed (in `user_code`)
     +-- InfeasibleError        4   no plan can meet the target
     +-- TargetMissed           5   the run ended above its target
     +-- StoppedByUser          6   Ctrl-C or `relaytrain stop`

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
-from ..search.solve import SearchInstance, Solution, Start, solve
+from ..search.solve import SearchInstance, Solution, Start, first_steps, solve
 from .expanded_graph import arrivals
 from .level_tables import Tables
 from .nearest import least_loss
@@ -68,7 +68,10 @@ def _beginning_with(mask: NDArray[np.bool_], tables: Tables, start: Start) -> So
     instance = tables.at("expected")
     found = solve(instance, start, mask)
     others = ~mask & (tables.earliest("expected", start) <= instance.deadline)
-    if found.actions and others.any():
+    if not found.actions or not others.any():
+        return found
+    energy = instance.weight_to_go("energy", start) if instance.by_epoch else instance.energy_to_go(start)
+    if first_steps(instance, start, energy, instance.joules, others).min() < found.bound_j:  # they might need less
         found = replace(found, bound_j=min(found.bound_j, solve(instance, start, others).bound_j))
     return found
 
