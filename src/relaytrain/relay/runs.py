@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -83,32 +83,37 @@ def resume(
     *,
     store: Where = None,
     source: Source | None = None,
+    code: str | PathLike[str] | None = None,
     force: bool = False,
     allow_inexact: bool = False,
     told: Told | None = None,
     stop: StopAsked | None = None,
 ) -> Trained:
-    """Go on with an interrupted, stopped or failed run.
+    """Go on with an interrupted, stopped or failed run, with the scenario it was started with.
 
     Args:
         run: its name.
         store: where it is.
-        source: its scenario, needed when that names code of your own.
-        force: take the run over from a process that seems to live.
+        source: a scenario that names the same code of your own, as leave to import it from that file's folder.
+        code: the folder that code of your own may be imported from; a run that has some needs one of the two.
+        force: take the run over from a process that seems to live, and go on although something has changed.
         allow_inexact: go on although packages, threads or code have changed since it was started.
         told, stop: as for `run`.
     """
-    from .resume import check_same, scenario_of
+    from .resume import check_code, check_same, scenario_of
 
     opened = _open(store)
     opened.summary(run)  # refuses a run that is not there
     started = opened.events(run, kinds=("run_started",))[0].body
-    loaded = scenario_of(started, None if source is None else scenario_from(source))
+    given = None if source is None else scenario_from(source)
+    loaded = scenario_of(started, given, None if code is None else Path(code))
+    inexact = allow_inexact or force
+    changed = check_code(started, loaded.folder, allow_inexact=inexact)
 
     def make() -> Job:
         job = _job(loaded, None)
-        check_same(started, job, allow_inexact=allow_inexact)
-        return job
+        changed.extend(check_same(started, job, allow_inexact=inexact))
+        return replace(job, notes=(f"went on although changed since its start: {'; '.join(changed)}",) * bool(changed))
 
     return _go(make, opened, told, stop, going_on=(run, force))
 
