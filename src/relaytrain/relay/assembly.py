@@ -42,6 +42,8 @@ def job_of(
         "planner": getattr(chosen, "name", scenario.planner.name),
         "versions": {name: facts.to_dict() for name, facts in setup.version_facts().items()},
         "node_sets": _node_sets(setup),
+        "input": list(setup.validation.input),
+        "preprocessing": setup.preprocessing.to_dict(),
         **(_origin(scenario, setup, planner) if manifest is None else manifest),
     }
     fitted = fitted_of(scenario)

@@ -40,7 +40,11 @@ class Trained(Ended):
 
     @property
     def model(self) -> nn.Module:
-        """The network, rebuilt from the store, in eval mode; a fresh one each time."""
+        """The network, rebuilt from the store, in eval mode; a fresh one each time.
+
+        It expects inputs as it was trained on them, so standardised where `[data]` says `standardise`; for raw ones
+        there is `load_model(..., preprocess=True)`.
+        """
         return load_model(self.run, store=self.store, resolve=self.resolve)
 
 
@@ -173,32 +177,54 @@ def train(
     return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
 
 
-def load_model(run: str, *, store: Where = None, which: Which = "final", resolve: Resolve | None = None) -> nn.Module:
+def load_model(
+    run: str,
+    *,
+    store: Where = None,
+    which: Which = "final",
+    resolve: Resolve | None = None,
+    preprocess: bool = False,
+) -> nn.Module:
     """The network that a run trained, in eval mode, bit for bit.
+
+    It expects inputs as it was trained on them: smaller and standardised where `[data]` says `shrink` or `standardise`.
+    With `preprocess` it takes raw ones, as the source of the data gives them, and gives the accuracy that was reported.
 
     Args:
         run: its name.
         store: where it is.
         which: after the last epoch that stands, or the one with the lowest loss.
         resolve: for a network of your own: from the reference in its spec to the function that makes it.
+        preprocess: put in front of it what was done to raw inputs.
     """
     from ..training.checkpoint import Checkpoint
 
     opened = _open(store)
-    opened.summary(run)
-    if which == "final":
-        kept = opened.latest_checkpoint(run)
-        if kept is None:
-            raise UsageError(f"run {run} kept no checkpoint")
-        return Checkpoint.from_bytes(kept.data, where=f"run {run}").model(resolve=resolve)
+    started = opened.summary(run).started
+    data, where = _final(opened, run) if which == "final" else _best(opened, run)
+    model = Checkpoint.from_bytes(data, where=where).model(resolve=resolve)
+    if not preprocess:
+        return model
+    from ..training.preprocessing import steps_of, with_preprocessing
+
+    return with_preprocessing(model, steps_of(started, run))
+
+
+def _final(store: RunStore, run: str) -> tuple[bytes, str]:
+    kept = store.latest_checkpoint(run)
+    if kept is None:
+        raise UsageError(f"run {run} kept no checkpoint")
+    return kept.data, f"run {run}"
+
+
+def _best(store: RunStore, run: str) -> tuple[bytes, str]:
     from ..store.events import standing
 
-    done = [e for e in standing(opened.events(run)) if e.kind == "epoch_done"]
+    done = [e for e in standing(store.events(run)) if e.kind == "epoch_done"]
     if not done:
         raise UsageError(f"run {run} has no epoch done yet")
     best = min(done, key=lambda event: (event.body["loss"], event.epoch or 0))
-    data = opened.get_blob(run, best.blob or "")
-    return Checkpoint.from_bytes(data, where=f"run {run}, epoch {best.epoch}").model(resolve=resolve)
+    return store.get_blob(run, best.blob or ""), f"run {run}, epoch {best.epoch}"
 
 
 def _go(

@@ -58,7 +58,8 @@ def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> st
         return f"rt.train(..., resume={run!r}), with the same model and data"
     words = ["relaytrain", "resume", run]
     if started.get("code"):
-        words += ["--code", text(started.get("folder")) or "."]
+        folder = text(started.get("folder"))
+        words += ["--code", folder if folder and folder.isprintable() else "."]
     if store is not None:
         words += ["--store", str(store)]
     return shlex.join(words)
