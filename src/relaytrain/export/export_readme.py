@@ -9,6 +9,8 @@ from ..report.event_fields import number, text
 from ..report.run_parts import EpochView
 from ..report.run_view import RunView
 
+FOR_RAW = ("model.pt2", "model.onnx")
+
 
 def readme(
     view: RunView,
@@ -34,11 +36,13 @@ def readme(
     accuracy = number((view.verdict or {}).get("test_accuracy")) if which == "final" else None
     if accuracy is not None:
         lines.append(f"Accuracy on the test set as the run reported it: {accuracy:.6g}.")
-    lines += ["", "## Inputs", "", *_inputs(view, steps, shape), "", "## Loading", "", *_loading(steps, files)]
+    lines += ["", "## Inputs", "", *_inputs(view, steps, shape, files), "", "## Loading", "", *_loading(steps, files)]
     return "\n".join(lines) + "\n"
 
 
-def _inputs(view: RunView, steps: Preprocessing | None, shape: tuple[int, ...] | None) -> list[str]:
+def _inputs(
+    view: RunView, steps: Preprocessing | None, shape: tuple[int, ...] | None, files: Sequence[str]
+) -> list[str]:
     data = view.scenario.get("data")
     source = text(data.get("source")) if isinstance(data, dict) else ""
     giver = f"`{source}`" if source else "whoever started the run"
@@ -48,8 +52,8 @@ def _inputs(view: RunView, steps: Preprocessing | None, shape: tuple[int, ...] |
         return [*words, "The run did not keep what was done to raw inputs: prepare them as for its training."]
     if steps.nothing:
         return [*words, "Nothing is done to raw inputs before the network sees them."]
-    words += ["`model.pt2` and `model.onnx` take raw inputs and prepare them themselves. The bare network does not"]
-    words += ["(`state_dict.*`, `model.safetensors`): before it, in this order,", ""]
+    words += [f"`{file}` takes raw inputs and prepares them itself." for file in FOR_RAW if file in files]
+    words += ["The bare network (`state_dict.*`, `model.safetensors`) does not: before it, in this order,", ""]
     if steps.shrink > 1:
         words += [f"- squares of {steps.shrink} x {steps.shrink} pixels are averaged;"]
     if steps.mean is not None and steps.deviation is not None:
@@ -65,14 +69,15 @@ def _loading(steps: Preprocessing | None, files: Sequence[str]) -> list[str]:
     if "model.pt2" in files:
         lines += ['outputs = torch.export.load("model.pt2").module()(raw)  # plain torch, no RelayTrain', ""]
     lines += ['weights = torch.load("state_dict.pt", weights_only=True)', "network.load_state_dict(weights)"]
+    images = "raw"
+    if steps is not None and steps.shrink > 1:
+        images = f"torch.nn.functional.avg_pool2d(raw, {steps.shrink})"
     if steps is not None and steps.mean is not None:
         lines += ["", "import json", 'steps = json.load(open("spec.json"))["preprocessing"]']
         lines += ["constants = torch.tensor([steps['mean'], steps['deviation']], dtype=torch.float64)"]
         lines += ["mean, deviation = constants[:, :, None, None]"]
-        images = "raw.double()"
-        if steps.shrink > 1:
-            images = f"torch.nn.functional.avg_pool2d(raw, {steps.shrink}).double()"
-        lines += [f"outputs = network.eval()((({images} - mean) / deviation).float())"]
+        images = f"(({images}.double() - mean) / deviation).float()"
+    lines.append(f"outputs = network.eval()({images})")
     if "model.onnx" in files:
         lines += ["", "import onnxruntime", 'session = onnxruntime.InferenceSession("model.onnx")']
         lines += ["outputs = session.run(None, {session.get_inputs()[0].name: raw.numpy()})"]
