@@ -23,7 +23,7 @@ from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import Grid, State
 from relaytrain.planners.pact.planner import Optimum, Pact
 from relaytrain.planners.search.dense import dense
-from relaytrain.planners.search.solve import Instance, Start, instance_of, solve
+from relaytrain.planners.search.solve import SearchInstance, Start, instance_of, solve
 from relaytrain.scenario import preset_names
 
 QUICK = "--quick" in sys.argv
@@ -67,7 +67,7 @@ def layered_problem(times, cells):
     return Problem("layers", names, 0, 1.0, Target(0.45, float(times)), max_epochs=times), costs, law
 
 
-def reachable_graph(instance: Instance, start: Start):
+def reachable_graph(instance: SearchInstance, start: Start):
     """States (epoch, pair, loss, time) reachable from the start, layer by layer with numpy, and their edges."""
     pairs, cells, times = len(instance.seconds), instance.form.table.shape[3], int(instance.deadline) + 1
     steps = instance.seconds.astype(np.int64)
@@ -159,7 +159,7 @@ def literal_networkx(instance, start):
     return nx.dijkstra_path_length(graph, (0, start.pair, int(start.loss), 0), "omega")
 
 
-def cold(instance: Instance, start: Start):
+def cold(instance: SearchInstance, start: Start):
     """A solve with nothing but the law tables at hand."""
     return solve(replace(instance, tables={}), start)
 
@@ -274,10 +274,10 @@ def whole_plans():
     problem, costs, law = random_problem(np.random.default_rng(5), 50, 1000.0, kind="level", goal=0.1)
     robust = replace(law, mult_robust=law.mult * 0.9)
     planner, state = Pact(), State(0, 1.0, 0.0, 0)
-    made = planner.plan(problem, costs, robust, state)
+    plan = planner.plan(problem, costs, robust, state)
     taken = median_s({"big": lambda: planner.plan(problem, costs, robust, state)}, 3)
     print(
-        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({made.summary()[:60]}...): "
+        f"  50 pairs, up to {int(1000 / costs.run_s.min())} epochs ({plan.summary()[:60]}...): "
         f"{taken['big'] * 1e3:.0f} ms"
     )
     problem, costs, law = random_problem(np.random.default_rng(5), 50, 1000.0, kind="epoch", epochs=1000, goal=0.1)

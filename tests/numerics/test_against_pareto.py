@@ -14,7 +14,7 @@ SAME_ENERGY = 1e-6
 
 
 def bound_by_its_deadline(seed):
-    """Three to five pairs on slow curves, the deadline between the quickest path and the cheapest; None if they agree."""
+    """Three to five pairs on slow curves, the deadline between the quickest path and the cheapest; None if equal."""
     rng = np.random.default_rng([11, seed])
     drawn = draw(rng, "level", pairs=(3, 5), oddities=False, capped=True)
     law = replace(drawn.law, curves=drawn.law.curves * np.array([1.0, 1.0, 5.0, 1.0]))

@@ -49,3 +49,11 @@ def test_no_path_beats_the_front(kind):
         assert (len(reached) > 0) == best.feasible
         if best.feasible:
             assert reached.min() == pytest.approx(best.energy_j, abs=1e-6)
+
+
+def test_no_outcome_lies_beyond_a_barred_change():
+    """Without a deadline too: seconds without end are none that one can wait for."""
+    drawn = draw(np.random.default_rng([77, 34]), "epoch")
+    assert math.isinf(drawn.problem.target.deadline_s) and np.isinf(drawn.costs.epoch_s).any()
+    outcomes_kept = front(drawn.problem, drawn.costs, drawn.law, drawn.state)
+    assert np.isfinite(outcomes_kept.time_s).all() and np.isfinite(outcomes_kept.energy_j).all()

@@ -1,4 +1,4 @@
-"""Time that scatters, on the measured clock: the level's quantile of a path's time, against every path and many samples."""
+"""Time that scatters, on the measured clock: the level's quantile of a path's time, against all paths and samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the exact search whatever the problem: monotone in the target, blind to names, Bellman's equation."""
+"""What holds of the exact search whatever the problem: monotone in the target, blind to names, Bellman's equation."""
 
 import math
 import os

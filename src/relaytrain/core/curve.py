@@ -44,6 +44,14 @@ def step(curve: Curve, loss: Array | float, progress: Array | float = 1.0) -> Ar
     return np.maximum(np.where(np.isfinite(loss), moved, loss), 0.0)
 
 
+def whence(curve: Curve, wanted: float, progress: float, low: float, high: float) -> float:
+    """The logarithm, from `low` to `high`, of the loss whence one step leads to `wanted`: a step is monotone."""
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if step(curve, np.exp(middle), progress) < wanted else (low, middle)
+    return 0.5 * (low + high)
+
+
 def followed(curve: Curve, loss: Array, progress: Array, epochs: Iterable[int]) -> Array:
     """Losses (..., len(epochs)) after each of `epochs` (ascending) steps from `loss`.
 

@@ -15,6 +15,7 @@ level begins at `begin`, beside the observed loss by the level's share of that s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -269,6 +270,10 @@ class LevelLaw:
         factor = self.raised(level)
         stands = loss if self.standing is None else loss * math.exp(float(self.standing[pair]))
         return stands if factor is None else stands * float(factor[pair])
+
+    def at_levels(self, levels: Iterable[float], loss: float, pair: int) -> list[tuple[float, LawForm]]:
+        """For each level where its path begins (`begin`) and the law it follows (`form`)."""
+        return [(self.begin(loss, pair, level), self.form(level)) for level in levels]
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """One epoch along the curve of `now`, after the jump from `before`."""

@@ -12,90 +12,27 @@ from ..core.cost import CostTable
 from ..core.law import Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
-from .search.kernels import grown, jit, next_loss, pop, push
-from .search.solve import SearchInstance, Start, instance_of
-from .search.staircase import dominated, fresh, insert
+from .search.best_first import DRAINED, Search
+from .search.instance import Start, instance_of
+from .search.kernels import grown, jit
+from .search.labels import search
+from .search.staircase import dominated, empty_staircases, insert
 
 Array = NDArray[np.float64]
 MOST_LABELS = 1_500_000
 
 
-@jit
-def _sweep(
-    form: Any,
-    seconds: Any,
-    joules: Any,
-    start: tuple[int, int, float, float],
-    floor: float,
-    deadline: float,
-    epochs: int,
-    by_epoch: bool,
-    most: int,
-) -> Any:
-    start_epoch, start_pair, start_loss, start_time = start
-    pairs = joules.shape[0]
-    room = 1024
-    parent, pair_of, epoch_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
-    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
-    kept = np.empty(room, np.int64)
-    keeps = 0
-    pool_loss, pool_time, index = fresh(pairs * (epochs + 1 - start_epoch) if by_epoch else pairs)
-    best_loss, best_time, best_index = fresh(1)  # over all pairs: what the front itself consists of
-    used, best_used = 0, 0
-    parent[0], pair_of[0], epoch_of[0] = -1, start_pair, start_epoch
-    loss_of[0], time_of[0], energy_of[0] = start_loss, start_time, 0.0
-    count = 1
-    size = push(heap_key, heap_item, 0, 0.0, 0)
-    while size > 0 and count < most:
-        item = heap_item[0]
-        size = pop(heap_key, heap_item, size)
-        before, epoch, loss, time = pair_of[item], epoch_of[item], loss_of[item], time_of[item]
-        key = (epoch - start_epoch) * pairs + before if by_epoch else before
-        if dominated(pool_loss, pool_time, index[0, key], index[1, key], loss, time):
-            continue
-        pool_loss, pool_time, used = insert(pool_loss, pool_time, index, used, key, loss, time)
-        if not dominated(best_loss, best_time, best_index[0, 0], best_index[1, 0], loss, time):
-            best_loss, best_time, best_used = insert(best_loss, best_time, best_index, best_used, 0, loss, time)
-            if keeps == kept.shape[0]:
-                kept = grown(kept)
-            kept[keeps] = item
-            keeps += 1
-        if loss <= floor or epoch >= epochs:
-            continue
-        for now in range(pairs):
-            step_j, step_s = joules[before, now], seconds[before, now]
-            late = time + step_s
-            if not np.isfinite(step_j) or not late <= deadline:
-                continue
-            landed = next_loss(form, epoch + 1, loss, before, now)
-            if not np.isfinite(landed):
-                continue
-            key = (epoch + 1 - start_epoch) * pairs + now if by_epoch else now
-            if dominated(pool_loss, pool_time, index[0, key], index[1, key], landed, late):
-                continue
-            if count == parent.shape[0]:
-                parent, pair_of, epoch_of = grown(parent), grown(pair_of), grown(epoch_of)
-                loss_of, time_of, energy_of = grown(loss_of), grown(time_of), grown(energy_of)
-            if size == heap_key.shape[0]:
-                heap_key, heap_item = grown(heap_key), grown(heap_item)
-            parent[count], pair_of[count], epoch_of[count] = item, now, epoch + 1
-            loss_of[count], time_of[count], energy_of[count] = landed, late, energy_of[item] + step_j
-            size = push(heap_key, heap_item, size, energy_of[count], count)
-            count += 1
-    return kept[:keeps], parent[:count], pair_of[:count], loss_of[:count], time_of[:count], energy_of[:count], size == 0
-
-
 @dataclass(frozen=True)
 class Front:
-    """Undominated outcomes (energy ascending): `loss`, `time_s`, `energy_j` of equal length, and how each is reached."""
+    """Undominated outcomes (energy ascending): `loss`, `time_s`, `energy_j` of equal length, and their paths."""
 
     problem: Problem
     loss: Array
     time_s: Array
     energy_j: Array
     complete: bool
-    _paths: tuple[Array, Array, Array]
+    _outcome: Search
+    _items: NDArray[np.int64]
 
     def energy(self, loss: float, deadline_s: float) -> float:
         """The least energy that reaches `loss` by `deadline_s`; infinity when nothing does."""
@@ -112,14 +49,9 @@ class Front:
 
     def legs(self, row: int) -> str:
         """The legs that lead to outcome `row`, in one line."""
-        kept, parent, pair_of = self._paths
-        item, chain = int(kept[row]), []
-        while parent[item] >= 0:
-            chain.append(int(pair_of[item]))
-            item = int(parent[item])
         words: list[str] = []
         counts: list[int] = []
-        for pair in reversed(chain):
+        for pair in self._outcome.path(self._items[row]):
             name = str(self.problem.pairs[pair])
             if words and words[-1] == name:
                 counts[-1] += 1
@@ -131,19 +63,32 @@ class Front:
 
 def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, level: Level = "expected") -> Front:
     """All undominated outcomes down to the target's loss and up to its deadline, at `level`."""
-    instance: SearchInstance = instance_of(problem, costs, law, level)
-    start = (state.epoch, state.pair, state.loss, state.elapsed_s)
-    epochs = instance.cap(Start(*start))
+    instance = instance_of(problem, costs, law, level)
+    start = Start(state.epoch, state.pair, state.loss, state.elapsed_s)
+    epochs = instance.cap(start)
     capped = instance.last_epoch is not None and epochs == instance.last_epoch
-    kept, parent, pair_of, loss, time, energy, complete = _sweep(
-        instance.form,
-        instance.seconds,
-        instance.joules,
+    outcome = search(
+        instance,
         start,
-        instance.goal,
-        instance.deadline,
-        epochs,
-        instance.by_epoch or capped,  # under a cap, paths of different length are not comparable
-        MOST_LABELS,
+        epochs=epochs,
+        most=MOST_LABELS,
+        by_epoch=instance.by_epoch or capped,  # under a cap, paths of different length are not comparable
+        all_goals=True,
     )
-    return Front(problem, loss[kept], time[kept], energy[kept], bool(complete), (kept, parent, pair_of))
+    labels = outcome.labels
+    items = outcome.settled[_undominated(labels.loss, labels.time_s, outcome.settled, empty_staircases(1))]
+    complete = outcome.status == DRAINED
+    return Front(problem, labels.loss[items], labels.time_s[items], labels.energy_j[items], complete, outcome, items)
+
+
+@jit
+def _undominated(loss: Any, time_s: Any, settled: Any, store: Any) -> Any:
+    """Which settled labels (energy ascending) no earlier one dominates, whatever its pair."""
+    pool_loss, pool_time, spans = store
+    kept = np.zeros(settled.shape[0], np.bool_)
+    for place, item in enumerate(settled):
+        if not dominated(pool_loss, pool_time, spans, 0, loss[item], time_s[item]):
+            while not insert(pool_loss, pool_time, spans, 0, loss[item], time_s[item]):
+                pool_loss, pool_time = grown(pool_loss), grown(pool_time)
+            kept[place] = True
+    return kept

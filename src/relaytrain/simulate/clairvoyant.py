@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..core.law import LawForm
 from ..core.state import TOLERANCE
+from ..planners.search.best_first import (
+    CRAMPED,
+    DROP,
+    FOLLOW,
+    FULL,
+    KEEP,
+    NOWHERE,
+    STOP,
+    STOPPED,
+    NextLabel,
+    PathLabel,
+    best_first,
+)
 from ..planners.search.instance import Start, contiguous, instance_of
-from ..planners.search.kernels import grown, jit, next_loss, pop, push
+from ..planners.search.kernels import next_loss
 from ..planners.search.solve import solve
-from ..planners.search.staircase import dominated, fresh, insert
+from ..planners.search.staircase import Staircases, dominated, empty_staircases, insert, roomier
 from .world import World
 
 MOST_LABELS = 4_000_000
@@ -35,85 +50,67 @@ def clairvoyant(world: World, known_j: float = math.inf) -> Clairvoyant:
     """The optimum of `world`; `known_j` is an energy that some rule met the target with."""
     if not world.luck.delays and not world.luck.shift.any():
         state = world.start
-        found = solve(
+        solution = solve(
             instance_of(world.problem, world.costs, world.lucky_law), Start(0, state.pair, state.loss, state.elapsed_s)
         )
-        return Clairvoyant(min(found.energy_j if found.feasible else math.inf, known_j), found.exact)
+        return Clairvoyant(min(solution.energy_j if solution.feasible else math.inf, known_j), solution.exact)
     return labelled(world, known_j)
+
+
+class _Space(NamedTuple):
+    form: LawForm
+    seconds: NDArray[np.float64]
+    joules: NDArray[np.float64]
+    shift: NDArray[np.float64]
+    goal: float
+    deadline: float
+    ceiling: float
+
+
+def _settle_lucky(space: _Space, store: Staircases, label: PathLabel) -> Any:
+    """In order of energy; each (epoch, pair) keeps the staircase of losses and times not dominated."""
+    if label.loss <= space.goal:
+        return STOP
+    key = label.epoch * space.shift.shape[1] + label.pair
+    if dominated(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
+        return DROP
+    if not insert(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
+        return CRAMPED
+    return KEEP if label.epoch >= space.shift.shape[0] else FOLLOW
+
+
+def _step_lucky(space: _Space, store: Staircases, label: PathLabel, now: int) -> Any:
+    late = label.time_s + space.seconds[label.epoch, label.pair, now]
+    spent = label.energy_j + space.joules[label.pair, now]
+    if not (late <= space.deadline and spent <= space.ceiling and np.isfinite(spent) and np.isfinite(late)):
+        return NOWHERE
+    landed = next_loss(space.form, label.epoch + 1, label.loss, label.pair, now)
+    if not np.isfinite(landed):
+        return NOWHERE
+    landed = max(landed + space.shift[label.epoch, now], 0.0)
+    key = (label.epoch + 1) * space.shift.shape[1] + now
+    if dominated(store.loss, store.time_s, store.spans, key, landed, late):
+        return NOWHERE
+    return NextLabel(now, landed, late, spent, spent)
+
+
+_search = best_first(_settle_lucky, _step_lucky, roomier)
 
 
 def labelled(world: World, known_j: float = math.inf) -> Clairvoyant:
     """The same with seconds and additive noise that differ by epoch, which `planners.search` has no words for."""
     start, target = world.start, world.problem.target
-    status, energy = _labelled(
+    epochs, pairs = world.luck.shift.shape
+    space = _Space(
         contiguous(world.form),
         np.ascontiguousarray(world.seconds),
         np.ascontiguousarray(world.costs.epoch_j),
         np.ascontiguousarray(world.luck.shift),
-        (start.pair, start.loss),
         target.loss + TOLERANCE,
         target.deadline_s + TOLERANCE,
         known_j - TOLERANCE,
-        MOST_LABELS,
     )
-    return Clairvoyant(min(float(energy), known_j), bool(status) and world.lucky_law.monotone)
-
-
-@jit
-def _labelled(
-    form: Any,
-    seconds: Any,
-    joules: Any,
-    shift: Any,
-    start: tuple[int, float],
-    goal: float,
-    deadline: float,
-    ceiling: float,
-    most: int,
-) -> Any:
-    """Labels in order of energy; each (epoch, pair) keeps the staircase of losses and times not dominated."""
-    epochs, pairs = shift.shape
-    room = 1024
-    pair_of, epoch_of = np.empty(room, np.int64), np.empty(room, np.int64)
-    loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
-    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
-    pool_loss, pool_time, index = fresh(pairs * (epochs + 1))
-    used = 0
-    pair_of[0], epoch_of[0], loss_of[0], time_of[0], energy_of[0] = start[0], 0, start[1], 0.0, 0.0
-    count = 1
-    size = push(heap_key, heap_item, 0, 0.0, 0)
-    while size > 0:
-        item = heap_item[0]
-        size = pop(heap_key, heap_item, size)
-        before, epoch, loss, time, energy = pair_of[item], epoch_of[item], loss_of[item], time_of[item], energy_of[item]
-        if loss <= goal:
-            return True, energy
-        key = epoch * pairs + before
-        if dominated(pool_loss, pool_time, index[0, key], index[1, key], loss, time):
-            continue
-        pool_loss, pool_time, used = insert(pool_loss, pool_time, index, used, key, loss, time)
-        if epoch >= epochs:
-            continue
-        for now in range(pairs):
-            late, spent = time + seconds[epoch, before, now], energy + joules[before, now]
-            if not (late <= deadline and spent <= ceiling and np.isfinite(spent) and np.isfinite(late)):
-                continue
-            landed = next_loss(form, epoch + 1, loss, before, now)
-            if not np.isfinite(landed):
-                continue
-            landed = max(landed + shift[epoch, now], 0.0)
-            key = (epoch + 1) * pairs + now
-            if dominated(pool_loss, pool_time, index[0, key], index[1, key], landed, late):
-                continue
-            if count == most:
-                return False, np.inf
-            if count == pair_of.shape[0]:
-                pair_of, epoch_of = grown(pair_of), grown(epoch_of)
-                loss_of, time_of, energy_of = grown(loss_of), grown(time_of), grown(energy_of)
-            if size == heap_key.shape[0]:
-                heap_key, heap_item = grown(heap_key), grown(heap_item)
-            pair_of[count], epoch_of[count] = now, epoch + 1
-            loss_of[count], time_of[count], energy_of[count] = landed, late, spent
-            size = push(heap_key, heap_item, size, spent, count)
-            count += 1
-    return True, np.inf
+    label = PathLabel(0, start.pair, 0, start.loss, 0.0, 0.0)
+    outcome = _search(space, empty_staircases(pairs * (epochs + 1)), pairs, label, MOST_LABELS)
+    energy_j = float(outcome.labels.energy_j[outcome.last]) if outcome.status == STOPPED else math.inf
+    return Clairvoyant(min(energy_j, known_j), outcome.status != FULL and world.lucky_law.monotone)

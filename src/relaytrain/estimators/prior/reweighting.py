@@ -28,7 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...core.curve import onward, step
+from ...core.curve import onward, whence
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
@@ -222,11 +222,8 @@ class Prior:
         wanted = float(np.exp(weights @ logs))
         mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
         farthest = FARTHEST * float(self.belief.scatters[leg.pair])
-        low, high = np.log(loss) - farthest, np.log(loss) + farthest
-        for _ in range(40):  # an epoch of the law is monotone in the loss it starts from
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if step(curve, np.exp(middle), mult) < wanted else (low, middle)
-        return float(0.5 * (low + high) - np.log(loss))
+        seen = np.log(loss)
+        return float(whence(curve, wanted, mult, seen - farthest, seen + farthest) - seen)
 
     def _ahead(self, landed: Array) -> Array:
         """Losses (P, H, horizons) from `landed` under every hypothesis."""

@@ -1,1 +1,6 @@
-"""PACT: rules that choose the next action, the strategies it is compared with, and a plan composed from a path."""
+"""PACT and what it is compared with, on top of `planners.search`.
+
+Read in this order: `level_tables` (instances by level), `lateness` (time at a level), `rules` (which action is next)
+with `expanded_graph` (all paths, for the rules of Algorithm 3) and `nearest` (what could be reached instead), `compose`
+(a path becomes a plan) with `chance` and `value` (its probability, its state's value), `planner`, `baselines`.
+"""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw, begin
+from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import roll
@@ -78,7 +78,7 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
 
 
 def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int, seed: int = 0) -> float:
-    """The same where only seconds scatter: a sample is a level, its curve ends after some epochs, their time is sampled.
+    """The same where only seconds scatter: a sample is a level, its curve ends after some epochs, whose time varies.
 
     Higher levels end no sooner: where two samples end after the same epoch, so do those between.
     """
@@ -135,10 +135,9 @@ def _paths(law: LevelLaw, state: State, path: NDArray[np.int64]) -> Array:
 
     normal = NormalDist()
     losses = np.empty((len(SCORES), len(path)))
-    for row, score in enumerate(SCORES):
-        level = normal.cdf(float(score))
-        first = begin(law, state.loss, state.pair, level)
-        roll(contiguous(law.form(level)), first, state.pair, state.epoch + 1, path, losses[row])
+    levels = [normal.cdf(float(score)) for score in SCORES]
+    for row, (first, form) in enumerate(law.at_levels(levels, state.loss, state.pair)):
+        roll(contiguous(form), first, state.pair, state.epoch + 1, path, losses[row])
     return np.maximum.accumulate(losses, axis=0)  # a higher level is never the better one
 
 

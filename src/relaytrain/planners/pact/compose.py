@@ -109,10 +109,10 @@ def compose(
 ) -> Plan:
     """The plan that states everything about a chosen path."""
     problem, costs, target = tables.problem, tables.costs, tables.problem.target
-    found = choice.solution
-    actions = np.array(found.actions, np.int64)
+    solution = choice.solution
+    actions = np.array(solution.actions, np.int64)
     before = np.concatenate(([state.pair], actions[:-1])).astype(np.int64)
-    rung = choice.rung if found.feasible else 0.0
+    rung = choice.rung if solution.feasible else 0.0
     expected = losses_at(tables, state, actions, "expected")
     level = min(max(rung or target.probability, 1e-6), 1 - 1e-6)
     guaranteed = (
@@ -137,12 +137,12 @@ def compose(
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
     decisions, legs, handovers = build_legs(
-        problem, state.pair, state.epoch + 1, (found.actions and list(found.actions)) or [], table
+        problem, state.pair, state.epoch + 1, (solution.actions and list(solution.actions)) or [], table
     )
-    feasible = found.feasible and choice.rung > 0.0
-    bound = found.bound_j if feasible else math.inf
+    feasible = solution.feasible and choice.rung > 0.0
+    bound = solution.bound_j if feasible else math.inf
     gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
-    first = found.actions[0] if found.actions else -1
+    first = solution.actions[0] if solution.actions else -1
     nearest = (
         nearest_targets(tables, state, target.probability)
         if explained and choice.rung < target.probability - 1e-12
@@ -165,7 +165,7 @@ def compose(
         probability=probability(tables, state, actions),
         bound_j=bound,
         gap=max(gap, 0.0),
-        exact=found.exact,
+        exact=solution.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
         nearest=nearest,
         warnings=warnings,
@@ -211,8 +211,8 @@ def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative
         else:
             hopeful.append(now)
     for now in hopeful[:EXPLAINED]:
-        found: Solution = solve(instance, start, np.arange(len(pairs)) == now, effort=ALTERNATIVE_EFFORT)
-        if found.feasible:
-            possible.append(Alternative(str(pairs[now]), found.energy_j, found.elapsed_s * scale))
+        solution: Solution = solve(instance, start, np.arange(len(pairs)) == now, effort=ALTERNATIVE_EFFORT)
+        if solution.feasible:
+            possible.append(Alternative(str(pairs[now]), solution.energy_j, solution.elapsed_s * scale))
     possible.sort(key=lambda a: a.energy_j or 0.0)
     return tuple(possible + barred)

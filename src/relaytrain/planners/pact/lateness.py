@@ -72,8 +72,8 @@ def least_quantile(
     """
 
     def corner(price: float) -> Point | None:
-        found = solve(_priced(base, variance, price), start, first)
-        return (found.elapsed_s, path_variance(variance, start, found.actions)) if found.feasible else None
+        solution = solve(_priced(base, variance, price), start, first)
+        return (solution.elapsed_s, path_variance(variance, start, solution.actions)) if solution.feasible else None
 
     def at(point: Point) -> float:
         return point[0] + z * math.sqrt(point[1])
@@ -92,11 +92,11 @@ def least_quantile(
         if left[0] + z * math.sqrt(right[1]) >= best or right[1] >= left[1] or right[0] <= left[0]:
             continue
         price = (right[0] - left[0]) / (left[1] - right[1])
-        found = corner(price)
-        if found is None or found[0] + price * found[1] >= (left[0] + price * left[1]) * (1.0 - 1e-12):
+        point = corner(price)
+        if point is None or point[0] + price * point[1] >= (left[0] + price * left[1]) * (1.0 - 1e-12):
             continue
-        best = min(best, at(found))
-        sides += [(left, found), (found, right)]
+        best = min(best, at(point))
+        sides += [(left, point), (point, right)]
     return best
 
 

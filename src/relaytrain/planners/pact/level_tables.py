@@ -63,7 +63,7 @@ class Tables:
 
     @cached_property
     def variance(self) -> Array | None:
-        """Of an epoch's seconds (P, P), in the instances' units; None where time is certain, as on the emulated clock."""
+        """Of an epoch's seconds (P, P), in the instances' units; None where time is certain (the emulated clock)."""
         if self.problem.clock != "measured":
             return None
         step = 1.0 if self.grid is None else self.grid.time_step_s

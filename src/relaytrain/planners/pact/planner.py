@@ -91,13 +91,14 @@ def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]
         if len(useful) and useful.min() < grid.loss_step:
             share = float((useful < grid.loss_step).mean())
             notes.append(
-                f"loss_step {grid.loss_step:g} is above {share:.0%} of the useful gains (the smallest is {useful.min():.2g}): rounding up "
-                "turns such epochs into none; use a smaller step, or no grid"
+                f"loss_step {grid.loss_step:g} is above {share:.0%} of the useful gains (the smallest is "
+                f"{useful.min():.2g}): rounding up turns such epochs into none; use a smaller step, or no grid"
             )
     if best.feasible and not found.feasible:
         notes.append(f"the grid makes the problem infeasible; without it the optimum is {best.energy_j:.6g}")
     elif best.feasible and math.isfinite(found.energy_j) and best.energy_j > 0:
         notes.append(
-            f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum {best.energy_j:.6g}"
+            f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum "
+            f"{best.energy_j:.6g}"
         )
     return tuple(notes)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
 from ..search.solve import SearchInstance, Solution, Start, solve
-from .graph import arrivals
+from .expanded_graph import arrivals
 from .level_tables import Tables
 from .nearest import least_loss
 
@@ -57,25 +57,27 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
     for level in levels:
         mask = tables.in_time(level, start)
         if mask.any():
-            found = solve(tables.at("expected"), start, mask)
-            if found.actions:
-                return ActionChoice(found, level)
+            solution = solve(tables.at("expected"), start, mask)
+            if solution.actions:
+                return ActionChoice(solution, level)
     return ActionChoice(last_resort(tables, start), 0.0)
 
 
 def last_resort(tables: Tables, start: Start) -> Solution:
-    """No level is feasible: the quickest expected way to the target, or, if there is none, to the least loss in time."""
-    found = solve(tables.timed("expected"), start)
-    if not found.actions:
-        found = least_loss(tables.at("expected"), start)
-    return replace(found, feasible=False, energy_j=energy_of(tables.at("expected"), start, found), bound_j=math.inf)
+    """No level is feasible: the quickest expected way to the target, or, without any, to the least loss in time."""
+    solution = solve(tables.timed("expected"), start)
+    if not solution.actions:
+        solution = least_loss(tables.at("expected"), start)
+    return replace(
+        solution, feasible=False, energy_j=energy_of(tables.at("expected"), start, solution), bound_j=math.inf
+    )
 
 
-def energy_of(instance: SearchInstance, start: Start, found: Solution) -> float:
+def energy_of(instance: SearchInstance, start: Start, solution: Solution) -> float:
     """Joules of a path found for another weight."""
-    if not found.actions:
+    if not solution.actions:
         return 0.0
-    actions = np.array(found.actions)
+    actions = np.array(solution.actions)
     before = np.concatenate(([start.pair], actions[:-1]))
     return float(instance.joules[before, actions].sum())
 
@@ -104,10 +106,10 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     best = np.flatnonzero(score <= np.nanmin(score) + TOLERANCE)
     now = int(paths.first[best[np.argmin(paths.energy[best])]])
     mask: NDArray[np.bool_] = np.arange(len(robust.joules)) == now
-    found = solve(expected, start, mask)
-    if not found.actions:
+    solution = solve(expected, start, mask)
+    if not solution.actions:
         return ActionChoice(last_resort(tables, start), 0.0)
-    return ActionChoice(found, level)
+    return ActionChoice(solution, level)
 
 
 def _restore(tables: Tables, robust: SearchInstance, start: Start, now: int) -> float:
@@ -122,8 +124,8 @@ def _restore(tables: Tables, robust: SearchInstance, start: Start, now: int) -> 
     there = Start(start.epoch + 1, now, landed, start.elapsed_s + float(robust.seconds[start.pair, now]))
     if via[now]:  # already there: any way to the goal will do
         return solve(robust, there).energy_j
-    found = arrivals(robust, robust.form, there, via=via, only_first=True)
-    return float(found.energy[0]) if len(found.energy) else math.inf
+    paths = arrivals(robust, robust.form, there, via=via, only_first=True)
+    return float(paths.energy[0]) if len(paths.energy) else math.inf
 
 
 def _can_reach(instance: SearchInstance, pair: int, via: NDArray[np.bool_]) -> bool:

@@ -18,8 +18,8 @@ from ...core.errors import ScenarioError
 from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid
-from .layers import layers
-from .multipliers import multipliers
+from .epoch_layers import layers
+from .line_bounds import multipliers
 from .thresholds import thresholds
 from .togo import ToGo, nothing, place
 
@@ -75,7 +75,7 @@ class SearchInstance:
         """No change is barred."""
         return bool(self.allowed.all())
 
-    @property
+    @cached_property
     def by_epoch(self) -> bool:
         """The state needs the epoch index."""
         return self.form.epochs > 1
@@ -149,7 +149,7 @@ class SearchInstance:
         return self.tables[key]  # type: ignore[no-any-return]
 
     def weight_to_go(self, name: str, start: Start) -> ToGo:
-        """Laws with epoch tables: `energy` or `time` still needed, by layers, by lines, or by the relaxed thresholds."""
+        """Laws with epoch tables: `energy` or `time` still needed, by layers, lines, or the relaxed thresholds."""
         weight = self.seconds if name == "time" else self.joules
         if self.form.integer:
             first, known = self.tables.get((name, "layers"), (math.inf, None))

@@ -31,6 +31,15 @@ def within(function: Any) -> Any:
     return numba.njit(error_model="numpy", inline="always")(function)
 
 
+def spliced(function: Any) -> Any:
+    """Compiled into its callers without counting references, whatever the tuples of arrays it is passed.
+
+    It may neither make arrays nor hand any back.
+    """
+    options: dict[str, Any] = {"forceinline": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(error_model="numpy", **options)(function)
+
+
 @jit
 def table_step(row: Any, step: float, loss: float) -> float:
     """Linear interpolation in one row of a TABLE; infinite above its last loss."""
@@ -148,63 +157,6 @@ def roll(form: Form, loss: float, pair: int, first_epoch: int, actions: Any, out
         loss = next_loss(form, first_epoch + position, loss, before, actions[position])
         out[position] = loss
         before = actions[position]
-
-
-@jit
-def push(heap_key: Any, heap_item: Any, size: int, key: float, item: int) -> int:
-    """Adds an item to a binary heap kept in two arrays (ties: lower item first); returns the new size."""
-    place = size
-    while place > 0:
-        parent = (place - 1) // 2
-        if heap_key[parent] < key or (heap_key[parent] == key and heap_item[parent] <= item):
-            break
-        heap_key[place] = heap_key[parent]
-        heap_item[place] = heap_item[parent]
-        place = parent
-    heap_key[place] = key
-    heap_item[place] = item
-    return size + 1
-
-
-@jit
-def pop(heap_key: Any, heap_item: Any, size: int) -> int:
-    """Removes the least item (read it first at position 0); returns the new size."""
-    size -= 1
-    key, item = heap_key[size], heap_item[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        other = child + 1
-        if other < size and (
-            heap_key[other] < heap_key[child]
-            or (heap_key[other] == heap_key[child] and heap_item[other] < heap_item[child])
-        ):
-            child = other
-        if heap_key[child] > key or (heap_key[child] == key and heap_item[child] >= item):
-            break
-        heap_key[place] = heap_key[child]
-        heap_item[place] = heap_item[child]
-        place = child
-    heap_key[place] = key
-    heap_item[place] = item
-    return size
-
-
-@jit
-def path_to(parent: Any, pair_of: Any, item: int) -> Any:
-    """The pairs of the labels that lead to label `item`, from the first after the start; the start has parent -1."""
-    steps, walk = 0, item
-    while parent[walk] >= 0:
-        steps += 1
-        walk = parent[walk]
-    actions = np.empty(steps, np.int64)
-    walk = item
-    for position in range(steps - 1, -1, -1):
-        actions[position] = pair_of[walk]
-        walk = parent[walk]
-    return actions
 
 
 @jit

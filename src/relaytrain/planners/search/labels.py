@@ -2,168 +2,159 @@
 
 A label is a state with the energy spent so far. Labels leave the heap in order of energy, so one of them is dominated
 exactly when an earlier one of the same pair (and epoch, if the law has an epoch index) has no higher loss and no later
-time. Each such set is a staircase (`staircase`):
-
-        loss ^      x            x: kept labels
-             |        x          o: dominated, it lies above and to the right of a kept one
-             |          o  x
-             +-------------------> seconds
-
-The first label that meets the goal is optimal. Bounds cut labels that cannot finish in time or below a known energy.
+time: it lies above that pair's `staircase`. The first label that meets the goal is optimal. Bounds cut labels that
+cannot finish in time or below a known energy.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import grown, jit, next_loss, path_to, pop, push
-from .staircase import dominated, fresh, insert
-from .togo import ToGo, lookup
-
-FOUND, EXHAUSTED, TOO_MANY = 0, 1, 2
-
-
-class LabelPath(NamedTuple):
-    """How the search ended (FOUND, EXHAUSTED, TOO_MANY), the pairs chosen, and how many labels it took."""
-
-    status: int
-    actions: NDArray[np.int64]
-    labels: int
+from ...core.law import LawForm
+from .best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, NextLabel, PathLabel, Search, best_first
+from .instance import Array, SearchInstance, Start
+from .kernels import next_loss, spliced
+from .staircase import Staircases, dominated, empty_staircases, insert, roomier
+from .togo import ToGo, lookup, nothing
 
 
-@jit
-def _search(
-    form: Any,
-    seconds: Any,
-    joules: Any,
-    start: tuple[int, int, float, float],
-    first: Any,
-    goal: float,
-    deadline: float,
-    epochs: int,
-    by_epoch: bool,
-    with_time: bool,
-    ceiling: float,
-    energy_to_go: Any,
-    time_to_go: Any,
-    mixed_to_go: Any,
-    epochs_to_go: Any,
-    price: float,
-    most: int,
-    dominate: bool,
-) -> Any:
-    start_epoch, start_pair, start_loss, start_time = start
-    pairs = joules.shape[0]
-    room = 1024
-    parent = np.empty(room, np.int64)
-    pair_of = np.empty(room, np.int64)
-    epoch_of = np.empty(room, np.int64)
-    loss_of, time_of, energy_of = np.empty(room), np.empty(room), np.empty(room)
-    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
-    keys = pairs * (epochs + 1 - start_epoch) if by_epoch else pairs
-    pool_loss, pool_time, index = fresh(keys)
-    used = 0
-    parent[0], pair_of[0], epoch_of[0] = -1, start_pair, start_epoch
-    loss_of[0], time_of[0], energy_of[0] = start_loss, start_time, 0.0
-    count = 1
-    size = push(heap_key, heap_item, 0, 0.0, 0)
-    while size > 0:
-        item = heap_item[0]
-        size = pop(heap_key, heap_item, size)
-        before, epoch, loss, time, energy = pair_of[item], epoch_of[item], loss_of[item], time_of[item], energy_of[item]
-        if loss <= goal:
-            return 0, path_to(parent, pair_of, item), count
-        if item > 0 and dominate:  # the start itself dominates nothing: its first action may be restricted
-            key = (epoch - start_epoch) * pairs + before if by_epoch else before
-            if dominated(pool_loss, pool_time, index[0, key], index[1, key], loss, time):
-                continue
-            pool_loss, pool_time, used = insert(pool_loss, pool_time, index, used, key, loss, time)
-        if epoch >= epochs:
-            continue
-        for now in range(pairs):
-            if item == 0 and not first[now]:
-                continue
-            step_j, step_s = joules[before, now], seconds[before, now]
-            if not (np.isfinite(step_j) and np.isfinite(step_s)):
-                continue
-            spent = energy + step_j
-            late = time + step_s
-            if spent > ceiling or late > deadline:
-                continue
-            landed = next_loss(form, epoch + 1, loss, before, now)
-            if not np.isfinite(landed):
-                continue
-            if late + lookup(time_to_go, epoch + 1, now, landed) > deadline:
-                continue
-            if epoch + 1 + lookup(epochs_to_go, epoch + 1, now, landed) > epochs:
-                continue
-            if spent + lookup(energy_to_go, epoch + 1, now, landed) > ceiling:
-                continue
-            if (
-                price > 0.0
-                and spent + lookup(mixed_to_go, epoch + 1, now, landed) - price * (deadline - late) > ceiling
-            ):
-                continue
-            if not with_time:
-                late = 0.0
-            key = (epoch + 1 - start_epoch) * pairs + now if by_epoch else now
-            if dominate and dominated(pool_loss, pool_time, index[0, key], index[1, key], landed, late):
-                continue
-            if count == most:
-                return 2, np.empty(0, np.int64), count
-            if count == parent.shape[0]:
-                parent, pair_of, epoch_of = grown(parent), grown(pair_of), grown(epoch_of)
-                loss_of, time_of, energy_of = grown(loss_of), grown(time_of), grown(energy_of)
-            if size == heap_key.shape[0]:
-                heap_key, heap_item = grown(heap_key), grown(heap_item)
-            parent[count], pair_of[count], epoch_of[count] = item, now, epoch + 1
-            loss_of[count], time_of[count], energy_of[count] = landed, late, spent
-            size = push(heap_key, heap_item, size, spent, count)
-            count += 1
-    return 1, np.empty(0, np.int64), count
+class LabelSpace(NamedTuple):
+    """What `search` is given, as its loop reads it."""
+
+    form: LawForm
+    seconds: Array
+    joules: Array
+    first: NDArray[np.bool_]
+    goal: float
+    deadline: float
+    ceiling: float
+    first_epoch: int
+    epochs: int
+    by_epoch: bool
+    with_time: bool
+    dominate: bool
+    all_goals: bool
+    bounded: bool
+    energy_to_go: ToGo
+    time_to_go: ToGo
+    mixed_to_go: ToGo
+    epochs_to_go: ToGo
+    price: float
+
+
+def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel) -> Any:
+    if label.loss <= space.goal and not space.all_goals:
+        return STOP
+    # Unless all actions are open to it, the start itself dominates nothing.
+    if space.dominate and (label.item > 0 or space.all_goals):
+        pairs = space.joules.shape[0]
+        key = (label.epoch - space.first_epoch) * pairs + label.pair if space.by_epoch else label.pair
+        if dominated(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
+            return DROP
+        if not insert(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
+            return CRAMPED
+    if label.epoch >= space.epochs or label.loss <= space.goal:
+        return KEEP
+    return FOLLOW
+
+
+@spliced
+def _within_bounds(space: LabelSpace, epoch: int, now: int, landed: float, late: float, spent: float) -> bool:
+    """Whether a path through this state can still end in time, in so many epochs, and below the ceiling."""
+    if late + lookup(space.time_to_go, epoch, now, landed) > space.deadline:
+        return False
+    if epoch + lookup(space.epochs_to_go, epoch, now, landed) > space.epochs:
+        return False
+    if spent + lookup(space.energy_to_go, epoch, now, landed) > space.ceiling:
+        return False
+    if not space.price > 0.0:
+        return True
+    mixed = lookup(space.mixed_to_go, epoch, now, landed)
+    return not spent + mixed - space.price * (space.deadline - late) > space.ceiling
+
+
+def _step_label(space: LabelSpace, store: Staircases, label: PathLabel, now: int) -> Any:
+    if label.item == 0 and not space.first[now]:
+        return NOWHERE
+    step_j, step_s = space.joules[label.pair, now], space.seconds[label.pair, now]
+    if not (np.isfinite(step_j) and np.isfinite(step_s)):
+        return NOWHERE
+    spent, late, epoch = label.energy_j + step_j, label.time_s + step_s, label.epoch + 1
+    if spent > space.ceiling or late > space.deadline:
+        return NOWHERE
+    landed = next_loss(space.form, epoch, label.loss, label.pair, now)
+    if not np.isfinite(landed):
+        return NOWHERE
+    if space.bounded and not _within_bounds(space, epoch, now, landed, late, spent):
+        return NOWHERE
+    if not space.with_time:
+        late = 0.0
+    if space.dominate:
+        key = (epoch - space.first_epoch) * space.joules.shape[0] + now if space.by_epoch else now
+        if dominated(store.loss, store.time_s, store.spans, key, landed, late):
+            return NOWHERE
+    return NextLabel(now, landed, late, spent, spent)
+
+
+_search = best_first(_settle_label, _step_label, roomier)
 
 
 def search(
-    form: Any,
-    costs: tuple[NDArray[np.float64], NDArray[np.float64]],
-    start: tuple[int, int, float, float],
+    instance: SearchInstance,
+    start: Start,
     *,
-    first: NDArray[np.bool_],
-    goal: float,
-    deadline: float,
     epochs: int,
-    by_epoch: bool,
-    with_time: bool,
-    ceiling: float,
-    bounds: tuple[ToGo, ToGo, ToGo, ToGo],
-    price: float,
     most: int,
+    by_epoch: bool = False,
+    first: NDArray[np.bool_] | None = None,
+    spent: float = 0.0,
+    ceiling: float = math.inf,
+    bounds: tuple[ToGo, ToGo, ToGo, ToGo] | None = None,
+    price: float = 0.0,
+    with_time: bool = True,
     dominate: bool = True,
-) -> LabelPath:
-    """The least energy from `start` = (epochs done, pair, loss, seconds) to a loss at or below `goal` by `deadline`.
+    all_goals: bool = False,
+) -> Search:
+    """The least energy from `start` to a loss at or below the goal by the deadline: the last label if it STOPPED there.
 
-    `costs` are seconds and joules (P, P); `first` masks the first action. `bounds` are energy-, time-, mixed- and
-    epochs-to-go, the third for energy + `price` * time. Nothing above `ceiling` joules is kept, nor more than `most` labels.
-    Without `dominate` every path within the bounds is followed: exact under any law, for small problems only.
+    Args:
+        instance: law, costs, goal and deadline.
+        start: where paths begin.
+        epochs: the last epoch that a path may use.
+        most: labels allowed.
+        by_epoch: only paths of the same length are compared.
+        first: masks the first action.
+        spent: joules at the start.
+        ceiling: joules above which nothing is kept.
+        bounds: energy-, time-, mixed- and epochs-to-go, the third for energy + `price` * time.
+        price: joules that a second is worth to the third bound.
+        with_time: else seconds count for nothing but the deadline.
+        dominate: else every path within the bounds is followed: exact under any law, for small problems only.
+        all_goals: goes on after the first label that meets the goal, until all undominated ones are settled.
     """
-    status, actions, count = _search(
-        form,
-        costs[0],
-        costs[1],
-        start,
-        first,
-        goal,
-        deadline,
+    pairs = len(instance.joules)
+    space = LabelSpace(
+        instance.form,
+        instance.seconds,
+        instance.joules,
+        np.ones(pairs, np.bool_) if first is None else first,
+        instance.goal,
+        instance.deadline,
+        ceiling,
+        start.epoch,
         epochs,
         by_epoch,
         with_time,
-        ceiling,
-        *bounds,
-        price,
-        most,
         dominate,
+        all_goals,
+        bounds is not None,
+        *((nothing(instance.goal),) * 4 if bounds is None else bounds),
+        price,
     )
-    return LabelPath(status, actions, count)
+    store = empty_staircases(pairs * (epochs + 1 - start.epoch) if by_epoch else pairs)
+    label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
+    return _search(space, store, pairs, label, most)  # type: ignore[no-any-return]

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from .best_first import FULL, STOPPED
 from .dense import dense
+from .follow import first_weights, follow_lookups, replay, walk_steps
 from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
-from .labels import FOUND, TOO_MANY, search
+from .labels import search
 from .togo import STEPS, ToGo, nothing
-from .walk import first_weights, follow_lookups, replay, walk_steps
 
 MOST_EXPANDED = 40_000_000
 """Labels times pairs squared that a search with the epoch in its state may take before it settles for a bound; fifty
@@ -157,21 +158,23 @@ def _priced(
             if not (math.isfinite(trial) and trial > 0):
                 break
             table = instance.mixed_to_go(trial, start)
-            found = by_table(instance, start, table, instance.joules + trial * instance.seconds, mask)
-            if found is None:
+            trial_path = by_table(instance, start, table, instance.joules + trial * instance.seconds, mask)
+            if trial_path is None:
                 break
-            dual = found.energy_j + trial * (found.elapsed_s - instance.deadline)
+            dual = trial_path.energy_j + trial * (trial_path.elapsed_s - instance.deadline)
             if dual > bound or price == 0.0:
                 bound, price, mixed = max(bound, dual), trial, table
             improves = (
-                found.energy_j < sure.energy_j - TOLERANCE if found.feasible else found.energy_j > cheap + TOLERANCE
+                trial_path.energy_j < sure.energy_j - TOLERANCE
+                if trial_path.feasible
+                else trial_path.energy_j > cheap + TOLERANCE
             )
             if not improves:
                 break
-            if found.feasible:
-                sure = found
+            if trial_path.feasible:
+                sure = trial_path
             else:
-                cheap, late = found.energy_j, found.elapsed_s
+                cheap, late = trial_path.energy_j, trial_path.elapsed_s
         return sure, bound, price, mixed
     return None, bound, price, mixed
 
@@ -184,8 +187,8 @@ def by_table(
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
     if togo.kind != STEPS:
         path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
-        found = _solution(instance, start, path, float(value), exact=True) if len(path) else None
-        return found if found is not None and found.losses[-1] <= instance.goal else None
+        solution = _solution(instance, start, path, float(value), exact=True) if len(path) else None
+        return solution if solution is not None and solution.losses[-1] <= instance.goal else None
     path, value, losses, energy, elapsed = walk_steps(
         instance.form, togo, barred, instance.seconds, instance.joules, where, instance.goal, mask
     )
@@ -217,44 +220,36 @@ def _solve_labels(
     fallback = 0 if by_epoch or not dominate else _dense_work(instance, start)
     if fallback:
         most = min(most, max(fallback // DENSE_PER_LABEL, 1_000))
-    found = search(
-        instance.form,
-        (instance.seconds, instance.joules),
-        (start.epoch, start.pair, start.loss, start.elapsed_s),
-        first=mask,
-        goal=instance.goal,
-        deadline=instance.deadline,
+    outcome = search(
+        instance,
+        start,
         epochs=instance.cap(start) if by_epoch else start.epoch + instance.epochs,
+        most=most,
         by_epoch=by_epoch,
-        with_time=with_time and math.isfinite(instance.deadline),
+        first=mask,
         ceiling=ceiling,
         bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,
-        most=most,
+        with_time=with_time and math.isfinite(instance.deadline),
         dominate=dominate,
     )
-    if found.status == FOUND:
-        answer = _solution(instance, start, found.actions, math.inf, exact=True, labels=found.labels)
-        return replace(answer, bound_j=answer.energy_j)
-    if found.status == TOO_MANY and fallback:
-        path = dense(
-            instance.form,
-            (instance.seconds, instance.joules),
-            int(instance.goal),
-            (start.pair, int(start.loss), int(instance.deadline - start.elapsed_s)),
-            mask,
-        )
+    labels = len(outcome.labels.pair)
+    if outcome.status == STOPPED or (outcome.status == FULL and fallback):
+        path = outcome.path(outcome.last) if outcome.status == STOPPED else _dense(instance, start, mask)
         if len(path) == 0:
-            return replace(_infeasible(), labels=found.labels)
-        answer = _solution(instance, start, path, math.inf, exact=True, labels=found.labels)
+            return replace(_infeasible(), labels=labels)
+        answer = _solution(instance, start, path, math.inf, exact=True, labels=labels)
         return replace(answer, bound_j=answer.energy_j)
-    if found.status == TOO_MANY:
-        if best is None:
-            return replace(_infeasible(bound), exact=False, labels=found.labels)
-        return replace(best, bound_j=min(bound, best.energy_j), exact=False, labels=found.labels)
-    if best is None:
-        return replace(_infeasible(), labels=found.labels)
-    return replace(best, bound_j=best.energy_j, exact=True, labels=found.labels)
+    if outcome.status == FULL:
+        answer = _infeasible(bound) if best is None else replace(best, bound_j=min(bound, best.energy_j))
+        return replace(answer, exact=False, labels=labels)
+    answer = _infeasible() if best is None else replace(best, bound_j=best.energy_j, exact=True)
+    return replace(answer, labels=labels)
+
+
+def _dense(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    where = (start.pair, int(start.loss), int(instance.deadline - start.elapsed_s))
+    return dense(instance.form, (instance.seconds, instance.joules), int(instance.goal), where, mask)
 
 
 def _dense_work(instance: SearchInstance, start: Start) -> int:
@@ -297,10 +292,10 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
         known = by_table(instance, start, time, instance.seconds, mask) if time.kind != STEPS else None
         known = known if known is not None and known.feasible else None
     bounds = (energy, time, nothing(instance.goal))
-    found = _infeasible(floor)
+    answer = _infeasible(floor)
     for with_time in (False, True):  # first as if there were no deadline
         for best in _ceilings(floor, known):
-            found = _solve_labels(
+            answer = _solve_labels(
                 instance,
                 start,
                 mask,
@@ -312,15 +307,15 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
                 with_time=with_time,
                 effort=effort,
             )
-            if found.actions or not found.exact:
+            if answer.actions or not answer.exact:
                 break
-        if not found.exact:  # cut short: the best path known, with its distance to the bound
-            return replace(known or _infeasible(floor), bound_j=floor, exact=False, labels=found.labels)
-        if not found.actions:
+        if not answer.exact:  # cut short: the best path known, with its distance to the bound
+            return replace(known or _infeasible(floor), bound_j=floor, exact=False, labels=answer.labels)
+        if not answer.actions:
             return _infeasible()
-        if found.feasible:
+        if answer.feasible:
             break
-    return _proven(instance, start, mask, found, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
+    return _proven(instance, start, mask, answer, bounds=bounds, price=0.0, bound=floor, by_epoch=True)
 
 
 def _ceilings(floor: float, known: Solution | None) -> list[Solution]:

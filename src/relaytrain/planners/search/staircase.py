@@ -1,23 +1,46 @@
 """Staircases of (loss, seconds): which labels of a state are worth keeping. One pool of memory holds all of them.
 
 Losses ascend, times descend. A label is dominated when a kept one has no higher loss and no later time.
+
+        loss ^      x            x: kept labels
+             |        x          o: dominated, it lies above and to the right of a kept one
+             |          o  x
+             +-------------------> seconds
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .kernels import grown, jit
 
 EQUAL = 1e-12
 
 
+class Staircases(NamedTuple):
+    """The pool, and for each staircase (3, keys + 1) where it begins, how many labels it has and how much room.
+
+    Where the last one would begin, the unused rest of the pool does.
+    """
+
+    loss: NDArray[np.float64]
+    time_s: NDArray[np.float64]
+    spans: NDArray[np.int64]
+
+
+def empty_staircases(keys: int) -> Staircases:
+    """`keys` staircases without labels."""
+    return Staircases(np.empty(1024), np.empty(1024), np.zeros((3, keys + 1), np.int64))
+
+
 @jit
-def dominated(pool_loss: Any, pool_time: Any, start: int, count: int, loss: float, time: float) -> bool:
-    """Whether the staircase of `count` labels from `start` dominates (loss, time)."""
-    low, high = start, start + count
+def dominated(pool_loss: Any, pool_time: Any, spans: Any, key: int, loss: float, time: float) -> bool:
+    """Whether staircase `key` dominates (loss, time)."""
+    start = spans[0, key]
+    low, high = start, start + spans[1, key]
     while low < high:
         middle = (low + high) // 2
         if pool_loss[middle] <= loss + EQUAL:
@@ -28,21 +51,18 @@ def dominated(pool_loss: Any, pool_time: Any, start: int, count: int, loss: floa
 
 
 @jit
-def insert(pool_loss: Any, pool_time: Any, index: Any, used: int, key: int, loss: float, time: float) -> Any:
-    """Adds an undominated label to staircase `key`; returns the pool (it may have moved) and how much of it is used.
-
-    `index` (3, keys) holds where each staircase begins, how many labels it has and how much room.
-    """
-    if index[1, key] == index[2, key]:  # move the staircase to the end of the pool, with twice the room
-        wider = max(8, 2 * index[2, key])
-        while used + wider > pool_loss.shape[0]:
-            pool_loss, pool_time = grown(pool_loss), grown(pool_time)
-        for place in range(index[1, key]):
-            pool_loss[used + place] = pool_loss[index[0, key] + place]
-            pool_time[used + place] = pool_time[index[0, key] + place]
-        index[0, key], index[2, key] = used, wider
-        used += wider
-    head, length = index[0, key], index[1, key]
+def insert(pool_loss: Any, pool_time: Any, spans: Any, key: int, loss: float, time: float) -> bool:
+    """Adds an undominated label to staircase `key`; False, with nothing done, when the pool has no room left for it."""
+    if spans[1, key] == spans[2, key]:  # move the staircase to the end of the pool, with twice the room
+        used, wider = spans[0, -1], max(8, 2 * spans[2, key])
+        if used + wider > pool_loss.shape[0]:
+            return False
+        for place in range(spans[1, key]):
+            pool_loss[used + place] = pool_loss[spans[0, key] + place]
+            pool_time[used + place] = pool_time[spans[0, key] + place]
+        spans[0, key], spans[2, key] = used, wider
+        spans[0, -1] = used + wider
+    head, length = spans[0, key], spans[1, key]
     spot = head
     while spot < head + length and pool_loss[spot] <= loss:
         spot += 1
@@ -56,11 +76,10 @@ def insert(pool_loss: Any, pool_time: Any, index: Any, used: int, key: int, loss
         for place in range(spot + 1, head + length - gone + 1):
             pool_loss[place], pool_time[place] = pool_loss[place + gone - 1], pool_time[place + gone - 1]
     pool_loss[spot], pool_time[spot] = loss, time
-    index[1, key] = length + 1 - gone
-    return pool_loss, pool_time, used
+    spans[1, key] = length + 1 - gone
+    return True
 
 
-@jit
-def fresh(keys: int) -> Any:
-    """An empty pool and the index of `keys` empty staircases."""
-    return np.empty(1024), np.empty(1024), np.zeros((3, keys), np.int64)
+def roomier(store: Staircases) -> Staircases:
+    """The same staircases with twice the pool."""
+    return Staircases(grown(store.loss), grown(store.time_s), store.spans)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
-from .kernels import grown, highest_before, highest_mid, jit, next_loss, pop, push
+from .best_first import pop, push
+from .kernels import grown, highest_before, highest_mid, jit, next_loss
 from .togo import STEPS, ToGo
 
 STEP_UP = 1e-12
@@ -34,6 +35,7 @@ def _sweep(
     margin: float,
     most: int,
 ) -> Any:
+    """A loop of its own: its steps are so short that `best_first` takes a tenth to a fifth longer on gridded laws."""
     pairs = weight.shape[0]
     room = 1024
     pair_of = np.empty(room, np.int64)

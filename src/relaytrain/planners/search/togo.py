@@ -1,8 +1,8 @@
 """What is still to go from a state: one table type for the three ways to bound it, and its lookup.
 
 * STEPS: per pair an ascending staircase of loss thresholds and the weight that suffices below each (`thresholds`);
-* LAYERS: an array over (epoch, pair, loss index) for gridded laws with epoch tables (`layers`);
-* LINES: per (epoch, pair) a line in the loss, from a multiplier on the loss constraint (`multipliers`).
+* LAYERS: an array over (epoch, pair, loss index) for gridded laws with epoch tables (`epoch_layers`);
+* LINES: per (epoch, pair) a line in the loss, from a multiplier on the loss constraint (`line_bounds`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds for additive laws with epoch tables: a multiplier on the loss constraint turns it into a line per (epoch, pair).
+"""Bounds for additive laws with epoch tables: a multiplier on the loss constraint makes it a line per (epoch, pair).
 
 With nu >= 0, any continuation that ends at or below the goal weighs at least D(k, p) + nu (l - goal), where
 D(k, p) = min over continuations of sum(weight + nu * change of loss): a scalar dynamic program. The clamp of losses

@@ -1,4 +1,4 @@
-"""Exact weight-to-go on the papers' grid when the law has epoch tables: one backward pass over (epoch, pair, loss index).
+"""Exact weight-to-go on the papers' grid for laws with epoch tables: one backward pass over (epoch, pair, loss index).
 
 Paper: the vertices of Alg. 1 without the time axis. Time is handled by the deadline check and, where it binds, by
 `labels`.

@@ -85,7 +85,7 @@ def follow_lookups(
 def replay(
     form: Any, seconds: Any, joules: Any, start: tuple[int, int, float, float], actions: Any, goal: float
 ) -> Any:
-    """Losses after each action up to the first at or below `goal`, joules, final time and how many actions that took."""
+    """Losses after each action up to the first at or below `goal`, joules, final time and how many actions it took."""
     epoch, pair, loss, elapsed = start
     energy = 0.0
     losses = np.empty(actions.shape[0])
