@@ -177,7 +177,7 @@ def net():
 
 
 @pytest.mark.slow
-def test_code_of_the_user_s_own_is_run_only_for_a_scenario_that_is_named_again(tmp_path, monkeypatch):
+def test_code_of_the_user_s_own_is_run_only_with_leave(tmp_path, monkeypatch):
     made = small_relay()
     made["versions"][0] = {
         "name": "full",
@@ -191,7 +191,7 @@ def test_code_of_the_user_s_own_is_run_only_for_a_scenario_that_is_named_again(t
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     store = tmp_path / "runs"
     rt.run(path, store=store, name="own-factory", told=stop_at(1, store, "own-factory"))
-    with pytest.raises(UsageError, match="--scenario"):
+    with pytest.raises(UsageError, match="--code"):
         rt.resume("own-factory", store=store)
     with pytest.raises(UsageError, match="not the one"):
         rt.resume("own-factory", store=store, source=small_relay())

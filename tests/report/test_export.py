@@ -209,3 +209,20 @@ def test_a_network_that_cannot_be_traced_is_left_out_with_a_sentence(tmp_path):
         words.startswith("model.pt2: torch.export cannot trace") for words in exported.skipped
     )
     assert not (Path(exported.folder) / "model.pt2").exists()
+
+
+@pytest.mark.slow
+def test_onnx_takes_raw_inputs():
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    from onnx.reference import ReferenceEvaluator
+
+    from relaytrain.data.domain import Preprocessing
+    from relaytrain.training.preprocessing import with_preprocessing
+
+    network = with_preprocessing(pruned(1).model(), Preprocessing(2, (40.0,), (300.0,)))
+    proto = onnx.load_from_string(formats.onnx_model(network, (1, 16, 16)))
+    raw = 300.0 * torch.randn((5, 1, 16, 16), generator=torch.Generator().manual_seed(3))
+    (outputs,) = ReferenceEvaluator(proto).run(None, {proto.graph.input[0].name: raw.numpy()})
+    with torch.no_grad():
+        torch.testing.assert_close(torch.from_numpy(outputs), network(raw))

@@ -32,6 +32,8 @@ OPTIONS = {
     "without": ("--without", "box-2", "--set", "target.loss=0.6"),
 }
 """What a run is started with beside its scenario; the hint has to do for each."""
+SHORT = ("--set", "target.loss=0.8")
+"""A target that is met soon after the kill."""
 
 
 @pytest.fixture
@@ -97,7 +99,8 @@ def test_a_killed_run_goes_on_with_the_printed_hint(cellar, options):
     assert resumed.status == whole.status, f"relaytrain {' '.join(hint)}: {resumed.said}"
     assert _result(resumed) == expected
     assert _epochs(cellar, "cellar-killed") == _epochs(cellar, "cellar-whole"), "bit for bit"
-    mine, other = (rt.load_model(run, store=cellar / "relaytrain-runs", resolve=_taster) for run in ("cellar-killed", "cellar-whole"))  # fmt: skip
+    runs = cellar / "relaytrain-runs"
+    mine, other = (rt.load_model(run, store=runs, resolve=_taster) for run in ("cellar-killed", "cellar-whole"))
     for name, tensor in mine.state_dict().items():
         assert torch.equal(tensor, other.state_dict()[name]), name
 
@@ -120,18 +123,22 @@ def _taster(reference: str) -> Callable[[], torch.nn.Module]:
 
 def test_ls_says_how_to_go_on(cellar):
     _killed(cellar)
-    assert hint_of(relaytrain("ls", folder=cellar).said)[:2] == ["resume", "cellar-killed"]
+    hint = hint_of(relaytrain("ls", folder=cellar).said)
+    assert hint[:2] == ["resume", "cellar-killed"]
+    (row,) = json.loads(relaytrain("ls", "--format", "json", folder=cellar).out)["runs"]
+    assert row["resume"].split()[1:] == hint
+    assert json.loads(relaytrain("show", "--format", "json", folder=cellar).out)["resume"] == row["resume"]
 
 
 def test_the_hint_knows_a_store_elsewhere(cellar):
     runs = cellar / "else where"
-    _killed(cellar, "--store", str(runs))
+    _killed(cellar, *SHORT, "--store", str(runs))
     hint = hint_of(relaytrain("show", "--store", str(runs), folder=cellar).said)
     assert relaytrain(*hint, folder=cellar).status == 0
 
 
 def test_changed_code_is_named_and_force_goes_on(cellar):
-    _killed(cellar)
+    _killed(cellar, *SHORT)
     hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
     code = cellar / "cellar.py"
     code.write_text(code.read_text() + "\nSEEN = True\n")
@@ -144,21 +151,48 @@ def test_a_changed_loader_is_noticed_too(cellar):
     """The data decide as much as the network: a helper module that the package imports counts as well."""
     (cellar / "noise.py").write_text("SHARE = 0.05\n")
     code = cellar / "cellar.py"
-    code.write_text(code.read_text().replace("import numpy as np\n", "import numpy as np\nfrom noise import SHARE\n", 1).replace("0.05 * rng", "SHARE * rng"))  # fmt: skip
-    _killed(cellar)
+    helped = code.read_text().replace("import numpy as np\n", "import numpy as np\nfrom noise import SHARE\n", 1)
+    code.write_text(helped.replace("0.05 * rng", "SHARE * rng"))
+    _killed(cellar, *SHORT)
     (cellar / "noise.py").write_text("SHARE = 0.5\n")
     hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
     refused = relaytrain(*hint, folder=cellar)
     assert refused.status in (2, 3) and "noise.py" in refused.err, refused.said
+    forced = relaytrain("resume", "cellar-killed", "--scenario", "cellar.toml", "--force", folder=cellar)
+    assert forced.status == 0, forced.said
+    shown = relaytrain("show", "cellar-killed", folder=cellar).out
+    assert "noise.py" in shown.partition("note: ")[2], "whoever reads the run later sees that it was not undisturbed"
 
 
 def test_a_scenario_file_edited_since_does_not_matter(cellar):
     """The stored scenario counts; the file may have moved on."""
-    _killed(cellar)
+    _killed(cellar, *SHORT)
     hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
     scenario = cellar / "cellar.toml"
     scenario.write_text(scenario.read_text().replace("lr = 0.003", "lr = 0.03"))
     assert relaytrain(*hint, folder=cellar).status == 0
+
+
+def test_files_that_the_scenario_names_are_found_from_wherever_it_goes_on(cellar, tmp_path_factory):
+    scenario = cellar / "cellar.toml"
+    scenario.write_text(scenario.read_text() + '[estimator]\nname = "auto"\nfitted = "fit.npz"\n')
+    _killed(cellar, *SHORT)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    hint = hint_of(relaytrain("show", "--store", cellar / "relaytrain-runs", folder=elsewhere).said)
+    resumed = relaytrain(*hint, folder=elsewhere)
+    assert resumed.status == 0, resumed.said
+
+
+def test_code_is_not_imported_without_leave(cellar):
+    """A store may come from anywhere: what it names is imported only from a folder named on the command line."""
+    _killed(cellar)
+    (cellar / "cellar.py").write_text("open('imported', 'w')\n")
+    for words in (["--force"], []):
+        refused = relaytrain("resume", "cellar-killed", *words, folder=cellar)
+        assert refused.status == 2 and "cellar:taster" in refused.err and f"--code {cellar}" in refused.err
+    assert not (cellar / "imported").exists()
+    lost = relaytrain("resume", "cellar-killed", "--code", "nowhere", folder=cellar)
+    assert lost.status == 2 and "nowhere" in lost.err and str(cellar) in lost.err
 
 
 # --- what leaves the house
@@ -200,8 +234,9 @@ def test_the_constants_are_in_spec_and_readme(exported, raw):
     steps = spec["preprocessing"]
     mean, deviation = (np.asarray(steps[key], dtype=np.float64) for key in ("mean", "deviation"))
     assert mean.shape == deviation.shape == (13,)
-    network = _taster("cellar:taster")()
-    network.load_state_dict(torch.load(folder / "out" / "state_dict.pt", weights_only=True))
+    weights = torch.load(folder / "out" / "state_dict.pt", weights_only=True)
+    network = _package().Taster(hidden=len(weights["smell.bias"]))  # the relay ends with a pruned version
+    network.load_state_dict(weights)
     scaled = (raw[0].double() - torch.from_numpy(mean)[:, None, None]) / torch.from_numpy(deviation)[:, None, None]
     with torch.no_grad():
         outputs = network.eval()(scaled.float())
@@ -210,8 +245,19 @@ def test_the_constants_are_in_spec_and_readme(exported, raw):
     assert "raw" in readme and f"{mean[0]:.4g}"[:4] in readme
 
 
-def test_the_model_of_a_result_takes_the_data_as_they_were_given(cellar):
-    """`load_model` and `Trained.model` say what they expect, or take raw inputs too."""
+def test_a_loaded_model_takes_raw_inputs_when_asked(exported, raw):
+    folder, reported = exported
+    store = folder / "relaytrain-runs"
+    network = rt.load_model("cellar-good", store=store, resolve=_taster, preprocess=True)
+    with torch.no_grad():
+        outputs = network(raw[0])
+        bare = rt.load_model("cellar-good", store=store, resolve=_taster)(raw[0])
+    assert (outputs.argmax(1) == raw[1]).double().mean().item() == pytest.approx(reported, abs=1e-12)
+    assert not torch.equal(outputs, bare)
+
+
+def test_the_model_of_a_result_says_what_it_expects():
+    """`load_model` and `Trained.model` expect prepared inputs, and their descriptions say so."""
     doc = (rt.load_model.__doc__ or "") + (rt.Trained.model.__doc__ or "")
     assert re.search(r"raw|standardis", doc), "is preprocessing inside the module that load_model returns?"
 

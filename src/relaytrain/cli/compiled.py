@@ -21,7 +21,10 @@ SLOW = "no folder for compiled code can be written: searching uncompiled, which 
 
 @contextmanager
 def compiled(*, scipy: bool = False) -> Iterator[None]:
-    """Plan inside this block: start-up stays short and compilation is announced. `scipy`: somebody needs all of it."""
+    """Plan inside this block: start-up stays short and compilation is announced.
+
+    `scipy`: somebody needs all of it, as code of the user's own may, which is why verbs that import such code say so.
+    """
     _choose_cache()
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
         yield

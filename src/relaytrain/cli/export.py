@@ -14,18 +14,19 @@ from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
 SHORT = "The trained network, or the run as traces, in files."
-HELP = """Write the network that a run trained: spec and safetensors, state_dicts, torch.export, ONNX if installed.
+HELP = """Write the network that a run trained: spec and safetensors, state_dicts, torch.export, ONNX.
 
-Every file is read back and compared with the run, bit for bit. A network of your own is built only when you name the
-function that makes it with --model; without it the weights are written all the same. With --as traces the folder gets
-what the run's epochs and handovers showed, for estimators to learn from.
+model.pt2 and model.onnx take raw inputs: what the run did to them (shrink, standardise) is inside; README.md has the
+constants for the bare network. Every file is read back and compared with the run, bit for bit. A network of your own is
+built only when you name the function that makes it with --model; without it the weights are written all the same. With
+--as traces the folder gets what the run's epochs and handovers showed, for estimators to learn from.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain export quickstart-1a2b3c4d trained/
   relaytrain export quickstart-1a2b3c4d trained/ --best
   relaytrain export quickstart-1a2b3c4d traces/quick --as traces
-  relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net --input 3,32,32
+  relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net
 """
 
 
@@ -41,7 +42,9 @@ Best = Annotated[bool, typer.Option("--best", help="The epoch with the lowest lo
 Model = Annotated[
     str | None, typer.Option("--model", metavar="MODULE:FUNCTION", help="Makes the network, if it is one of your own.")
 ]
-Shape = Annotated[str | None, typer.Option("--input", metavar="C,H,W", help="Shape of one input of such a network.")]
+Shape = Annotated[
+    str | None, typer.Option("--input", metavar="C,H,W", help="Shape of its input, where the run did not keep it.")
+]
 As = Annotated[ExportKind, typer.Option("--as", help="What to write (network).", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ..core.explain import say_energy, say_time
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, emit_view
-from .reading import Store
+from .reading import Store, elsewhere
 
 SHORT = "The runs of a store."
 HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time."""
@@ -17,13 +18,17 @@ Examples:
   relaytrain ls --store /data/runs --format json
 """
 
+MOST_HINTS = 5
+"""Runs that can go on and are told how to, those written last."""
+
 
 def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
     """Read and list."""
     from ..store import RunStore
 
     opened = RunStore.open(store)
-    rows = [_row(summary) for summary in opened.runs()]
+    store_named = elsewhere(opened)
+    rows = [_row(summary, store_named) for summary in opened.runs()]
     if output is Format.json:
         emit_json({"schema": "relaytrain.runs/1", "store": str(opened.folder), "runs": rows})
         return 0
@@ -42,11 +47,16 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
         costs = say_energy(row["energy_j"]), say_time(row["elapsed_s"])
         table.add_row(row["run"], row["status"], str(row["epochs"]), *losses, *costs, row["updated"])
     emit_view(table)
+    hints = [f"to go on: {row['resume']}" for row in rows if row["resume"] is not None]
+    if hints:
+        emit("\n".join(hints[:MOST_HINTS]))
     return 0
 
 
-def _row(summary: Any) -> dict[str, Any]:
+def _row(summary: Any, store: Path | None) -> dict[str, Any]:
     from datetime import UTC, datetime
+
+    from ..report.verdict import RESUMABLE, go_on
 
     updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return {
@@ -59,4 +69,5 @@ def _row(summary: Any) -> dict[str, Any]:
         "wasted_j": summary.totals.wasted_j,
         "elapsed_s": summary.totals.elapsed_s,
         "updated": updated,
+        "resume": go_on(summary.run, summary.started, store) if summary.status in RESUMABLE else None,
     }

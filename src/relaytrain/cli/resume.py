@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,21 +15,26 @@ from .watching import Stop, conclude, say
 SHORT = "Go on with an interrupted, stopped or failed run."
 HELP = """Go on with a run that was interrupted, stopped or failed, from its last whole checkpoint.
 
-At most the epoch that was running is repeated, and the result is the one an undisturbed run would have had. Exit
-status as of `relaytrain run`.
+At most the epoch that was running is repeated, and the result is the one an undisturbed run would have had. The
+scenario is the one that is stored with the run, whatever its file says by now. Code of your own is imported only from a
+folder that you name here: a store may come from anywhere. Exit status as of `relaytrain run`.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain resume
   relaytrain resume quickstart-1a2b3c4d
-  relaytrain resume mine-1a2b3c4d --scenario mine.toml
+  relaytrain resume mine-1a2b3c4d --code .
 """
 
+CodeFolder = Annotated[
+    Path | None, typer.Option("--code", metavar="DIR", help="Where code of your own may be imported from.")
+]
 ScenarioFile = Annotated[
-    str | None, typer.Option("--scenario", metavar="FILE", help="Its scenario, when that names code of your own.")
+    str | None, typer.Option("--scenario", metavar="FILE", help="Its scenario: code may come from that file's folder.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Take it over from a process that is gone but cannot be seen to be.")
+    bool,
+    typer.Option("--force", help="Go on whatever has changed, and take it over from a process that only seems alive."),
 ]
 Inexact = Annotated[
     bool, typer.Option("--allow-inexact", help="Go on although packages, threads or code have changed since.")
@@ -37,6 +43,7 @@ Inexact = Annotated[
 
 def resume(
     run: LastRun = None,
+    code: CodeFolder = None,
     scenario: ScenarioFile = None,
     force: Force = False,
     allow_inexact: Inexact = False,
@@ -51,8 +58,15 @@ def resume(
 
     opened = open_store(store)
     name = find_run(opened, run)
-    with compiled(), Stop().listening() as stop:
+    with compiled(scipy=True), Stop().listening() as stop:
         ended = runs.resume(
-            name, store=opened, source=scenario, force=force, allow_inexact=allow_inexact, told=say, stop=stop
+            name,
+            store=opened,
+            source=scenario,
+            code=code,
+            force=force,
+            allow_inexact=allow_inexact,
+            told=say,
+            stop=stop,
         )
     return conclude(ended, opened, output)

@@ -66,6 +66,6 @@ def run(
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
     for words in loaded.warnings:
         note(f"warning: {words}")
-    with compiled(scipy=loaded.depl is not None), Stop().listening() as stop:
+    with compiled(scipy=True), Stop().listening() as stop:
         ended = runs.run(loaded, store=opened, name=name, told=say, stop=stop)
     return conclude(ended, opened, output)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energy, say_time
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json
-from .reading import LastRun, Store, find_run, open_store, read_run
+from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
 if TYPE_CHECKING:
     from ..report.run_view import RunView
@@ -32,17 +33,17 @@ def show(
     opened = open_store(store)
     view = read_run(opened, find_run(opened, run))
     if output is Format.json:
-        emit_json(as_json(view))
+        emit_json(as_json(view, elsewhere(opened)))
     else:
-        emit(as_text(view))
+        emit(as_text(view, elsewhere(opened)))
     return 0
 
 
-def as_text(view: RunView) -> str:
-    """A run in plain lines."""
+def as_text(view: RunView, store: Path | None = None) -> str:
+    """A run in plain lines; `store`: its folder, if it must be named."""
     from ..report.verdict import verdict_of
 
-    verdict = verdict_of(view)
+    verdict = verdict_of(view, store)
     time_unit, energy_unit = view.asked.time_unit, view.asked.energy_unit
     lines = [f"{view.run}: {verdict.word}. {verdict.sentence}"]
     lines.append(f"  scenario {view.name}, planner {view.planner}, {view.clock} clock, {view.sessions} session(s)")
@@ -73,8 +74,10 @@ def as_text(view: RunView) -> str:
     return "\n".join(lines)
 
 
-def as_json(view: RunView) -> dict[str, Any]:
-    """A run as plain JSON values."""
+def as_json(view: RunView, store: Path | None = None) -> dict[str, Any]:
+    """A run as plain JSON values; `store`: its folder, if it must be named."""
+    from ..report.verdict import RESUMABLE, go_on
+
     return {
         "schema": "relaytrain.show/1",
         "run": view.run,
@@ -86,6 +89,7 @@ def as_json(view: RunView) -> dict[str, Any]:
         "loss": view.loss,
         "totals": view.totals.to_dict(),
         "verdict": None if view.verdict is None else dict(view.verdict),
+        "resume": go_on(view.run, view.started, store) if view.status in RESUMABLE else None,
         "epochs": [
             {
                 "epoch": e.epoch,

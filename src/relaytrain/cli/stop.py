@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .options import Quiet, Verbose
 from .output import emit
-from .reading import LastRun, Store, find_run, open_store
+from .reading import LastRun, Store, elsewhere, find_run, open_store
 
 SHORT = "Ask a run to stop after its epoch."
 HELP = """Ask a run in another shell to stop in order after the epoch it is at; `relaytrain resume` goes on later."""
@@ -20,5 +20,8 @@ def stop(run: LastRun = None, store: Store = None, quiet: Quiet = False, verbose
     opened = open_store(store)
     name = find_run(opened, run)
     opened.request_stop(name)
-    emit(f"{name} was asked to stop after its epoch; to go on later: relaytrain resume {name}")
+    from ..report.verdict import go_on
+
+    later = go_on(name, opened.summary(name).started, elsewhere(opened))
+    emit(f"{name} was asked to stop after its epoch; to go on later: {later}")
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.explain import say_energy, say_time
 from .options import Format
 from .output import emit, emit_json, note
-from .reading import read_run
+from .reading import elsewhere, read_run
 
 if TYPE_CHECKING:
     from ..relay.job import Line
@@ -75,7 +75,7 @@ def conclude(ended: Trained, store: RunStore, output: Format) -> int:
     if output is Format.json:
         emit_json(as_json(ended, store))
         return ended.exit_status
-    verdict = verdict_of(read_run(store, ended.run))
+    verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
     tested = "" if ended.test_loss is None else f"\n  test loss {ended.test_loss:.4g}"
     if ended.test_loss is not None and ended.test_accuracy is not None:
         tested += f", accuracy {ended.test_accuracy:.1%}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from ..core.errors import ScenarioError
 from .dataset import Dataset
+
+MOST_SHRINK = 4096
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,70 @@ def shrink(data: Dataset, factor: int) -> Dataset:
 
 def standardised(data: Dataset, like: Dataset | None = None) -> Dataset:
     """Every channel shifted and scaled by mean and deviation of `like` (by default the data itself)."""
-    source = data if like is None else like
-    mean = source.images.mean(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
-    deviation = source.images.std(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
-    scaled = (data.images - mean) / np.maximum(deviation, 1e-6)
-    return replace(data, images=scaled.astype(np.float32))
+    return Preprocessing.standardising(data if like is None else like).apply(data)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to raw images, as a source gives them, before a network sees them.
+
+    They become `shrink` times smaller by averaging squares of pixels, then every channel is (x - mean) / deviation, in
+    float64, given to the network as float32. None for both: values stay as they are.
+    """
+
+    shrink: int = 1
+    mean: tuple[float, ...] | None = None
+    deviation: tuple[float, ...] | None = None
+
+    @classmethod
+    def standardising(cls, like: Dataset, *, shrink: int = 1) -> Self:
+        """With mean and deviation of the channels of `like`; a channel that is constant keeps its scale within 1e-6."""
+        mean = like.images.mean(axis=(0, 2, 3), dtype=np.float64)
+        deviation = like.images.std(axis=(0, 2, 3), dtype=np.float64)
+        return cls(shrink, tuple(mean.tolist()), tuple(np.maximum(deviation, 1e-6).tolist()))
+
+    @property
+    def nothing(self) -> bool:
+        """Raw images go into the network as they are."""
+        return self.shrink == 1 and self.mean is None
+
+    def apply(self, data: Dataset) -> Dataset:
+        """`data` as the network sees it."""
+        smaller = shrink(data, self.shrink) if self.shrink > 1 else data
+        if self.mean is None or self.deviation is None:
+            return smaller
+        mean, deviation = (np.array(values)[:, None, None] for values in (self.mean, self.deviation))
+        return replace(smaller, images=((smaller.images - mean) / deviation).astype(np.float32))
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a raw image for a network whose input has `shape`."""
+        return shape if self.shrink == 1 else (shape[0], *(size * self.shrink for size in shape[1:]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        mean, deviation = (None if values is None else list(values) for values in (self.mean, self.deviation))
+        return {"shrink": self.shrink, "mean": mean, "deviation": deviation}
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+        """What `to_dict` wrote.
+
+        Raises:
+            ScenarioError: it is nothing of the kind.
+        """
+        factor, mean, deviation = (table.get(key) for key in ("shrink", "mean", "deviation"))
+        channels = _finite(mean), _finite(deviation)
+        known = [values for values in channels if values is not None]
+        fits = isinstance(factor, int) and 1 <= factor <= MOST_SHRINK and (known or mean is deviation is None)
+        if not fits or (known and (len({len(c or ()) for c in channels}) > 1 or min(channels[1] or (0.0,)) <= 0.0)):
+            raise ScenarioError(
+                "preprocessing: expected shrink >= 1, and mean and deviation > 0 for each channel or null for both"
+            )
+        return cls(int(factor or 1), *channels)
+
+
+def _finite(values: Any) -> tuple[float, ...] | None:
+    """A list of finite numbers as a tuple; None for anything else."""
+    listed = values if isinstance(values, list) else []
+    fits = listed and all(isinstance(value, int | float) and math.isfinite(value) for value in listed)
+    return tuple(map(float, listed)) if fits else None

@@ -2,10 +2,11 @@
 
 | file | what |
 |---|---|
+| `README.md` | what it is, what inputs it takes, how to load it |
 | `model.safetensors`, `spec.json` | the version: weights with its spec; `relaytrain.models.load_version` rebuilds it |
 | `state_dict.safetensors`, `state_dict.pt` | plain state_dicts; the second for `torch.load(..., weights_only=True)` |
-| `model.pt2` | `torch.export` archive, when the network can be built here and traced |
-| `model.onnx` | when onnx and onnxscript are installed |
+| `model.pt2` | `torch.export` archive, when the network can be built here and traced; takes raw inputs |
+| `model.onnx` | the same as ONNX, when onnx and onnxscript are installed (they come with the extra `train`) |
 | `scenario.json` | the scenario of the run, every default written out |
 | `export.json` | where it came from, and the SHA-256 of every file |
 
@@ -16,16 +17,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..core.errors import RelayTrainError, ScenarioError, UsageError
+from ..data.domain import Preprocessing
+from ..report.event_fields import table
 from ..report.run_parts import EpochView
 from ..report.run_view import RunView
 from ..store import RunStore
 from ..store.files import make_dir, write_atomic
 from . import empty_folder
+from .export_readme import readme
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 Which = Literal["final", "best"]
 SCHEMA = "relaytrain.export/1"
+LARGEST = 4096
+"""Channels or pixels of an input that is believed without asking."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ def export_run(
         folder: made when missing; must be empty unless `force`.
         which: `final`, after the last epoch, or `best`, the lowest loss.
         resolve: follows the version's factory, if it has one; without it the network itself is not built.
-        shape: channels, height and width of an input, for a factory's network; families know theirs.
+        shape: channels, height and width of the network's input, where neither the run nor a family says it.
         force: write into a folder that holds other files.
     """
     from ..training.checkpoint import Checkpoint
@@ -85,9 +92,15 @@ def export_run(
     view = RunView.of(store.events(run))
     epoch = chosen(view, which)
     checkpoint = Checkpoint.from_bytes(store.get_blob(run, epoch.blob or ""), where=f"run {run}, epoch {epoch.epoch}")
-    texts, skipped = _contents(checkpoint, resolve, shape)
+    steps, lost = _steps(view)
+    built, why = _build(checkpoint, resolve, shape or _kept_shape(view), steps)
+    texts, skipped = _contents(checkpoint, built, why)
+    if steps is not None:
+        texts["spec.json"] = _json({**checkpoint.spec.to_dict(), "preprocessing": steps.to_dict()})
     if view.scenario:
         texts["scenario.json"] = _json(view.scenario)
+    raw_shape = None if built is None else built.raw_shape
+    texts["README.md"] = readme(view, epoch, which, steps, raw_shape, tuple(texts)).encode()
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in texts.items()}
     origin = {"schema": SCHEMA, "run": run, "which": which, "epoch": epoch.epoch, "loss": epoch.loss}
     origin |= {"version": checkpoint.version, "pair": list(epoch.pair), "checkpoint": epoch.blob, "sha256": digests}
@@ -95,9 +108,9 @@ def export_run(
     make_dir(place)
     for name, data in texts.items():
         write_atomic(place / name, data)
-    rebuilt = _check(place, checkpoint, resolve, shape)
+    _check(place, checkpoint, built, resolve)
     told = run, which, epoch.epoch, checkpoint.version, epoch.loss
-    return Exported(*told, place, tuple(texts), tuple(skipped), rebuilt)
+    return Exported(*told, place, tuple(texts), (*skipped, *lost), built is not None)
 
 
 def chosen(view: RunView, which: Which) -> EpochView:
@@ -108,9 +121,32 @@ def chosen(view: RunView, which: Which) -> EpochView:
     return epoch
 
 
-def _contents(
-    checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None
-) -> tuple[dict[str, bytes], list[str]]:
+class _Built(NamedTuple):
+    """A network that could be built here: as trained, for inputs of `shape`, and for raw inputs of `raw_shape`."""
+
+    network: nn.Module
+    shape: tuple[int, ...]
+    for_raw: nn.Module
+    raw_shape: tuple[int, ...]
+
+
+def _steps(view: RunView) -> tuple[Preprocessing | None, list[str]]:
+    """What was done to raw inputs; None and a sentence, if it matters, for runs that did not keep it."""
+    kept, data = view.started.get("preprocessing"), table(view.scenario.get("data"))
+    if isinstance(kept, Mapping):
+        return Preprocessing.from_dict(kept), []
+    if data.get("standardise") or data.get("shrink", 1) != 1:
+        return None, ["preprocessing: made by a release that did not keep its constants; no file takes raw inputs"]
+    return None, []
+
+
+def _kept_shape(view: RunView) -> tuple[int, ...] | None:
+    kept = view.started.get("input")
+    sizes = kept if isinstance(kept, list) else []
+    return tuple(sizes) if sizes and all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes) else None
+
+
+def _contents(checkpoint: Checkpoint, built: _Built | None, why: str) -> tuple[dict[str, bytes], list[str]]:
     from ..models.spec import spec_json
     from . import network_formats as formats
 
@@ -122,41 +158,43 @@ def _contents(
         "state_dict.pt": formats.state_pt(weights),
     }
     skipped: list[str] = []
-    model, shape, why = _network(checkpoint, resolve, shape)
-    if model is None or shape is None:
+    if built is None:
         return texts, [f"model.pt2, model.onnx: {why}"]
     try:
-        texts["model.pt2"] = formats.exported_program(model, shape)
+        texts["model.pt2"] = formats.exported_program(built.for_raw, built.raw_shape)
     except ScenarioError as error:
         skipped.append(f"model.pt2: {error}")
     missing = formats.onnx_missing()
     if missing is not None:
-        return texts, [*skipped, f"model.onnx: the package {missing} is not installed (pip install onnx onnxscript)"]
+        words = f"the package {missing} is not installed; it comes with pip install 'relaytrain[train]'"
+        return texts, [*skipped, f"model.onnx: {words}"]
     try:
-        texts["model.onnx"] = formats.onnx_model(model, shape)
+        texts["model.onnx"] = formats.onnx_model(built.for_raw, built.raw_shape)
     except ScenarioError as error:
         skipped.append(f"model.onnx: {error}")
     return texts, skipped
 
 
-def _network(
-    checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None
-) -> tuple[nn.Module | None, tuple[int, ...] | None, str]:
-    """The network, the shape of its input, and why one of them is missing."""
+def _build(
+    checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None, steps: Preprocessing | None
+) -> tuple[_Built | None, str]:
+    """The network, if it can be built here, else why not."""
     from ..models import FamilySpec
+    from ..training.preprocessing import with_preprocessing
 
     spec = checkpoint.spec
     if isinstance(spec, FamilySpec):
-        return checkpoint.model(), spec.input, ""
-    if resolve is None:
-        return None, None, f"built by {spec.factory}, which is only called when you name it (--model {spec.factory})"
+        shape = spec.input
+    elif resolve is None:
+        return None, f"built by {spec.factory}, which is only called when you name it (--model {spec.factory})"
     if shape is None:
-        return None, None, "the shape of an input is not known; give it (--input CHANNELS,HEIGHT,WIDTH)"
-    return checkpoint.model(resolve=resolve), shape, ""
+        return None, "the shape of an input is not known; give it (--input CHANNELS,HEIGHT,WIDTH)"
+    network, known = checkpoint.model(resolve=resolve), steps or Preprocessing()
+    return _Built(network, shape, with_preprocessing(network, known), known.raw_shape(shape)), ""
 
 
-def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: tuple[int, ...] | None) -> bool:
-    """Read every file back and compare it with the checkpoint, bit for bit; whether the network was built again too."""
+def _check(place: Path, checkpoint: Checkpoint, built: _Built | None, resolve: Resolve | None) -> None:
+    """Read every file back and compare it with the checkpoint, bit for bit, and the network if it was built."""
     from ..models import load_version
     from ..models.travel import read_version_spec
     from . import network_formats as formats
@@ -173,20 +211,19 @@ def _check(place: Path, checkpoint: Checkpoint, resolve: Resolve | None, shape: 
             raise RelayTrainError(f"{place / name}: read back, it is not what the run holds; do not use it")
     if read_version_spec(version, where="model.safetensors") != checkpoint.spec:
         raise RelayTrainError(f"{place / 'model.safetensors'}: read back, its spec is not the run's; do not use it")
-    model, shape, _ = _network(checkpoint, resolve, shape)
-    if model is None or shape is None:
-        return False
+    if built is None:
+        return
     _, rebuilt = load_version(version, resolve=resolve, where="model.safetensors")
-    if not formats.same(rebuilt.state_dict(), checkpoint.weights) or not formats.same_outputs(
-        model, rebuilt.eval(), shape
-    ):
+    alike = formats.same_outputs(built.network, rebuilt.eval(), built.shape)
+    if not alike or not formats.same(rebuilt.state_dict(), checkpoint.weights):
         raise RelayTrainError(
             f"{place / 'model.safetensors'}: the rebuilt network differs from the run's; do not use it"
         )
     archive = place / "model.pt2"
-    if archive.is_file() and not formats.same_outputs(model, formats.read_program(archive.read_bytes()), shape):
-        raise RelayTrainError(f"{archive}: its outputs are not the run's; do not use it")
-    return True
+    if archive.is_file():
+        program = formats.read_program(archive.read_bytes())
+        if not formats.same_outputs(built.for_raw, program, built.raw_shape):
+            raise RelayTrainError(f"{archive}: its outputs are not the run's; do not use it")
 
 
 def _json(value: Any) -> bytes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import logging
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -104,7 +106,7 @@ def onnx_model(model: nn.Module, shape: Shape) -> bytes:
         ScenarioError: torch cannot express it in ONNX.
     """
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_log():
             warnings.simplefilter("ignore")  # torch deprecates parts of its own exporter
             program = torch.onnx.export(
                 model.eval(), (example_input(shape),), dynamo=True, verbose=False, dynamic_shapes=_any_batch()
@@ -116,6 +118,17 @@ def onnx_model(model: nn.Module, shape: Shape) -> bytes:
         raise
     except Exception as error:
         raise ScenarioError(f"torch cannot write this network as ONNX ({_first_line(error)})") from None
+
+
+@contextmanager
+def _no_log() -> Iterator[None]:
+    """Without torch's remarks on packages that no network of ours needs."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _any_batch() -> tuple[dict[int, torch.export.Dim]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,8 @@ from ..executors.inprocess import InProcess
 from ..executors.pipelined import members_of
 from ..executors.processes import Processes
 from ..planners.registry import PLAN_ONCE, planner_for
-from ..scenario import Scenario, resolve
+from ..scenario import Scenario
+from ..scenario.own_code import loaded_code, references_of
 from ..training.setup import TrainingSetup
 from ..training.soundness import check_sound
 from .job import Job, Settings
@@ -42,8 +44,9 @@ def job_of(
         "planner": getattr(chosen, "name", scenario.planner.name),
         "versions": {name: facts.to_dict() for name, facts in setup.version_facts().items()},
         "node_sets": _node_sets(setup),
-        "code": {ref: resolve(ref, setup.folder).sha256 for ref in setup.references},
-        **(manifest or {}),
+        "input": list(setup.validation.input),
+        "preprocessing": setup.preprocessing.to_dict(),
+        **(_origin(scenario, setup, planner) if manifest is None else manifest),
     }
     fitted = fitted_of(scenario)
     if fitted is not None:
@@ -74,6 +77,21 @@ def job_of(
         scenario.depl,
         clock,
     )
+
+
+def _origin(scenario: Scenario, setup: TrainingSetup, planner: Planner | None) -> dict[str, Any]:
+    """What it takes to do it again: folder and files of the user's own code, and the command line."""
+    setup.loss()  # all code that the scenario names is loaded now
+    references = references_of(scenario.resolved)
+    known: dict[str, Any] = {"code": loaded_code(setup.folder, references)} if references else {}
+    if setup.folder is not None and scenario.preset is None:
+        known["folder"] = str(setup.folder.resolve())
+    source = scenario.preset or scenario.source
+    if source is not None and planner is None:
+        changes = [word for change in scenario.overrides for word in ("--set", change)]
+        left_out = [word for name in scenario.without for word in ("--without", name)]
+        known["command"] = shlex.join(["relaytrain", "run", str(source), *changes, *left_out])
+    return known
 
 
 def clock_of(setup: TrainingSetup, *, devices: Mapping[str, Mapping[str, Any]] | None = None) -> RunClock:

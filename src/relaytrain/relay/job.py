@@ -33,7 +33,7 @@ class Job:
     """One run's parts. `estimator` is made once l(0) was probed; `manifest` goes into `run_started` as it is.
 
     `clock`: which seconds and joules count. `prices`: what a decision's resources and data make of an epoch's cost;
-    without it the cost table says it all.
+    without it the cost table says it all. `notes` are kept with the verdict.
     """
 
     problem: Problem
@@ -46,6 +46,7 @@ class Job:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     prices: Prices | None = None
     clock: RunClock = field(default_factory=EmulatedClock)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

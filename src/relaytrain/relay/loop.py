@@ -124,7 +124,7 @@ class RelayLoop:
         self.handover: Mapping[str, Any] | None = None  # the one that `checkpoint` is the result of, until trained
         self.roll_backs = 0
         self.attempt = 0
-        self.notes: list[str] = []
+        self.notes: list[str] = list(job.notes)
         self.working = False
         self.infeasible = False
 

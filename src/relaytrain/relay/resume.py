@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
 from ..scenario import Scenario, load_scenario
+from ..scenario.own_code import changed_code, references_of
 from . import events
 from .job import Job
 
 
+def check_code(started: Mapping[str, Any], folder: Path | None, *, allow_inexact: bool = False) -> list[str]:
+    """Files of the user's code that have changed since a run was started; to be asked before they are imported.
+
+    Raises:
+        UsageError: some have, and `allow_inexact` is not given.
+    """
+    return _allowed(changed_code(started.get("code") or {}, folder), allow_inexact)
+
+
 def check_same(started: Mapping[str, Any], job: Job, *, allow_inexact: bool = False) -> list[str]:
-    """What has changed since a run was started, of what its last bits depend on.
+    """What else has changed since a run was started, of what its last bits depend on.
 
     Raises:
         UsageError: something has, and `allow_inexact` is not given.
@@ -28,43 +40,46 @@ def check_same(started: Mapping[str, Any], job: Job, *, allow_inexact: bool = Fa
     fits = [entry.get("estimator", {}).get("sha256") for entry in (started, job.manifest)]
     if fits[0] != fits[1]:
         changed.append("the fitted estimator")
-    code = job.manifest.get("code", {})
-    changed += [f"the code of {ref}" for ref, sha in started.get("code", {}).items() if code.get(ref) != sha]
+    return _allowed(changed, allow_inexact)
+
+
+def _allowed(changed: list[str], allow_inexact: bool) -> list[str]:
     if changed and not allow_inexact:
         raise UsageError(
             f"changed since this run was started: {'; '.join(changed)}; the result could differ from an undisturbed "
-            "run. Go back to what it was, or accept that with --allow-inexact"
+            "run. Go back to what it was, or go on all the same with --force"
         )
     return changed
 
 
-def needs_code(scenario: Scenario) -> bool:
-    """Whether a scenario names functions of the user's own."""
-    versions = scenario.resolved.get("versions", ())
-    named = [scenario.data.get("source"), scenario.training.get("loss")]
-    named += [version.get(key) for version in versions for key in ("factory", "student")]
-    return any(isinstance(name, str) and ":" in name for name in named)
+def scenario_of(started: Mapping[str, Any], given: Scenario | None = None, code: Path | None = None) -> Scenario:
+    """The scenario that a run was started with, as stored; its paths and code are looked for where they were then.
 
-
-def scenario_of(started: Mapping[str, Any], given: Scenario | None = None) -> Scenario:
-    """The scenario of a run in a store; one that names the user's code has to be `given` again, and be the same.
-
-    A store may come from anywhere, so code is imported only for a scenario of the local command line or of Python.
+    A store may come from anywhere, so code of the user's own needs leave, from the local command line or from Python:
+    `code`, the folder it may be imported from, or `given`, a scenario that names the same functions.
     """
     kept = started.get("scenario")
     if not isinstance(kept, Mapping) or started.get("in_memory"):
         raise UsageError(
             "this run was started from Python, with a module of that process; go on with rt.train(..., resume=RUN)"
         )
-    loaded = load_scenario(kept)
+    needed, folder = references_of(kept), code
     if given is not None:
-        if given.digest != loaded.digest:
+        missing = [name for name in needed if name not in references_of(given.resolved)]
+        if missing:
             raise UsageError(
-                "the scenario given is not the one this run was started with; start a new run for another one"
+                f"the scenario given is not the one this run was started with: it does not name {', '.join(missing)}"
             )
-        return given
-    if needs_code(loaded):
+        folder = folder or given.folder
+    before = started.get("folder")
+    place = Path(before) if isinstance(before, str) else None
+    if needed and code is None and given is None:
         raise UsageError(
-            "this run uses code of your own: name its scenario too, `relaytrain resume RUN --scenario FILE`"
+            f"this run uses code of your own ({', '.join(needed)}): say where it may be imported from, "
+            f"`relaytrain resume RUN --code {place or 'DIR'}`"
         )
-    return loaded
+    if code is not None and not code.is_dir():
+        raise UsageError(f"--code: got '{code}', expected the folder of your code; the run was started from {place}")
+    loaded = load_scenario(kept)
+    folder = folder or place
+    return loaded if folder is None else replace(loaded, source=folder.absolute() / f"{loaded.name}.json")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,7 +40,11 @@ class Trained(Ended):
 
     @property
     def model(self) -> nn.Module:
-        """The network, rebuilt from the store, in eval mode; a fresh one each time."""
+        """The network, rebuilt from the store, in eval mode; a fresh one each time.
+
+        It expects inputs as it was trained on them, so standardised where `[data]` says `standardise`; for raw ones
+        there is `load_model(..., preprocess=True)`.
+        """
         return load_model(self.run, store=self.store, resolve=self.resolve)
 
 
@@ -83,32 +87,37 @@ def resume(
     *,
     store: Where = None,
     source: Source | None = None,
+    code: str | PathLike[str] | None = None,
     force: bool = False,
     allow_inexact: bool = False,
     told: Told | None = None,
     stop: StopAsked | None = None,
 ) -> Trained:
-    """Go on with an interrupted, stopped or failed run.
+    """Go on with an interrupted, stopped or failed run, with the scenario it was started with.
 
     Args:
         run: its name.
         store: where it is.
-        source: its scenario, needed when that names code of your own.
-        force: take the run over from a process that seems to live.
+        source: a scenario that names the same code of your own, as leave to import it from that file's folder.
+        code: the folder that code of your own may be imported from; a run that has some needs one of the two.
+        force: take the run over from a process that seems to live, and go on although something has changed.
         allow_inexact: go on although packages, threads or code have changed since it was started.
         told, stop: as for `run`.
     """
-    from .resume import check_same, scenario_of
+    from .resume import check_code, check_same, scenario_of
 
     opened = _open(store)
     opened.summary(run)  # refuses a run that is not there
     started = opened.events(run, kinds=("run_started",))[0].body
-    loaded = scenario_of(started, None if source is None else scenario_from(source))
+    given = None if source is None else scenario_from(source)
+    loaded = scenario_of(started, given, None if code is None else Path(code))
+    inexact = allow_inexact or force
+    changed = check_code(started, loaded.folder, allow_inexact=inexact)
 
     def make() -> Job:
         job = _job(loaded, None)
-        check_same(started, job, allow_inexact=allow_inexact)
-        return job
+        changed.extend(check_same(started, job, allow_inexact=inexact))
+        return replace(job, notes=(f"went on although changed since its start: {'; '.join(changed)}",) * bool(changed))
 
     return _go(make, opened, told, stop, going_on=(run, force))
 
@@ -168,32 +177,54 @@ def train(
     return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
 
 
-def load_model(run: str, *, store: Where = None, which: Which = "final", resolve: Resolve | None = None) -> nn.Module:
+def load_model(
+    run: str,
+    *,
+    store: Where = None,
+    which: Which = "final",
+    resolve: Resolve | None = None,
+    preprocess: bool = False,
+) -> nn.Module:
     """The network that a run trained, in eval mode, bit for bit.
+
+    It expects inputs as it was trained on them: smaller and standardised where `[data]` says `shrink` or `standardise`.
+    With `preprocess` it takes raw ones, as the source of the data gives them, and gives the accuracy that was reported.
 
     Args:
         run: its name.
         store: where it is.
         which: after the last epoch that stands, or the one with the lowest loss.
         resolve: for a network of your own: from the reference in its spec to the function that makes it.
+        preprocess: put in front of it what was done to raw inputs.
     """
     from ..training.checkpoint import Checkpoint
 
     opened = _open(store)
-    opened.summary(run)
-    if which == "final":
-        kept = opened.latest_checkpoint(run)
-        if kept is None:
-            raise UsageError(f"run {run} kept no checkpoint")
-        return Checkpoint.from_bytes(kept.data, where=f"run {run}").model(resolve=resolve)
+    started = opened.summary(run).started
+    data, where = _final(opened, run) if which == "final" else _best(opened, run)
+    model = Checkpoint.from_bytes(data, where=where).model(resolve=resolve)
+    if not preprocess:
+        return model
+    from ..training.preprocessing import steps_of, with_preprocessing
+
+    return with_preprocessing(model, steps_of(started, run))
+
+
+def _final(store: RunStore, run: str) -> tuple[bytes, str]:
+    kept = store.latest_checkpoint(run)
+    if kept is None:
+        raise UsageError(f"run {run} kept no checkpoint")
+    return kept.data, f"run {run}"
+
+
+def _best(store: RunStore, run: str) -> tuple[bytes, str]:
     from ..store.events import standing
 
-    done = [e for e in standing(opened.events(run)) if e.kind == "epoch_done"]
+    done = [e for e in standing(store.events(run)) if e.kind == "epoch_done"]
     if not done:
         raise UsageError(f"run {run} has no epoch done yet")
     best = min(done, key=lambda event: (event.body["loss"], event.epoch or 0))
-    data = opened.get_blob(run, best.blob or "")
-    return Checkpoint.from_bytes(data, where=f"run {run}, epoch {best.epoch}").model(resolve=resolve)
+    return store.get_blob(run, best.blob or ""), f"run {run}, epoch {best.epoch}"
 
 
 def _go(

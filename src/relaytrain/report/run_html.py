@@ -42,11 +42,11 @@ TAGS = {
 }
 
 
-def report_html(view: RunView, *, baselines: Sequence[Baseline] = ()) -> str:
+def report_html(view: RunView, *, baselines: Sequence[Baseline] = (), store: Path | None = None) -> str:
     """The whole report as HTML text."""
     context = {
         "view": view,
-        "verdict": verdict_of(view),
+        "verdict": verdict_of(view, store),
         "picture": Markup(run_svg(view)),  # the canvas escapes its own strings
         "tiles": _tiles(view),
         "legs": _legs(view),
@@ -64,6 +64,8 @@ def report_html(view: RunView, *, baselines: Sequence[Baseline] = ()) -> str:
         "networks": _networks(view),
         "environment": _environment(view),
         "command": command(view),
+        "recorded": bool(text(view.started.get("command"))),
+        "file": f"{view.name}.json",
         "scenario": _scenario(view),
         "epochs": _epochs(view),
         "left_out": max(0, len(view.epochs) - MOST_EPOCHS),
@@ -76,6 +78,8 @@ def command(view: RunView) -> str:
     recorded = view.started.get("command")
     if isinstance(recorded, str) and recorded:
         return recorded
+    if view.started.get("in_memory"):
+        return "rt.train(...): this run was started from Python, with a model and data of that process"
     words = ["relaytrain", "run", f"{view.name}.json"]
     planner = text(view.started.get("planner")).partition("/")[0]
     for key, used in (("training.seed", text(view.started.get("seed"))), ("planner.name", planner)):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..core.explain import say_energy, say_time
 from .event_fields import text
@@ -29,15 +32,37 @@ WORDS = {
 }
 
 
-def verdict_of(view: RunView) -> Verdict:
-    """The verdict of a run, finished or not."""
+RESUMABLE = ("stopped", "failed", "interrupted")
+
+
+def verdict_of(view: RunView, store: Path | None = None) -> Verdict:
+    """The verdict of a run, finished or not; `store` as for `go_on`."""
     word, tone = WORDS.get(view.status, (view.status, "open"))
     parts = [_loss_words(view), _time_words(view), _energy_words(view)]
     sentence = "; ".join(part for part in parts if part) + "."
-    if view.status in ("stopped", "failed", "interrupted"):
-        sentence += f" To go on: relaytrain resume {view.run}"
+    if view.status in RESUMABLE:
+        sentence += f" To go on: {go_on(view.run, view.started, store)}"
     notes = (view.verdict or {}).get("notes") or ()
     return Verdict(word, tone, sentence, tuple(text(note)[:400] for note in list(notes)[:20]))
+
+
+def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> str:
+    """What goes on with a run: a command that holds for whatever options it was started with.
+
+    Args:
+        run: its name.
+        started: the body of its `run_started`.
+        store: where it is, unless it is found without being named.
+    """
+    if started.get("in_memory"):
+        return f"rt.train(..., resume={run!r}), with the same model and data"
+    words = ["relaytrain", "resume", run]
+    if started.get("code"):
+        folder = text(started.get("folder"))
+        words += ["--code", folder if folder and folder.isprintable() else "."]
+    if store is not None:
+        words += ["--store", str(store)]
+    return shlex.join(words)
 
 
 def _loss_words(view: RunView) -> str:

@@ -40,7 +40,13 @@ def scenario_from(source: Source, overrides: Iterable[str] = (), without: Iterab
     if not changes and not left_out:
         return source
     again = load_scenario(source.resolved, changes, left_out)
-    return replace(again, source=source.source, preset=source.preset)
+    return replace(
+        again,
+        source=source.source,
+        preset=source.preset,
+        overrides=(*source.overrides, *changes),
+        without=(*source.without, *left_out),
+    )
 
 
 def load_scenario(
@@ -57,14 +63,16 @@ def load_scenario(
         ScenarioError: With file, line, key, what was got and what is expected, for up to five faults at once.
     """
     document = read_source(source)
-    data, places = apply_overrides(document.data, overrides)
+    changes = (overrides,) if isinstance(overrides, str) else tuple(overrides)
+    left_out = (without,) if isinstance(without, str) else tuple(without)
+    data, places = apply_overrides(document.data, changes)
     document = replace(document, data=data, overrides=places)
     file = _validated(document)
     devices = _devices(file)
     raise_faults(document, [*check(file, load_devices()), *check_training(file), *check_depl(file)])
-    file, notes = _leave_out(file, without)
+    file, notes = _leave_out(file, left_out)
     file = file.model_copy(update={"name": file.name or _name_from(document)})
-    return _built(document, file, devices, notes)
+    return replace(_built(document, file, devices, notes), overrides=changes, without=left_out)
 
 
 def _validated(document: Document) -> ScenarioFile:
@@ -95,8 +103,7 @@ def _name_from(document: Document) -> str:
     return cleaned or "scenario"
 
 
-def _leave_out(file: ScenarioFile, without: Iterable[str]) -> tuple[ScenarioFile, list[str]]:
-    names = [without] if isinstance(without, str) else list(without)
+def _leave_out(file: ScenarioFile, names: Sequence[str]) -> tuple[ScenarioFile, list[str]]:
     if not names:
         return file, []
     sets = {s.name: s for s in file.node_sets}

@@ -34,7 +34,7 @@ class Scenario:
     """A file become a problem. `resolved` is the same scenario with every default written out, ready for JSON.
 
     Loading `resolved` again gives an equal scenario. `training`, `data`, `prior` and `estimator` are passed through, or
-    empty; `depl` is None without that table.
+    empty; `depl` is None without that table. `overrides` and `without` are what was changed in the file on the way.
     """
 
     problem: Problem
@@ -51,6 +51,8 @@ class Scenario:
     estimator: Mapping[str, Any] = field(default_factory=dict)
     depl: DeplSettings | None = None
     warnings: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

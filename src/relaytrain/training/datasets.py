@@ -13,7 +13,7 @@ from ..core.errors import ScenarioError
 from ..core.problem import Node, Problem
 from ..core.user_code import user_code
 from ..data.dataset import Dataset, from_arrays
-from ..data.domain import shrink, standardised
+from ..data.domain import Preprocessing
 from ..data.partition import by_class, by_size, dirichlet, iid, split
 from ..data.quick import RECIPES, quick_data
 from ..data.source import read as read_source
@@ -23,12 +23,16 @@ RESERVED = ("validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Data by node, and the two sets that nobody trains on; `parts`: rows of a node's data by data set."""
+    """Data by node, and the two sets that nobody trains on; `parts`: rows of a node's data by data set.
+
+    `preprocessing`: what was done to the images of the source to make these.
+    """
 
     nodes: Mapping[str, Dataset]
     validation: Dataset
     test: Dataset
     parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
 
 
 Reader = Callable[..., Dataset]
@@ -181,16 +185,13 @@ def _ordered(held: dict[str, Dataset], nodes: list[Node]) -> dict[str, Dataset]:
 
 def _prepared(sets: Sets, table: Mapping[str, Any]) -> Sets:
     """Smaller and standardised images where the table asks for them; standardised by the nodes' own statistics."""
-    held = dict(sets.nodes)
-    validation, test = sets.validation, sets.test
-    if table["shrink"] > 1:
-        held = {name: shrink(data, table["shrink"]) for name, data in held.items()}
-        validation, test = shrink(validation, table["shrink"]), shrink(test, table["shrink"])
+    steps = Preprocessing(table["shrink"])
     if table["standardise"]:
-        like = together(list(held.values()))
-        held = {name: standardised(data, like) for name, data in held.items()}
-        validation, test = standardised(validation, like), standardised(test, like)
-    return replace(sets, nodes=held, validation=validation, test=test)
+        like = together([steps.apply(data) for data in sets.nodes.values()])
+        steps = Preprocessing.standardising(like, shrink=steps.shrink)
+    held = {name: steps.apply(data) for name, data in sets.nodes.items()}
+    validation, test = steps.apply(sets.validation), steps.apply(sets.test)
+    return replace(sets, nodes=held, validation=validation, test=test, preprocessing=steps)
 
 
 def together(parts: list[Dataset]) -> Dataset:

@@ -15,6 +15,7 @@ from ..core.errors import ScenarioError, UsageError
 from ..core.problem import Problem
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
+from ..data.domain import Preprocessing
 from ..models.flops import count
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
@@ -69,7 +70,8 @@ class TrainingSetup:
 
     `parts` says which rows of a node's data belong to which data set, where there are several to choose from.
     `references` are the user's own functions that a worker process must be able to import, from `folder` first;
-    a module that lives in this process only has none and trains in-process only.
+    a module that lives in this process only has none and trains in-process only. `preprocessing` is what was done to
+    raw images to make the data.
     """
 
     problem: Problem
@@ -83,6 +85,7 @@ class TrainingSetup:
     folder: Path | None = None
     models: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
     parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict, repr=False)
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -107,7 +110,8 @@ class TrainingSetup:
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
-        return cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
+        made = cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
+        return replace(made, preprocessing=sets.preprocessing)
 
     @classmethod
     def from_model(
@@ -148,7 +152,8 @@ class TrainingSetup:
                 plans[name] = VersionPlan(name, "pruned", ratio=ratios[name])
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
-        return cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
+        made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
+        return replace(made, preprocessing=sets.preprocessing)
 
     @property
     def full(self) -> VersionPlan:

@@ -1,0 +1,77 @@
+"""Which code of the user's own a run rests on: the references of its scenario, and the files they brought with them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .resolve import split_reference
+
+_OURS = Path(__file__).resolve().parent.parent
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def references_of(resolved: Mapping[str, Any]) -> tuple[str, ...]:
+    """The `module:function` references of a resolved scenario: networks, data and loss."""
+    tables = [resolved.get(key) or {} for key in ("data", "training")]
+    named = [version.get(key) for version in resolved.get("versions") or () for key in ("factory", "student")]
+    named += [tables[0].get("source"), tables[1].get("loss")]
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
+
+
+def loaded_code(folder: Path | None, references: Iterable[str]) -> dict[str, str]:
+    """SHA-256 by file name of all modules loaded from `folder`, and of the referenced ones wherever they are.
+
+    Names are relative to `folder`, or to the entry of the import path that an installed module was found in.
+    """
+    named = {split_reference(reference)[0] for reference in references}
+    found: dict[str, str] = {}
+    for name, module, file in _modules():
+        inside = None if folder is None else _inside(file, folder.resolve())
+        if inside is not None or name in named:
+            found[inside or _on_path(name, module, file)] = _sha256(file)
+    return dict(sorted(found.items()))
+
+
+def changed_code(kept: Mapping[str, str], folder: Path | None) -> list[str]:
+    """The files of `kept` that are other ones now, or gone; nothing is imported."""
+    places = [*([] if folder is None else [folder]), *map(Path, sys.path)]
+    changed = []
+    for name, sha256 in kept.items():
+        file = next((place / name for place in places if (place / name).is_file()), None)
+        if file is None or _sha256(file) != sha256:
+            changed.append(name if file is None else str(file))
+    return changed
+
+
+def _modules() -> Iterator[tuple[str, ModuleType, Path]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        top = name.partition(".")[0]
+        if isinstance(file, str) and name != "__main__" and top not in sys.stdlib_module_names:
+            path = Path(file)
+            if path.is_file():
+                yield name, module, path.resolve()
+
+
+def _inside(file: Path, folder: Path) -> str | None:
+    """The file's name from `folder`; None outside, in an environment that lies inside, or for our own files."""
+    if not file.is_relative_to(folder) or file.is_relative_to(_OURS):
+        return None
+    parts = file.relative_to(folder).parts
+    if any(part.startswith(".") or part in _INSTALLED for part in parts):
+        return None
+    return "/".join(parts)
+
+
+def _on_path(name: str, module: ModuleType, file: Path) -> str:
+    parts = name.split(".") if hasattr(module, "__path__") else name.split(".")[:-1]
+    return "/".join((*parts, file.name))
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
