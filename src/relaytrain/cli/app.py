@@ -25,9 +25,9 @@ from .output import talk
 BUG = 1
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
-HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
+HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
-SCENARIO is a TOML or JSON file or a preset ({presets}); without one it is quickstart.
+SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
 Results go to stdout, progress to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import RelayTrainError
-from .output import note
+from .output import note, talk
 
 FIRST_TIME = "compiling the searches, once: about 20 s"
 SAID = "relaytrain-compiled"
@@ -67,7 +67,7 @@ def _announce() -> None:
     from ..store.files import make_dir, write_atomic
 
     said = _folder() / SAID
-    if said.exists():
+    if talk.quiet or said.exists():
         return
     note(FIRST_TIME)
     with suppress(RelayTrainError, OSError):

@@ -176,7 +176,7 @@ def _bar(words: str) -> Iterator[Step]:
 
 
 class _Waiting:
-    """Plain lines in a pipe: from the work itself as it counts, or, while it counts nothing, from a thread beside it."""
+    """Plain lines in a pipe: from the work as it counts, or, while it counts nothing, from a thread beside it."""
 
     def __init__(self, words: str) -> None:
         self.words, self.counted = words, ""

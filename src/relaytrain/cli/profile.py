@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SHORT = "What each version costs on this machine."
 HELP = """Time a few batches of every version on this machine and fit what an epoch costs: CPU seconds and joules.
 
-FLOPs overstate what pruning saves; these figures do not. Effective FLOPs are those with which a device profile gives the
-measured ratios between versions. --pairs writes the costs as [[pairs]] to paste into a scenario.
+FLOPs overstate what pruning saves; these figures do not. Effective FLOPs are those with which a device profile gives
+the measured ratios between versions. --pairs writes the costs as [[pairs]] to paste into a scenario.
 """
 EXAMPLES = """\b
 Examples:

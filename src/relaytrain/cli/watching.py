@@ -80,7 +80,7 @@ class Watcher:
 
 
 def words(line: Line) -> str:
-    """`k 17 | M on silver | loss 0.41 (<=0.47 at 95%) | 12.3 J of 40 J (31 to 55), 3m00 of 10m00, emulated | next: ...`.
+    """`k 17 | M on silver | loss 0.41 (<=0.47 at 95%) | 12.3 J of 40 J (31 to 55), 3m00 of 10m00, emulated | next: S`.
 
     The total is what the forecast has: its middle, and from its 10 % to its 90 % quantile.
     """

@@ -385,7 +385,7 @@ class RelayLoop:
     # --- telling it
 
     def _happen(self, epoch: int, kind: NoticeKind, words: str) -> None:
-        """Say at once what happens beside the epochs; the line of the epoch says it again for whoever hears only that."""
+        """Say at once what happens beside the epochs; the epoch's line has it too, for whoever hears only lines."""
         if self.told is None:
             return
         self.notices.append(Notice(self.journal.run, epoch, kind, words))

@@ -39,7 +39,7 @@ class PlanView:
     """The plan that decided epoch `epoch`; `pairs` are the pairs from that epoch on, `planned_pairs` the plan's own.
 
     `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
-    they are empty when the event kept none. `nearest` are losses with deadlines that an infeasible plan says are in reach.
+    they are empty when the event kept none. `nearest`: losses with deadlines that an infeasible plan says are in reach.
     """
 
     epoch: int
