@@ -87,8 +87,9 @@ def test_a_broken_bound_is_known_to_its_line(store):
 def test_the_forecast_is_kept_with_the_decision(store):
     lines: list[Line] = []
     orchestrator.start(stub.job(), store, run="with-totals", told=lines.append)
-    kept = [e.body["predicted"]["total_j"] for e in store.events("with-totals") if e.kind == "planned"]
-    assert [list(line.forecast_j) for line in lines] == kept
+    kept = [e.body for e in store.events("with-totals") if e.kind == "planned"]
+    totals = [tuple(body["state"]["energy_j"] + j for j in body["predicted"]["to_go_j"]) for body in kept]
+    assert [line.forecast_j for line in lines] == totals
     for line in lines:
         low, middle, high = line.forecast_j
         assert line.energy_j - 1e-9 <= high and low <= middle <= high < math.inf

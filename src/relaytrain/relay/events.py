@@ -88,7 +88,7 @@ def planned_body(step: Step, problem: Problem, path: Sequence[Pair] | None = Non
     `path`: the pairs of a plan that is made once and followed.
     """
     state, pairs = step.state, problem.pairs
-    total = forecast(problem, step.plan, step.law, step.costs, state, replan=path is None)
+    to_go = forecast(problem, step.plan, step.law, step.costs, state, replan=path is None)
     before = state.pair
     top = max(state.loss, step.plan.start_loss, 1.0) * 2.0
     return {
@@ -103,7 +103,7 @@ def planned_body(step: Step, problem: Problem, path: Sequence[Pair] | None = Non
             "level": step.level,
             "elapsed_s": finite(step.elapsed_s),
             "energy_j": finite(step.energy_j),
-            "total_j": [finite(value) for value in total],
+            "to_go_j": [finite(value) for value in to_go],
         },
         "notes": list(step.notes),
         **({} if path is None else {"path": [list(pair) for pair in path]}),

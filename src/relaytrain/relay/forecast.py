@@ -1,4 +1,4 @@
-"""What a run will have spent in the end: the middle of the forecast, and from where to where.
+"""What a run will still spend: the middle of the forecast, and from where to where.
 
 A level of the law is one way things may go, from better (0.1) to worse (0.9) than expected. Under each the run plans
 again as it learns, so it ends near the least energy that there is under that level. Where no path arrives, or planning
@@ -12,6 +12,8 @@ not arrive, the totals of all levels are two heaps, and the median falls from on
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy as np
 from ..core.cost import CostTable
 from ..core.law import LossLaw, begin, evaluate
 from ..core.plan import Plan
-from ..core.problem import Problem
+from ..core.problem import Pair, Problem
 from ..core.state import TOLERANCE, State
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ EFFORT = 0.1
 
 
 class Forecast(NamedTuple):
-    """Joules of the whole run, what is spent included: 10 % quantile, middle, 90 % quantile; infinity: never there."""
+    """Joules to go: 10 % quantile, middle, 90 % quantile; infinity: never there."""
 
     low_j: float
     middle_j: float
@@ -51,37 +53,49 @@ def forecast(
 
     plain = all(d.resources == 1.0 and not d.datasets for d in plan.decisions)
     tables = Tables(problem, costs, law) if replan and plain else None
-    spent = {level: _spent(problem, plan, law, state, tables, level) for level in (LOW, *MIDDLE, HIGH)}
-    middle = math.fsum(spent[level] for level in MIDDLE) / len(MIDDLE)
-    return Forecast(min(spent[LOW], middle), middle, max(spent[HIGH], middle))
+    to_go = {level: _to_go(problem, plan, law, state, tables, level) for level in (LOW, *MIDDLE, HIGH)}
+    middle = math.fsum(to_go[level] for level in MIDDLE) / len(MIDDLE)
+    return Forecast(min(to_go[LOW], middle), middle, max(to_go[HIGH], middle))
 
 
-def _spent(problem: Problem, plan: Plan, law: LossLaw, state: State, tables: Tables | None, level: float) -> float:
-    """Joules in the end if things go as `level` says."""
+def _to_go(problem: Problem, plan: Plan, law: LossLaw, state: State, tables: Tables | None, level: float) -> float:
+    """Joules to go if things go as `level` says."""
     if tables is not None:
         from ..planners.search.solve import solve
 
         start = tables.at_level(tables.start(state), level)
         found = solve(tables.at(level), start, effort=EFFORT)
         if found.feasible and found.actions:
-            return state.energy_j + found.energy_j
-    form, before = law.form(level), state.pair
+            return found.energy_j
+    return _followed(problem, plan, law, state, level)
+
+
+def _followed(problem: Problem, plan: Plan, law: LossLaw, state: State, level: float) -> float:
+    """Joules along the plan's own pairs, the last one training on."""
+    form, before, now_s, spent_j = law.form(level), state.pair, state.elapsed_s, 0.0
     loss = np.array(begin(law, state.loss, state.pair, level))
-    pairs = [problem.index(decision.pair) for decision in plan.decisions]
-    more_s, more_j = _an_epoch_more(plan)
-    for ahead in range(LONGEST):
-        at, beyond = min(ahead, len(pairs) - 1), max(ahead + 1 - len(pairs), 0)
-        loss = evaluate(form, state.epoch + 1 + ahead, loss, before, pairs[at])
-        late = plan.times_s[at] + (beyond + 1) * more_s > problem.target.deadline_s + TOLERANCE
-        if float(loss) <= problem.target.loss + TOLERANCE or late:
-            return plan.energies_j[at] + beyond * more_j
-        before = pairs[at]
-    return math.inf
+    for epoch, (now, seconds, joules) in enumerate(_epochs(problem, plan), state.epoch + 1):
+        now_s += seconds
+        if epoch - state.epoch > LONGEST:
+            return math.inf
+        if now_s > problem.target.deadline_s + TOLERANCE and spent_j > 0.0:
+            return spent_j
+        spent_j += joules
+        loss = evaluate(form, epoch, loss, before, now)
+        if float(loss) <= problem.target.loss + TOLERANCE:
+            return spent_j
+        before = now
+    return spent_j
 
 
-def _an_epoch_more(plan: Plan) -> tuple[float, float]:
-    """Seconds and joules of an epoch behind the plan's last one: its last leg's, the handover into it taken out."""
-    leg = plan.legs[-1]
-    into = next((h for h in plan.handovers if h.epoch == leg.first_epoch), None)
-    seconds, joules = (0.0, 0.0) if into is None else (into.elapsed_s, into.energy_j)
-    return (leg.elapsed_s - seconds) / leg.epochs, (leg.energy_j - joules) / leg.epochs
+def _epochs(problem: Problem, plan: Plan) -> Iterator[tuple[int, float, float]]:
+    """Pair, seconds and joules of every epoch, without end; the handover into a leg is its first epoch's."""
+    into = {hand.epoch: hand for hand in plan.handovers}
+    for leg in plan.legs:
+        hand, now = into.get(leg.first_epoch), problem.index(Pair(leg.version, leg.nodes))
+        hand_s, hand_j = (0.0, 0.0) if hand is None else (hand.elapsed_s, hand.energy_j)
+        seconds, joules = (leg.elapsed_s - hand_s) / leg.epochs, (leg.energy_j - hand_j) / leg.epochs
+        yield now, seconds + hand_s, joules + hand_j
+        for _ in range(leg.epochs - 1):
+            yield now, seconds, joules
+    yield from repeat((now, seconds, joules))

@@ -402,7 +402,8 @@ class RelayLoop:
         state, problem = self.steering.state, self.steering.problem
         plan, said = planned["plan"], planned["predicted"]
         ahead = [h for h in plan["handovers"] if h["epoch"] > decision.epoch]
-        low_j, middle_j, high_j = (math.inf if j is None else float(j) for j in said.get("total_j") or (None,) * 3)
+        spent_j, to_go_j = planned["state"]["energy_j"], said.get("to_go_j") or (None,) * 3
+        low_j, middle_j, high_j = (spent_j + (math.inf if j is None else j) for j in to_go_j)
         notices, self.notices = tuple(self.notices), []
         return Line(
             self.journal.run,
@@ -412,7 +413,7 @@ class RelayLoop:
             math.inf if said["guaranteed"] is None else said["guaranteed"],
             float(said["level"]),
             state.energy_j,
-            planned["state"]["energy_j"] + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
+            spent_j + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
             state.elapsed_s,
             problem.target.deadline_s,
             (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
