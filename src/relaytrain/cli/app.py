@@ -16,18 +16,19 @@ from typing import NoReturn
 
 import click
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
 from ..core.user_code import UserCodeError
+from .completion import preset_names
 from .output import talk
 
 BUG = 1
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
-HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
+HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
-SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, far_pipeline, depl_alexnet);
-without one it is quickstart.
+SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
 Results go to stdout, progress to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b
@@ -61,10 +62,27 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+class _PlainCommand(TyperCommand):
+    """Help as plain text: nothing in it is escaped for a reader of markup that does not read it."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+
+class _PlainGroup(TyperGroup):
+    """As `_PlainCommand`."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="The version."),
 ) -> None:
-    """Options before the verb."""
+    """Options before the verb; without one, help is what is asked for."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @cache
@@ -72,9 +90,10 @@ def _app(names: Sequence[str]) -> typer.Typer:
     """The command line with these verbs and groups."""
     app = typer.Typer(
         name="relaytrain",
-        help=HELP,
+        cls=_PlainGroup,
+        help=HELP.format(presets=", ".join(preset_names())),
         epilog=EXAMPLES,
-        no_args_is_help=True,
+        invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -83,16 +102,21 @@ def _app(names: Sequence[str]) -> typer.Typer:
     for name in names:
         module = import_module(f".{name}", __package__)
         if name in GROUPS:
-            app.add_typer(module.app, name=name)
+            for command in module.app.registered_commands:
+                command.cls = _PlainCommand
+            app.add_typer(module.app, name=name, cls=_PlainGroup)
         else:
-            app.command(name=name, help=module.HELP, short_help=module.SHORT, epilog=module.EXAMPLES)(
-                getattr(module, name)
-            )
+            app.command(
+                name=name, cls=_PlainCommand, help=module.HELP, short_help=module.SHORT, epilog=module.EXAMPLES
+            )(getattr(module, name))
     return app
 
 
 def _named(arguments: Sequence[str]) -> tuple[str, ...]:
     """The verb that is asked for, alone: importing and describing all of them is a third of a quick verb's time."""
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+    if "_RELAYTRAIN_COMPLETE" in os.environ and len(typed.split()) > 1:
+        arguments = typed.split()[1:]  # a shell asks what may come next
     first = arguments[0] if arguments else ""
     return (first,) if first in VERBS or first in GROUPS else (*VERBS, *GROUPS)
 

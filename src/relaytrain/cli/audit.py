@@ -14,7 +14,7 @@ from .reading import open_store
 SHORT = "Was what plans stated true, over all finished runs?"
 HELP = """Compare what was stated with what came, over the finished runs of a store.
 
-Stated against observed probability with its interval, promised bands, costs booked over costs predicted by version,
+Stated against observed probability with its interval, promised bands, costs spent over costs predicted by version,
 and targets that were called infeasible although some run of the same scenario and seed reached them.
 """
 EXAMPLES = """\b

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import RelayTrainError
-from .output import note
+from .output import note, talk
 
 FIRST_TIME = "compiling the searches, once: about 20 s"
+SAID = "relaytrain-compiled"
+"""A file beside the compiled code: its making was announced, and what other searches add to it is not news."""
 SLOW = "no folder for compiled code can be written: searching uncompiled, which is slow; set NUMBA_CACHE_DIR to one"
 
 
@@ -47,7 +49,7 @@ def compiled(*, scipy: bool = False) -> Iterator[None]:
 
 
 def _announcer(listener: Any) -> Any:
-    """Says once that something is being compiled; loading from the cache makes no such event."""
+    """Says that something is being compiled; loading from the cache makes no such event."""
 
     class Announcer(listener):  # type: ignore[misc]
         said = False
@@ -55,7 +57,7 @@ def _announcer(listener: Any) -> Any:
         def on_start(self, event: Any) -> None:
             if not self.said:
                 self.said = True
-                note(FIRST_TIME)
+                _announce()
 
         def on_end(self, event: Any) -> None:
             """Nothing to say."""
@@ -63,13 +65,37 @@ def _announcer(listener: Any) -> Any:
     return Announcer()
 
 
+def _announce() -> None:
+    """Say that something is compiled, unless that was said when the first of it was."""
+    from ..store.files import make_dir, write_atomic
+
+    said = _folder() / SAID
+    if talk.quiet or said.exists():
+        return
+    note(FIRST_TIME)
+    with suppress(RelayTrainError, OSError):
+        make_dir(said.parent)
+        write_atomic(said, FIRST_TIME + "\n")
+
+
+def _folder() -> Path:
+    """Where numba keeps what it compiles."""
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    package = Path(__file__).parent.parent / "planners" / "__pycache__"
+    return package if _writable(package) else _users() / "numba"
+
+
+def _users() -> Path:
+    return Path(os.environ["XDG_CACHE_HOME"]) if os.environ.get("XDG_CACHE_HOME") else Path.home() / ".cache"
+
+
 def _choose_cache() -> None:
     """Point numba at a private folder when neither the package's nor the user's can be written."""
     if "numba" in sys.modules or os.environ.get("NUMBA_CACHE_DIR"):
         return
     package = Path(__file__).parent.parent / "planners"
-    home = Path.home() / ".cache" if not os.environ.get("XDG_CACHE_HOME") else Path(os.environ["XDG_CACHE_HOME"])
-    if _writable(package / "__pycache__") or _writable(home / "numba"):
+    if _writable(package / "__pycache__") or _writable(_users() / "numba"):
         return
     from ..store.files import make_dir
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..core.errors import ScenarioError
+from . import completion
 from .options import Format, Output, Quiet, Sets, Verbose
 from .output import emit, emit_json
 from .reading import Store
@@ -25,7 +26,13 @@ Examples:
 MARKS = {"ok": "ok     ", "note": "note   ", "warning": "warning", "error": "ERROR  "}
 
 Maybe = Annotated[
-    str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario to look at as well.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[SCENARIO]",
+        help="A scenario to look at as well.",
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import typer
 from ..core.errors import LEARNING, UsageError, need_packages
 from .fit import MetricName, SeedOption, Traces, bundle_named
 from .options import Figure, Format, Output, Quiet, Verbose
-from .output import check_figure, emit_json, emit_view, note, write_figure
+from .output import check_figure, emit_json, emit_view, note, progress, write_figure
 
 if TYPE_CHECKING:
     from ..estimators.judging.evaluate import FoldResult
@@ -65,14 +65,15 @@ def evaluate(
     if learned:
         need_packages("evaluate learns with", LEARNING)
     given = load_fitted(fitted) if fitted is not None else zero_trace() if "zero-trace" in chosen else None
-    tested = evaluate_run(
-        bundle,
-        tuple("paper" if name == "paper" else "auto" for name in learned),
-        by="seed" if by == "seed" else "configuration",
-        seed=seed,
-        progress=note,
-        given=given,
-    )
+    with progress("learning and judging"):
+        tested = evaluate_run(
+            bundle,
+            tuple("paper" if name == "paper" else "auto" for name in learned),
+            by="seed" if by == "seed" else "configuration",
+            seed=seed,
+            progress=note,
+            given=given,
+        )
     rows = [row for result in tested.values() for row in rows_of(result)]
     seen = given is not None and bool(bundle.source) and given.about.get("source") == bundle.source
     if output is Format.json:

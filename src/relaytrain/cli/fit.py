@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import LEARNING, UsageError, need_packages
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, note
+from .output import emit, emit_json, note, progress
 
 if TYPE_CHECKING:
     from ..estimators.learned.bundle import Bundle
@@ -89,12 +89,13 @@ def fit(
 
     note(f"learning {estimator} from {len(bundle.curves)} curves of {len(bundle.seeds)} seeds ({metric} loss)")
     target = change_target or stored
-    fitted = learn(
-        bundle,
-        name="paper" if estimator == "paper" else "auto",
-        seed=seed,
-        change_target="first-epoch" if target == "first-epoch" else "jump",
-    )
+    with progress("learning"):
+        fitted = learn(
+            bundle,
+            name="paper" if estimator == "paper" else "auto",
+            seed=seed,
+            change_target="first-epoch" if target == "first-epoch" else "jump",
+        )
     fitted.save(out)
     body = {
         "schema": "relaytrain.fit/1",

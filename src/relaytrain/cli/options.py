@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from . import completion
 from .output import talk
 
 SCENARIO = "quickstart"
@@ -31,13 +32,27 @@ def _more(value: bool) -> bool:
 
 
 _SCENARIO_HELP = "A TOML or JSON file, or a preset's name; quickstart without one."
-Scenario = Annotated[str, typer.Argument(metavar="[SCENARIO]", help=_SCENARIO_HELP, show_default=False)]
+Scenario = Annotated[
+    str,
+    typer.Argument(metavar="[SCENARIO]", help=_SCENARIO_HELP, show_default=False, autocompletion=completion.scenarios),
+]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. target.loss=0.2 (repeatable)."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value, e.g. target.loss=0.2 (repeatable).",
+        autocompletion=completion.keys,
+    ),
 ]
 Without = Annotated[
-    list[str] | None, typer.Option("--without", metavar="NODES", help="Leave out a node set or a node (repeatable).")
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="NODES",
+        help="Leave out a node set or a node (repeatable).",
+        autocompletion=completion.nodes,
+    ),
 ]
 Figure = Annotated[Path | None, typer.Option("--figure", metavar="FILE.svg", help="Also draw the result here.")]
 Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +24,19 @@ PIPE_WIDTH = 200
 """Columns for tables that go to a file or pipe, where no terminal says how wide it is."""
 
 
+SILENT_S = 5.0
+"""Whoever waits hears a word this often, so that a pipe is never silent for 10 s."""
+
+COLOURS = {"bad": "31", "good": "32", "warn": "33", "dim": "2"}
+
+
 @dataclass
 class Talk:
-    """How much this call says beside its result."""
+    """How much this call says beside its result. `spoken_s`: when it last said something."""
 
     quiet: bool = False
     verbose: bool = False
+    spoken_s: float = 0.0
 
 
 talk = Talk()
@@ -36,7 +45,20 @@ talk = Talk()
 def note(words: str) -> None:
     """A line on stderr for whoever watches; `-q` keeps it away."""
     if not talk.quiet:
+        talk.spoken_s = time.monotonic()
         print(words, file=sys.stderr, flush=True)
+
+
+def watched() -> bool:
+    """Whether stderr is a terminal, with somebody before it."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def paint(words: str, colour: str) -> str:
+    """`words` in a colour of `COLOURS` where stderr shows colours, as they are elsewhere."""
+    if not words or os.environ.get("NO_COLOR") or not watched():
+        return words
+    return f"\x1b[{COLOURS[colour]}m{words}\x1b[0m"
 
 
 def emit(text: str) -> None:
@@ -118,20 +140,67 @@ def write_figure(path: Path | None, svg: str) -> None:
         note(f"picture: {path}")
 
 
-@contextmanager
-def progress(words: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr while the block runs; None when nobody watches."""
-    if talk.quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+Step = Callable[[int, int], None]
+"""Hears how many are done, of how many."""
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+
+@contextmanager
+def progress(words: str) -> Iterator[Step | None]:
+    """A bar on a terminal while the block runs, a line every few seconds elsewhere; None with `-q`.
+
+    Work that cannot be counted never calls what it gets: then only the time that has passed is told.
+    """
+    if talk.quiet:
+        yield None
+    elif watched():
+        with _bar(words) as step:
+            yield step
+    else:
+        with _Waiting(words) as waiting:
+            yield waiting.step
+
+
+@contextmanager
+def _bar(words: str) -> Iterator[Step]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(words, total=None)
 
         def step(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
         yield step
+
+
+class _Waiting:
+    """Plain lines in a pipe: from the work as it counts, or, while it counts nothing, from a thread beside it."""
+
+    def __init__(self, words: str) -> None:
+        self.words, self.counted = words, ""
+        self.began_s = talk.spoken_s = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def step(self, done: int, total: int) -> None:
+        self.counted = f"{done} of {total}, "
+        self._speak()
+
+    def _speak(self) -> None:
+        now_s = time.monotonic()
+        if now_s - talk.spoken_s >= SILENT_S:
+            note(f"{self.words}: {self.counted}{now_s - self.began_s:.0f} s so far")
+
+    def _watch(self) -> None:
+        while not self._over.wait(SILENT_S):
+            self._speak()
+
+    def __enter__(self) -> _Waiting:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()

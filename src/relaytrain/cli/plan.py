@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core.errors import InfeasibleError
+from . import completion
 from .compiled import compiled
 from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import check_figure, emit_json, emit_view, write_figure
@@ -33,17 +34,27 @@ PlannerName = Annotated[
         "--planner",
         metavar="NAME",
         help="pact, optimum, one-switch, static-learn, single; with [depl] depl, best-exp, best-exp-greedy.",
+        autocompletion=completion.among(completion.PLANNERS),
     ),
 ]
 RuleName = Annotated[
     str | None,
     typer.Option(
-        "--rule", metavar="NAME", help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity."
+        "--rule",
+        metavar="NAME",
+        help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity.",
+        autocompletion=completion.among(completion.RULES),
     ),
 ]
 EstimatorName = Annotated[
     str | None,
-    typer.Option("--estimator", metavar="NAME", help="prior, auto, paper or zero-trace.", show_default=False),
+    typer.Option(
+        "--estimator",
+        metavar="NAME",
+        help="prior, auto, paper or zero-trace.",
+        show_default=False,
+        autocompletion=completion.among(completion.ESTIMATORS),
+    ),
 ]
 FittedFile = Annotated[
     Path | None, typer.Option("--fitted", metavar="FILE", help="What `relaytrain fit` wrote.", show_default=False)

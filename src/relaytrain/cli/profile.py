@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import UsageError
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
-from .output import check_folder, emit_json, emit_view, note
+from .output import check_folder, emit_json, emit_view, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHORT = "What each version costs on this machine."
 HELP = """Time a few batches of every version on this machine and fit what an epoch costs: CPU seconds and joules.
 
-FLOPs overstate what pruning saves; these figures do not. `as if` is the FLOPs a sample for which a device profile gives
+FLOPs overstate what pruning saves; these figures do not. Effective FLOPs are those with which a device profile gives
 the measured ratios between versions. --pairs writes the costs as [[pairs]] to paste into a scenario.
 """
 EXAMPLES = """\b
@@ -60,7 +60,8 @@ def profile(
     from ..training.setup import TrainingSetup
 
     setup = TrainingSetup.from_scenario(loaded)
-    measured = measure(setup, batches=batches)
+    with progress("timing"):
+        measured = measure(setup, batches=batches)
     samples = {name: len(data) for name, data in setup.datasets.items()}
     costs = measured.costs(loaded.problem, samples, loaded.costs)
     if output is Format.json:
@@ -104,12 +105,12 @@ def _view(measured: Profile, problem: Problem, costs: CostTable) -> RenderableTy
     from ..core.explain import say_energy, say_time
     from ..report.tables import table, titled
 
-    columns = ("version", "a sample", "a batch", "a pass", "FLOPs a sample", "as if")
+    columns = ("version", "a sample", "a batch", "a pass", "FLOPs a sample", "effective FLOPs")
     versions = table(columns, numbers=columns[1:])
-    as_if = measured.effective_flops()
+    effective = measured.effective_flops()
     for name, row in measured.versions.items():
         times = (f"{1e6 * row.per_sample_s:.4g} us", f"{1e3 * row.per_batch_s:.4g} ms", f"{1e3 * row.pass_s:.4g} ms")
-        versions.add_row(Text(name), *times, f"{row.flops_per_sample:.4g}", f"{as_if[name]:.4g}")
+        versions.add_row(Text(name), *times, f"{row.flops_per_sample:.4g}", f"{effective[name]:.4g}")
     epochs = table(("pair", "an epoch", "energy"), numbers=("an epoch", "energy"))
     for pair in _rows(problem, costs):
         seconds, joules = say_time(pair["seconds"]), say_energy(pair["energy"])

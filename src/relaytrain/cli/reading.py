@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UsageError, need_packages
+from . import completion
 
 if TYPE_CHECKING:
     from ..report.run_view import RunView
@@ -15,10 +16,23 @@ if TYPE_CHECKING:
 
 _STORE_HELP = "The folder of runs ($RELAYTRAIN_STORE, else ./relaytrain-runs)."
 Store = Annotated[Path | None, typer.Option("--store", metavar="DIR", help=_STORE_HELP, show_default=False)]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or the beginning of it.", show_default=False)]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A run's name, or the beginning of it.",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
+]
 LastRun = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="A run's name or its beginning; the last one without it.", show_default=False),
+    typer.Argument(
+        metavar="[RUN]",
+        help="A run's name or its beginning; the last one without it.",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
 ]
 
 

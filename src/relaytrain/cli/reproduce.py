@@ -10,7 +10,7 @@ import typer
 from ..core.errors import UsageError
 from .compiled import compiled
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, emit_view, note
+from .output import emit, emit_json, emit_view, note, progress
 
 if TYPE_CHECKING:
     from ..experiments import Reproduction
@@ -68,7 +68,7 @@ def reproduce(
     options: dict[str, Any] = {"formats": tuple(kinds)} if kinds else {}
     options["curves"] = curves
     stated = name.startswith("pact") and name not in ("pact-fig4", "pact-table1") and curves == "stand-in"
-    with compiled(scipy=not stated):
+    with compiled(scipy=not stated), progress(name):
         if name == "all":
             every = experiments.run_all(out, note, **options)
             if output is Format.json:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UsageError
+from . import completion
 from .options import Quiet, Verbose
 from .output import emit
 from .reading import Store, find_run, open_store
@@ -20,7 +21,10 @@ Examples:
   relaytrain rm quickstart-1a2b3c4d quickstart-5e6f7a8b --yes
 """
 
-Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or the beginnings of them.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Names of runs, or the beginnings of them.", autocompletion=completion.runs),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

@@ -21,6 +21,9 @@ Examples:
   relaytrain show quickstart-1a2b3c4d --format json
 """
 
+SHOWN = 40
+"""Happenings that are listed."""
+
 
 def show(
     run: LastRun = None,
@@ -41,7 +44,9 @@ def show(
 
 def as_text(view: RunView, store: Path | None = None) -> str:
     """A run in plain lines; `store`: its folder, if it must be named."""
-    from ..report.verdict import verdict_of
+    from ..report.event_fields import table
+    from ..report.happenings import happenings
+    from ..report.verdict import say_sets, verdict_of
 
     verdict = verdict_of(view, store)
     time_unit, energy_unit = view.asked.time_unit, view.asked.energy_unit
@@ -68,9 +73,12 @@ def as_text(view: RunView, store: Path | None = None) -> str:
         lines.append(
             f"  test loss {ended['test_loss']:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else "")
         )
-    lines += [f"  failed at epoch {f.epoch}: {f.node}: {f.reason}" for f in view.failures[:20]]
-    lines += [f"  rolled back to epoch {r.to_epoch}: {r.reason}" for r in view.rollbacks[:20]]
-    lines += [f"  note: {note}" for note in verdict.notes]
+    if sets := say_sets(table(ended.get("prediction_sets"))):
+        lines.append(f"  {sets}")
+    happened = happenings(view)
+    lines += [f"  epoch {epoch}: {words}" for epoch, words in happened[:SHOWN]]
+    lines += [f"  ... and {len(happened) - SHOWN} more"] if len(happened) > SHOWN else []
+    lines += [f"  note: {note}" for note in verdict.notes if note not in {row.words for row in happened}]
     return "\n".join(lines)
 
 

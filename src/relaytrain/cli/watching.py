@@ -1,4 +1,4 @@
-"""What `run` and `resume` share: the line an epoch, stopping in order on Ctrl-C, the verdict at the end."""
+"""What `run` and `resume` share: the line an epoch, what happens between, stopping on Ctrl-C, the verdict."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..core.explain import say_energy, say_time
+from ..core.explain import say_energies, say_energy, say_share, say_time
 from .options import Format
-from .output import emit, emit_json, note
+from .output import Step, emit, emit_json, note, paint, progress
 from .reading import elsewhere, read_run
 
 if TYPE_CHECKING:
-    from ..relay.job import Line
+    from ..relay.job import Line, Notice
     from ..relay.runs import Trained
     from ..store import RunStore
 
@@ -47,30 +47,76 @@ class Stop:
                 signal.signal(number, handler)
 
 
-def say(line: Line) -> None:
-    """One line for an epoch that is safe."""
-    note(words(line))
+TONES = {"failure": "bad", "infeasible": "bad", "roll-back": "bad", "estimator": "warn", "feasible": "good"}
+"""Colours of notices, where they have one."""
+
+
+class Watcher:
+    """Hears a run: a line for an epoch that is safe, one for whatever happens between, a bar or a sign of life."""
+
+    def __init__(self, step: Step | None) -> None:
+        self.step = step
+        self.said: set[str] = set()
+
+    @classmethod
+    @contextmanager
+    def watching(cls) -> Iterator[Watcher]:
+        """While the block runs, something is said at least every 10 s."""
+        with progress("epochs") as step:
+            yield cls(step)
+
+    def __call__(self, line: Line) -> None:
+        """An epoch that is safe."""
+        note(words(line))
+        if self.step is not None:
+            last = line.plan.decisions[-1].epoch if line.plan is not None and line.plan.decisions else line.epoch
+            self.step(line.epoch, max(last, line.epoch))
+
+    def happened(self, notice: Notice) -> None:
+        """Anything else, as it happens."""
+        self.said.add(notice.words)
+        said = f"  epoch {notice.epoch}: {notice.words}"
+        note(paint(said, TONES[notice.kind]) if notice.kind in TONES else said)
 
 
 def words(line: Line) -> str:
-    """`k 17 | M on silver | loss 0.41 (<=0.47 at 95 %) | 12.3 kJ of 40 kJ | 3m00 of 10m00 | next: S at ~k 31`."""
+    """`k 17 | M on silver | loss 0.41 (<=0.47 at 95%) | 12.3 J of 40 J (31 to 55), 3m00 of 10m00, emulated | next: S`.
+
+    The total is what the forecast has: its middle, and from its 10 % to its 90 % quantile.
+    """
     time_unit, energy_unit = line.units
-    parts = [f"k {line.epoch:>3}", str(line.pair)]
-    band = f" (<={line.guaranteed:.3g} at {line.level:.0%})" if math.isfinite(line.guaranteed) else ""
-    parts.append(f"loss {line.loss:.3g}{band}")
-    planned = f" of {say_energy(line.planned_j, energy_unit)}" if math.isfinite(line.planned_j) else ""
-    parts.append(say_energy(line.energy_j, energy_unit) + planned)
+    parts = [f"k {line.epoch:>3}", str(line.pair), _loss(line)]
+    low_j, middle_j, high_j = line.forecast_j
+    total = f" of {say_energy(line.planned_j, energy_unit)}" if math.isfinite(line.planned_j) else ""
+    if math.isfinite(middle_j):
+        middle, low, high = say_energies((middle_j, low_j, high_j), energy_unit)
+        total = f" of {middle} ({low} to {high})"
     by = f" of {say_time(line.deadline_s, time_unit)}" if math.isfinite(line.deadline_s) else ""
-    parts.append(say_time(line.elapsed_s, time_unit) + by)
+    clock = ", emulated" if line.clock == "emulated" else ""
+    parts.append(f"{say_energy(line.energy_j, energy_unit)}{total}, {say_time(line.elapsed_s, time_unit)}{by}{clock}")
     if line.next_handover is not None:
         pair, epoch = line.next_handover
         parts.append(f"next: {pair} at ~k {epoch}")
     return " | ".join(parts)
 
 
-def conclude(ended: Trained, store: RunStore, output: Format) -> int:
-    """The verdict on stdout; the exit status is the run's outcome."""
-    from ..report.verdict import verdict_of
+def _loss(line: Line) -> str:
+    """The loss beside its bound; with as many digits as it takes to see which is higher."""
+    if not math.isfinite(line.guaranteed):
+        return f"loss {line.loss:.3g}"
+    digits = next((n for n in range(3, 12) if line.broken == (_cut(line.loss, n) > _cut(line.guaranteed, n))), 12)
+    loss, most = (f"{value:.{digits}g}" for value in (line.loss, line.guaranteed))
+    said = f"loss {loss} (<={most} at {say_share(line.level)}{', broken' if line.broken else ''})"
+    return paint(said, "bad") if line.broken else said
+
+
+def _cut(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) -> int:
+    """The verdict on stdout; the exit status is the run's outcome. Notes that `watcher` has said are not said again."""
+    from ..report.verdict import say_sets, verdict_of
 
     if output is Format.json:
         emit_json(as_json(ended, store))
@@ -80,13 +126,12 @@ def conclude(ended: Trained, store: RunStore, output: Format) -> int:
     if ended.test_loss is not None and ended.test_accuracy is not None:
         tested += f", accuracy {ended.test_accuracy:.1%}"
     if ended.prediction_sets is not None:
-        sets = ended.prediction_sets
-        tested += f"\n  prediction sets at level {sets['level']:.0%}: {sets['mean_size']:.2f} classes, "
-        tested += f"the truth in {sets['coverage']:.1%}"
+        tested += f"\n  {say_sets(ended.prediction_sets)}"
     legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}" + (f"\n  {legs}" if legs else "") + tested)
     for text in ended.notes:
-        note(f"  note: {text}")
+        if text not in watcher.said:
+            note(f"  note: {text}")
     return ended.exit_status
 
 

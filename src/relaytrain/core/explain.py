@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .plan import Plan
+
+OTHERS = "other choices for the next epoch, each with the best plan after it"
+"""Above a plan's alternatives."""
+
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def say_time(value: float, unit: str = "s") -> str:
@@ -32,10 +38,63 @@ def say_energy(value: float, unit: str = "J") -> str:
         return "infinite"
     if unit != "J":
         return f"{value:.4g}{' ' + unit if unit else ''}"
-    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, prefix in _PREFIXES:
         if abs(value) >= size:
             return f"{value / size:.3g} {prefix}J"
     return f"{value:.3g} J"
+
+
+def say_energies(values: Sequence[float], unit: str = "J") -> list[str]:
+    """Several energies, the first with its unit, the others as numbers in the same one."""
+    first = say_energy(values[0], unit)
+    size = next((size for size, prefix in _PREFIXES if unit == "J" and first.endswith(f" {prefix}J")), 1.0)
+    digits = 3 if unit == "J" else 4
+    return [first, *(f"{value / size:.{digits}g}" if math.isfinite(value) else "no end" for value in values[1:])]
+
+
+def say_share(value: float, digits: int = 0) -> str:
+    """A share in percent with as many digits as it takes: one below 1 never reads 100 %, one above 0 never 0 %."""
+    for more in range(digits, 8):
+        shown = round(100.0 * value, more)
+        if (value >= 1.0 or shown < 100.0) and (value <= 0.0 or shown > 0.0):
+            return f"{value:.{more}%}"
+    return f"{value:.8%}"
+
+
+def say_failure(node: str, reason: str) -> str:
+    """A failure in words; what is noted of the orchestrator itself is no node's fault."""
+    return reason if node == "orchestrator" else f"node {node} failed: {reason}"
+
+
+def say_handover(
+    before: object, after: object, kind: str, loss_before: float | None = None, loss_after: float | None = None
+) -> str:
+    """A handover that was made."""
+    words = f"handover {before} -> {after} ({kind})"
+    if loss_before is None or loss_after is None:
+        return words
+    return f"{words}, loss {loss_before:.4g} -> {loss_after:.4g}"
+
+
+def say_rolled_back(epoch: int, reason: str, forbidden: Sequence[str] | None = None) -> str:
+    """A roll-back, and which pair it forbids."""
+    bans = f"; {forbidden[0]} on {forbidden[1]} is not used again" if forbidden else ""
+    return f"rolled back to the end of epoch {epoch}: {reason}{bans}"
+
+
+def say_infeasible(
+    loss: float | None, deadline_s: float, nearest: Sequence[tuple[float, float]], time_unit: str = "s"
+) -> str:
+    """That no plan is left, and what would be in reach: losses, each with its deadline."""
+    goal = "the target" if loss is None else f"loss {loss:g}"
+    by = f" by {say_time(deadline_s, time_unit)}" if math.isfinite(deadline_s) else ""
+    ways = " or ".join(f"loss {near:.4g} by {say_time(late_s, time_unit)}" for near, late_s in nearest)
+    return f"no plan is feasible that reaches {goal}{by}" + (f"; nearest feasible: {ways}" if ways else "")
+
+
+def say_feasible(rung: float) -> str:
+    """That there is a plan again."""
+    return f"a plan is feasible again, {say_share(rung)} sure"
 
 
 def answer(plan: Plan) -> str:
@@ -46,21 +105,33 @@ def answer(plan: Plan) -> str:
         return f"Nothing to do: the loss is already {plan.start_loss:g}, the target {plan.target_loss:g}."
     if not plan.feasible:
         deadline = say_time(plan.deadline_s, plan.time_unit)
-        return f"Infeasible: no plan reaches {goal} by {deadline} at any level from {plan.asked:.0%} down."
-    words = f"{plan.summary()}: {energy}, {plan.rung:.0%} sure to reach {goal}"
+        return f"Infeasible: no plan reaches {goal} by {deadline} at any level from {say_share(plan.asked)} down."
+    words = f"{plan.summary()}: {energy}, {say_share(plan.rung)} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
-    scatter = (
-        "" if plan.guaranteed_s is None else f", {plan.rung:.0%} sure by {say_time(plan.guaranteed_s, plan.time_unit)}"
-    )
+    scatter = ""
+    if plan.guaranteed_s is not None:
+        scatter = f", {say_share(plan.rung)} sure by {say_time(plan.guaranteed_s, plan.time_unit)}"
     return words + f" (expected at {time}{scatter})."
+
+
+def say_short(plan: Plan) -> str:
+    """That a plan is less sure than was asked for."""
+    return f"Asked for {say_share(plan.asked)}, but only {say_share(plan.rung)} can be had; shown is the best effort."
+
+
+def say_end(plan: Plan) -> str:
+    """The loss after the last epoch of a plan, expected and with its probability."""
+    level, most = say_share(plan.rung or plan.asked), plan.guaranteed[-1]
+    return f"after these epochs: expected loss {plan.losses[-1]:.4g}, with {level} probability at most {most:.4g}"
 
 
 def say_sure(plan: Plan) -> str:
     """How probable it is that these very legs reach the target, under each assumption where there are several."""
     if not plan.probabilities:
-        return f"{plan.probability:.0%} of sampled curves reach the target in time by these legs, without re-planning"
-    ways = "; ".join(f"{value:.2%} with {name}" for name, value in plan.probabilities)
+        share = "all" if plan.probability >= 1.0 else f"{say_share(plan.probability)} of"
+        return f"{share} sampled curves reach the target in time by these legs, without re-planning"
+    ways = "; ".join(f"{say_share(value, 2)} with {name}" for name, value in plan.probabilities)
     return f"these legs reach the target, without re-planning, with probability {ways}"
 
 
@@ -93,7 +164,7 @@ def explain(plan: Plan) -> str:
         ended = say_time(plan.elapsed_s, plan.time_unit)
         lines.append(f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {ended}.")
     if plan.feasible and not plan.met:
-        lines.append(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort.")
+        lines.append(say_short(plan))
     if plan.decisions:
         lines += ["", f"planner {plan.planner}"]
         for leg in plan.legs:
@@ -107,16 +178,14 @@ def explain(plan: Plan) -> str:
                 f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after}, loss {hand.loss_change:+.3g}, "
                 f"{say_energy(hand.energy_j, plan.energy_unit)}, {say_time(hand.elapsed_s, plan.time_unit)}"
             )
-        level = plan.rung or plan.asked
         late = ", training on until the target is met" if plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
-        at_level = f"at level {level:.0%} {plan.guaranteed[-1]:.4g}{late}"
-        lines.append(f"  after these epochs: expected loss {plan.losses[-1]:.4g}, {at_level}")
+        lines.append(f"  {say_end(plan)}{late}")
         lines += [f"  {words}" for words in (*say_choices(plan), say_sure(plan), *say_bound(plan))]
         if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9:
             side = "ahead of" if plan.ahead >= 0 else "behind"
             lines.append(f"  now {abs(plan.ahead):.3g} {side} the ideal curve (value {plan.value:.2f})")
     if plan.alternatives:
-        lines += ["", "instead, next:"]
+        lines += ["", f"{OTHERS}:"]
         for other in plan.alternatives:
             cost = "impossible" if other.energy_j is None else say_energy(other.energy_j, plan.energy_unit)
             late = "" if other.elapsed_s is None else f" by {say_time(other.elapsed_s, plan.time_unit)}"

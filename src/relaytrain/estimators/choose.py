@@ -67,7 +67,7 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
         if file is not None:
             raise ScenarioError("estimator.fitted: got a file for 'prior', expected estimator.name auto or paper")
         return None
-    if name == "zero-trace":
+    if name == "zero-trace" and file is None:
         from .learned.zero_trace import zero_trace
 
         return zero_trace()

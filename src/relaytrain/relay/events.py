@@ -16,10 +16,11 @@ from typing import Any
 from ..core.law_json import costs_to_json, law_to_json
 from ..core.outcome import EpochOutcome, EpochResult, Handed
 from ..core.plan import Decision, Plan, finite
-from ..core.problem import Pair
+from ..core.problem import Pair, Problem
 from ..core.state import State
 from ..costs.clock import Booked, Spent
 from ..store import Event
+from .forecast import forecast
 from .steering import Step
 
 RUN_SCHEMA = "relaytrain.run/1"
@@ -81,12 +82,13 @@ def plan_json(plan: Plan) -> Json:
     return whole
 
 
-def planned_body(step: Step, pairs: Sequence[Pair], path: Sequence[Pair] | None = None) -> Json:
+def planned_body(step: Step, problem: Problem, path: Sequence[Pair] | None = None) -> Json:
     """The body of `planned`: the decision and all it rests on, so that it can be planned again without torch.
 
     `path`: the pairs of a plan that is made once and followed.
     """
-    state = step.state
+    state, pairs = step.state, problem.pairs
+    to_go = forecast(problem, step.plan, step.law, step.costs, state, replan=path is None)
     before = state.pair
     top = max(state.loss, step.plan.start_loss, 1.0) * 2.0
     return {
@@ -101,6 +103,7 @@ def planned_body(step: Step, pairs: Sequence[Pair], path: Sequence[Pair] | None 
             "level": step.level,
             "elapsed_s": finite(step.elapsed_s),
             "energy_j": finite(step.energy_j),
+            "to_go_j": [finite(value) for value in to_go],
         },
         "notes": list(step.notes),
         **({} if path is None else {"path": [list(pair) for pair in path]}),
@@ -179,6 +182,7 @@ class RunPast:
     roll_backs: int = 0
     attempts: int = 0
     path: tuple[Pair, ...] = ()
+    feasible: bool = True
     ended_in_order: bool = False
 
     @classmethod
@@ -198,6 +202,7 @@ class RunPast:
             self.planned[epoch] = body
             self.handover, self.attempts = None, 0
             self.path = tuple(Pair(*pair) for pair in body["path"]) if "path" in body else self.path
+            self.feasible = body.get("plan", {}).get("feasible", True) is not False
         elif event.kind == "handover":
             self.handover = body
         elif event.kind == "node_failed":

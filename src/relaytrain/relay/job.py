@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from ..core.plan import Plan
 from ..core.prices import Prices
 from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner, Runner
+from ..core.state import TOLERANCE
 from ..costs.clock import EmulatedClock, RunClock
 
 
@@ -49,9 +51,26 @@ class Job:
     notes: tuple[str, ...] = ()
 
 
+NoticeKind = Literal["failure", "infeasible", "feasible", "estimator", "handover", "roll-back", "note"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that happened beside the epochs themselves, in words; `epoch` is the one it happened in or before."""
+
+    run: str
+    epoch: int
+    kind: NoticeKind
+    words: str
+
+
 @dataclass(frozen=True)
 class Line:
-    """What a watcher is told after every epoch that is safe."""
+    """What a watcher is told after every epoch that is safe.
+
+    `planned_j` is the plan's own total, `forecast_j` the forecast one: 10 % quantile, middle, 90 % quantile. `notices`
+    are what happened since the line before.
+    """
 
     run: str
     epoch: int
@@ -66,6 +85,14 @@ class Line:
     next_handover: tuple[Pair, int] | None
     plan: Plan | None
     units: tuple[str, str] = ("s", "J")
+    forecast_j: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    clock: str = "emulated"
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def broken(self) -> bool:
+        """The loss is above what was promised of it at `level`."""
+        return self.loss > self.guaranteed + TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -85,4 +112,5 @@ class Ended(RunResult):
 
 
 Told = Callable[[Line], None]
+"""Hears every epoch that is safe. If it also has a method `happened`, that hears every `Notice` at once."""
 StopAsked = Callable[[], bool]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.errors import RelayTrainError
 from ..core.plan import Decision
-from ..core.problem import Pair
+from ..core.problem import Pair, Problem
 from ..core.protocols import Runner
 from ..store import Event, RunStore, RunWriter
 from ..store.rules import Body, Kind, Progress
@@ -51,9 +51,9 @@ class StoreJournal:
         """The decision in it."""
         return None if self.planned is None else events.decision_from(self.planned["decision"])
 
-    def plan(self, step: Step, pairs: Sequence[Pair], path: Sequence[Pair] | None) -> None:
+    def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""
-        self.append("planned", events.planned_body(step, pairs, path), step.decision.epoch)
+        self.append("planned", events.planned_body(step, problem, path), step.decision.epoch)
 
     def keep(self, checkpoint: Any) -> str:
         """Durable before an event names it as its `blob`."""
@@ -96,10 +96,10 @@ class MemoryJournal:
 
     def __init__(self, run: str, first: Any, pairs: Sequence[Pair], start: int = 0) -> None:
         self.run = run
-        self._pairs = pairs
         self.progress = Progress()
         self.progress.feed("run_started", 0, {}, 0)
         self._step: Step | None = None
+        self._problem: Problem | None = None
         self._stands = KeptState(first, 0)
         self._held: Any = first
         self._by_version = {pairs[start].version: first}
@@ -107,18 +107,18 @@ class MemoryJournal:
     @property
     def planned(self) -> Body | None:
         """Written out when somebody asks."""
-        if self.progress.planned is None or self._step is None:
+        if self.progress.planned is None or self._step is None or self._problem is None:
             return None
-        return events.planned_body(self._step, self._pairs)
+        return events.planned_body(self._step, self._problem)
 
     @property
     def decision(self) -> Decision | None:
         """Of the last step."""
         return None if self.progress.planned is None or self._step is None else self._step.decision
 
-    def plan(self, step: Step, pairs: Sequence[Pair], path: Sequence[Pair] | None) -> None:
+    def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Remember the step."""
-        self._step = step
+        self._step, self._problem = step, problem
         self.append("planned", {}, step.decision.epoch)
 
     def append(self, kind: Kind, body: Body, epoch: int | None = None) -> None:

@@ -19,6 +19,15 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.errors import NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
+from ..core.explain import (
+    say_energy,
+    say_failure,
+    say_feasible,
+    say_handover,
+    say_infeasible,
+    say_rolled_back,
+    say_time,
+)
 from ..core.outcome import EpochResult, Evaluation, VerdictKind
 from ..core.plan import Decision, Plan
 from ..core.problem import Pair
@@ -27,7 +36,7 @@ from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
 from . import events
 from .events import RunPast
-from .job import Ended, Job, Line, StopAsked, Told
+from .job import Ended, Job, Line, Notice, NoticeKind, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 
@@ -92,7 +101,7 @@ class RelayLoop:
         job: the run's parts.
         journal: where it is recorded.
         initial_loss: l(0) as probed.
-        told: hears every epoch that is safe.
+        told: hears every epoch that is safe, and by its method `happened`, if it has one, what happens beside them.
         stop: asked before each epoch whether to end.
     """
 
@@ -125,8 +134,10 @@ class RelayLoop:
         self.roll_backs = 0
         self.attempt = 0
         self.notes: list[str] = list(job.notes)
+        self.notices: list[Notice] = []
         self.working = False
         self.infeasible = False
+        self.feasible = True  # the last plan
 
     def begin(self, first: Any) -> Ended:
         """From the first checkpoint to the verdict."""
@@ -144,6 +155,7 @@ class RelayLoop:
         steering.history = past.history
         steering.forbidden, steering.lost, steering.path = past.forbidden, past.lost, past.path
         self.roll_backs, self.attempt = past.roll_backs, past.attempts
+        self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
         if kept.epoch < self.progress.epoch or kept.skipped:
             self._take_older(past, kept.epoch, kept.skipped)
@@ -159,7 +171,7 @@ class RelayLoop:
         body = {"to_epoch": done, "cause": events.DAMAGED, "reason": events.DAMAGED, "tried": list(skipped)}
         self.journal.append("rolled_back", body, done)
         self.steering.undo(done)
-        self.notes.append(f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}")
+        self._note(done, "roll-back", f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}")
         if self.handover is not None:  # this checkpoint already is the next pair's: its decision stands
             self.journal.append("planned", {k: v for k, v in past.planned[done + 1].items() if k != "schema"}, done + 1)
             self.journal.append("handover", self.handover, done + 1)
@@ -236,8 +248,13 @@ class RelayLoop:
 
     def _record_plan(self, step: Step) -> None:
         path = None if self.job.settings.replan else self.steering.path
-        self.journal.plan(step, self.steering.problem.pairs, path)
-        self.notes += [note for note in step.notes if note not in self.notes]
+        self.journal.plan(step, self.steering.problem, path)
+        for words in step.notes:
+            if words not in self.notes:
+                self._note(step.decision.epoch, "estimator", words)
+        if step.plan.feasible != self.feasible:
+            self.feasible = step.plan.feasible
+            self._happen(step.decision.epoch, *_turn(step.plan))
         self.attempt = 0
 
     def _hand_over(self, decision: Decision) -> None:
@@ -255,6 +272,11 @@ class RelayLoop:
         body["blob"] = self.journal.keep(handed.checkpoint)
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
+        if self.told is not None:
+            units = self.steering.problem.units
+            cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
+            words = say_handover(before, decision.pair, handed.kind, *losses)
+            self._happen(decision.epoch, "handover", f"{words}, {cost}")
 
     def _train(self, decision: Decision) -> EpochResult | None:
         """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""
@@ -282,10 +304,12 @@ class RelayLoop:
         outcome = replace(result.outcome, decision=decision, handover_loss=probed)
         modelled = self.steering.modelled(decision, self.job.costs)
         booked = self.job.clock.book(replace(result, outcome=outcome), modelled, handover)
-        self.notes += [booked.note] if booked.note else []
+        if booked.note and booked.note not in self.notes:
+            self._note(decision.epoch, "note", booked.note)
         for failure in result.failures:
             lost = {"node": failure.node, "attempt": failure.attempt, "reason": failure.reason}
             self.journal.append("node_failed", lost, decision.epoch)
+            self._happen(decision.epoch, "failure", say_failure(failure.node, failure.reason))
         blob = self.journal.keep(result.checkpoint)
         self.journal.append("epoch_done", events.done_body(booked, result, blob=blob), decision.epoch)
         self.steering.tell(booked.outcome)
@@ -316,6 +340,8 @@ class RelayLoop:
     def _undo_decision(self, body: Mapping[str, Any]) -> None:
         """Drop the open decision, and the handover made for it."""
         self.journal.append("rolled_back", body, self.progress.epoch)
+        words = say_rolled_back(self.progress.epoch, str(body["reason"]), body.get("forbidden"))
+        self._happen(self.progress.epoch + 1, "roll-back", words)
         if self.handover is not None:
             kept = self.journal.latest()
             assert kept is not None
@@ -336,6 +362,7 @@ class RelayLoop:
             "wasted_j": wasted.energy_j,
         }
         self.journal.append("node_failed", body, self.progress.epoch + 1)
+        self._happen(self.progress.epoch + 1, "failure", say_failure(node, reason))
         self.attempt += 1
         self._charge()
 
@@ -359,10 +386,27 @@ class RelayLoop:
 
     # --- telling it
 
+    def _happen(self, epoch: int, kind: NoticeKind, words: str) -> None:
+        """Say at once what happens beside the epochs; the epoch's line has it too, for whoever hears only lines."""
+        if self.told is None:
+            return
+        self.notices.append(Notice(self.journal.run, epoch, kind, words))
+        heard = getattr(self.told, "happened", None)
+        if heard is not None:
+            heard(self.notices[-1])
+
+    def _note(self, epoch: int, kind: NoticeKind, words: str) -> None:
+        """Say it, and keep it for the verdict."""
+        self.notes.append(words)
+        self._happen(epoch, kind, words)
+
     def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None) -> Line:
         state, problem = self.steering.state, self.steering.problem
         plan, said = planned["plan"], planned["predicted"]
         ahead = [h for h in plan["handovers"] if h["epoch"] > decision.epoch]
+        spent_j, to_go_j = planned["state"]["energy_j"], said.get("to_go_j") or (None,) * 3
+        low_j, middle_j, high_j = (spent_j + (math.inf if j is None else j) for j in to_go_j)
+        notices, self.notices = tuple(self.notices), []
         return Line(
             self.journal.run,
             decision.epoch,
@@ -371,12 +415,15 @@ class RelayLoop:
             math.inf if said["guaranteed"] is None else said["guaranteed"],
             float(said["level"]),
             state.energy_j,
-            planned["state"]["energy_j"] + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
+            spent_j + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
             state.elapsed_s,
             problem.target.deadline_s,
             (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
             None if step is None else step.plan,
             (problem.units.time, problem.units.energy),
+            (low_j, middle_j, high_j),
+            self.job.clock.name,
+            notices,
         )
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
@@ -416,6 +463,13 @@ class RelayLoop:
         )
 
 
+def _turn(plan: Plan) -> tuple[NoticeKind, str]:
+    """What a plan says that is infeasible after feasible ones, or the other way round."""
+    if plan.feasible:
+        return "feasible", say_feasible(plan.rung)
+    return "infeasible", f"{_way_out(plan)}; going on as well as possible"
+
+
 def _way_out(plan: Plan) -> str:
-    nearest = " or ".join(f"loss {n.loss:.4g} by {n.deadline_s:.4g} s" for n in plan.nearest)
-    return "no plan is feasible any more" + (f"; nearest feasible: {nearest}" if nearest else "")
+    nearest = [(n.loss, n.deadline_s) for n in plan.nearest]
+    return say_infeasible(plan.target_loss, plan.deadline_s, nearest, plan.time_unit)

@@ -33,7 +33,7 @@ def audit_view(audit: Audit) -> RenderableType:
         words = "losses at or below what the plan of so many epochs before said, where it was followed"
         parts += [Text(), titled(words, _rates(audit.ahead))]
     if audit.costs:
-        parts += [Text(), titled("costs booked over costs predicted", _costs(audit))]
+        parts += [Text(), titled("costs spent over costs predicted", _costs(audit))]
     parts += [
         Text(),
         Text(f"called infeasible: {audit.infeasible} runs, {len(audit.wrong_noes)} of these targets were reached"),

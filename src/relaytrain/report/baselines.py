@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import ScenarioError, UsageError
+from ..core.explain import say_share
 from .event_fields import number, text
 
 How = Literal["trained", "predicted"]
@@ -47,7 +48,7 @@ class Baseline:
         """In a word or a share."""
         if self.success is None:
             return "unknown"
-        return {0.0: "no", 1.0: "yes"}.get(self.success, f"{self.success:.0%}")
+        return {0.0: "no", 1.0: "yes"}.get(self.success, say_share(self.success))
 
 
 def read_baselines(path: Path) -> tuple[Baseline, ...]:

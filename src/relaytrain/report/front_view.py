@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.explain import say_energy
+from ..core.explain import say_energy, say_share
 from ..core.plan import finite
 from .canvas import MUTED, PALETTE, AxisScale, Canvas
 
@@ -33,6 +33,13 @@ class FrontView:
     complete: bool
     energy_unit: str
     time_unit: str
+
+    @property
+    def how(self) -> str:
+        """What `level` means."""
+        if self.level == "expected":
+            return "if losses fall as expected"
+        return f"reached with {say_share(float(self.level))} probability"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; infinity becomes None (docs/formats.md, front)."""
@@ -90,12 +97,12 @@ def front_svg(view: FrontView) -> str:
     """Least energy against the deadline, one staircase a loss, as a self-contained SVG text."""
     canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain front for {view.problem}")
     canvas.text((LEFT, 30), f"{view.problem}: what a deadline and a loss cost", size=18, bold=True)
-    canvas.text((LEFT, 50), f"least energy at level {view.level}, by the deadline allowed", size=12.5, fill=MUTED)
+    canvas.text((LEFT, 50), f"least energy by the deadline allowed, {view.how}", size=12.5, fill=MUTED)
     curves = [(loss, curve) for loss, curve in zip(view.losses, view.curves, strict=True) if curve]
     if not curves:
         canvas.text((LEFT, 90), "nothing is reached by the deadline")
         return canvas.svg()
-    times = [t for _, curve in curves for t, _ in curve]
+    times = [t for _, curve in curves for t, _ in curve] + [t for t in view.deadlines_s if math.isfinite(t)]
     energies = [e for _, curve in curves for _, e in curve]
     x = AxisScale(0.0, max(*times, 1e-9) * 1.05, LEFT, WIDTH - RIGHT)
     y = AxisScale(0.0, max(*energies, 1e-9) * 1.05, HEIGHT - BOTTOM, TOP)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from ..core.explain import answer, say_energy, say_time
+from ..core.explain import answer, say_energy, say_share, say_time
 from ..core.plan import Leg, Plan
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, text_width
 from .leg_bars import Bar, draw_bars
@@ -67,7 +67,7 @@ def _empty(plan: Plan) -> str:
 
 
 def _heading(canvas: Canvas, plan: Plan) -> None:
-    verdict, colour = ("target met", GOOD) if plan.met else ("best effort: target not met", BAD)
+    verdict, colour = ("a plan as sure as asked", GOOD) if plan.met else ("best effort: less than was asked", BAD)
     canvas.text((LEFT, 30), plan.problem, size=19, bold=True)
     canvas.text((WIDTH - RIGHT, 30), verdict, size=14, fill=colour, anchor="end", bold=True)
     if not plan.feasible and plan.nearest:
@@ -135,7 +135,7 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
     more = ", then trains on" if plan.met and plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
     rows = [
         f"expected, ends at {plan.losses[-1]:.4g}",
-        f"up to the {plan.rung or plan.asked:.0%} level: {plan.guaranteed[-1]:.4g}{more}",
+        f"with {say_share(plan.rung or plan.asked)} probability at most {plan.guaranteed[-1]:.4g}{more}",
         f"handover ({len(plan.handovers)})",
     ]
     wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 16

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.explain import say_failure
 from ..core.problem import Pair
 from ..core.state import TOLERANCE
 from ..store.events import Event
@@ -37,7 +39,7 @@ class PlanView:
     """The plan that decided epoch `epoch`; `pairs` are the pairs from that epoch on, `planned_pairs` the plan's own.
 
     `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
-    they are empty when the event kept none.
+    they are empty when the event kept none. `nearest`: losses with deadlines that an infeasible plan says are in reach.
     """
 
     epoch: int
@@ -59,6 +61,7 @@ class PlanView:
     energies_j: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     planned_pairs: tuple[Pair, ...] = ()
+    nearest: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, event: Event, path: Sequence[Pair] = ()) -> PlanView:
@@ -91,6 +94,7 @@ class PlanView:
             energies_j=energies_j,
             notes=tuple(map(text, body.get("notes") or ())),
             planned_pairs=_pairs(plan),
+            nearest=_nearest(plan),
         )
 
     @property
@@ -169,11 +173,6 @@ def say_pairs(pairs: Sequence[Pair]) -> str:
     return " → ".join(f"{pair} ×{len(list(rows))}" for pair, rows in groupby(pairs)) or "nothing"
 
 
-def say_failure(node: str, reason: str) -> str:
-    """A failure in words; what is booked on the orchestrator itself is no node's fault."""
-    return reason if node == "orchestrator" else f"node {node} failed: {reason}"
-
-
 def _pace(plan: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and joules from the start of the run to the end of each planned epoch.
 
@@ -195,6 +194,14 @@ def _pace(plan: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[tuple[floa
             times_s.append(now_s)
             energies_j.append(now_j)
     return tuple(times_s), tuple(energies_j)
+
+
+def _nearest(plan: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
+    """Loss and deadline of targets that could be met instead; a deadline of none is infinite."""
+    rows = [row for row in plan.get("nearest") or () if isinstance(row, Mapping)]
+    return tuple(
+        (loss, number(r.get("deadline_s")) or math.inf) for r in rows if (loss := number(r.get("loss"))) is not None
+    )
 
 
 def _pairs(plan: Mapping[str, Any]) -> tuple[Pair, ...]:

@@ -18,15 +18,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..core.explain import say_energy, say_time
+from ..core.explain import say_energy, say_share, say_time
 from ..core.plan import Json
 from .baselines import Baseline
 from .event_fields import table, text
-from .plan_view import replans, say_failure
+from .happenings import happenings
+from .plan_view import replans
 from .run_parts import Cost
 from .run_svg import run_svg, thinned, version_colours
 from .run_view import RunView
-from .verdict import verdict_of
+from .verdict import say_sets, verdict_of
 
 MAX_BYTES = 400_000
 MOST_EPOCHS, MOST_ROWS = 200, 40
@@ -155,12 +156,15 @@ def _tiles(view: RunView) -> list[Json]:
         },
     ]
     if first is not None and first.probability is not None:
-        sure = f"asked {first.asked:.0%}, " if first.asked is not None else ""
-        rung = f"rests on {first.rung:.0%}" if first.rung else "no level was feasible"
-        tiles.append({"name": "stated probability", "value": f"{first.probability:.1%}", "note": f"{sure}{rung}"})
+        sure = f"asked {say_share(first.asked)}, " if first.asked is not None else ""
+        rung = f"rests on {say_share(first.rung)}" if first.rung else "no level was feasible"
+        value = say_share(first.probability, 1)
+        tiles.append({"name": "stated probability", "value": value, "note": f"{sure}{rung}"})
     if view.verdict is not None and view.verdict.get("test_loss") is not None:
         right = view.verdict.get("test_accuracy")
         note = f"accuracy {right:.1%}" if isinstance(right, float) else "on the test set"
+        sets = say_sets(table(view.verdict.get("prediction_sets")))
+        note += f"; {sets}" if sets else ""
         tiles.append({"name": "test loss", "value": _loss(view.verdict["test_loss"]), "note": note})
     return tiles
 
@@ -270,8 +274,8 @@ def _band(view: RunView) -> Json | None:
     if not judged:
         return None
     levels = [p.level for p in view.plans if p.level]
-    level = f"{math.fsum(levels) / len(levels):.0%}" if levels else "the plan's level"
-    return {"inside": sum(judged), "of": len(judged), "share": f"{sum(judged) / len(judged):.0%}", "level": level}
+    level = say_share(math.fsum(levels) / len(levels)) if levels else "the plan's level"
+    return {"inside": sum(judged), "of": len(judged), "share": say_share(sum(judged) / len(judged)), "level": level}
 
 
 def _replans(view: RunView) -> Json:
@@ -298,15 +302,7 @@ def _replans(view: RunView) -> Json:
 
 
 def _trouble(view: RunView) -> list[Json]:
-    rows: list[tuple[int, str]] = []
-    for failed in view.failures:
-        rows.append((failed.epoch or 0, say_failure(failed.node, failed.reason)))
-    for back in view.rollbacks:
-        bans = f"; {back.forbidden} is not used again" if back.forbidden else ""
-        undone = f"{back.undone} epochs undone" if back.undone else "the next one undone"
-        rows.append((back.to_epoch, f"rolled back to the end of this epoch, {undone}: {back.reason}{bans}"))
-    rows.sort(key=lambda row: row[0])
-    return [{"epoch": epoch, "what": _short(what)} for epoch, what in thinned(rows, MOST_ROWS)]
+    return [{"epoch": epoch, "what": _short(what)} for epoch, what in thinned(happenings(view), MOST_ROWS)]
 
 
 def _baselines(view: RunView, baselines: Sequence[Baseline]) -> list[Json]:
@@ -354,7 +350,7 @@ def _environment(view: RunView) -> list[tuple[str, str]]:
         ("last event", day(view.updated_wall_s)),
         ("sessions", str(view.sessions)),
         ("planner", view.planner),
-        ("clock", view.clock + (", lost work charged" if view.charged else ", lost work booked beside")),
+        ("clock", view.clock + (", lost work counts" if view.charged else ", lost work counted apart")),
     ]
     rows += [
         (key, _short(text(view.started[key])))

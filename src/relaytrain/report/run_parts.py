@@ -101,7 +101,7 @@ class LegView:
 class Cost:
     """The summed cost of some epochs, useful joules also by provenance, and what their plans had predicted.
 
-    `against_s` and `against_j` are the booked costs of just those `predicted_epochs` that had a prediction.
+    `against_s` and `against_j` are the costs of just those `predicted_epochs` that had a prediction.
     """
 
     epochs: int

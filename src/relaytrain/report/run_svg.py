@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..core.explain import say_energy, say_time
+from ..core.explain import say_energy, say_share, say_time
 from ..core.problem import Pair
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, text_width
 from .leg_bars import Bar, draw_bars
@@ -165,7 +165,7 @@ def _said(epoch: EpochView) -> str:
 
 def _legend(canvas: Canvas, view: RunView, right: float) -> None:
     level = next((p.level for p in view.plans if p.level), None)
-    rows = ["measured after each epoch", f"promised before it{f', at {level:.0%}' if level else ''}"]
+    rows = ["measured after each epoch", f"promised before it{f', at {say_share(level)}' if level else ''}"]
     rows += ["first plan, expected"] if view.plans and view.plans[0].times_s else []
     rows += ["undone by a roll-back"] if view.undone else []
     wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 18

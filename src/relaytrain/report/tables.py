@@ -11,7 +11,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..core.explain import answer, say_bound, say_choices, say_energy, say_sure, say_time
+from ..core.explain import (
+    OTHERS,
+    answer,
+    say_bound,
+    say_choices,
+    say_end,
+    say_energy,
+    say_share,
+    say_short,
+    say_sure,
+    say_time,
+)
 from ..core.plan import Plan
 
 if TYPE_CHECKING:
@@ -41,13 +52,11 @@ def plan_view(plan: Plan) -> RenderableType:
         end = f"ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}"
         parts.append(Text(f"Best effort: {plan.summary()}, {end}."))
     if plan.feasible and not plan.met:
-        parts.append(
-            Text(f"Asked for {plan.asked:.0%}, but only {plan.rung:.0%} can be had; shown is the best effort.")
-        )
+        parts.append(Text(say_short(plan)))
     if plan.decisions:
         parts += [Text(), titled(f"planner {plan.planner}", _legs(plan)), *_facts(plan)]
     if plan.alternatives:
-        parts += [Text(), titled("instead, next", _alternatives(plan))]
+        parts += [Text(), titled(OTHERS, _alternatives(plan))]
     if plan.nearest:
         ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
         parts.append(Text(f"nearest feasible: {ways}", style="bold yellow"))
@@ -78,8 +87,7 @@ def _legs(plan: Plan) -> Table:
 
 
 def _facts(plan: Plan) -> Iterable[RenderableType]:
-    level = f"{plan.rung or plan.asked:.0%}"
-    yield Text(f"at the end: expected loss {plan.losses[-1]:.4g}, at level {level} {plan.guaranteed[-1]:.4g}")
+    yield Text(say_end(plan))
     for words in (*say_choices(plan), say_sure(plan), *say_bound(plan)):
         yield Text(words)
 
@@ -98,8 +106,8 @@ def _alternatives(plan: Plan) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Group:
-    """A line a planner, the optimum first; `sure` when planning again, `legs alone` without. Left out: below."""
-    columns = ("planner", "energy", "over optimum", "time", "sure", "legs alone", "relay")
+    """A line a planner, the optimum first; `sure` when planning again, the next column without."""
+    columns = ("planner", "energy", "over optimum", "time", "sure", "without re-planning", "relay")
     rows = table(columns, numbers=columns[1:-1])
     warned: dict[str, list[str]] = {}
     for name, plan in comparison.plans.items():
@@ -109,8 +117,8 @@ def comparison_table(comparison: Comparison) -> Group:
             say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
             "-" if ratio is None else f"{ratio:.3f}x",
             say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
-            f"{plan.rung:.0%}" if plan.feasible else "-",
-            f"{plan.probability:.0%}" if plan.feasible else "-",
+            say_share(plan.rung) if plan.feasible else "-",
+            say_share(plan.probability) if plan.feasible else "-",
             Text(plan.summary() if plan.feasible else "misses the target"),
             style="" if plan.met else "dim",
         )
@@ -124,7 +132,7 @@ def front_tables(view: FrontView) -> RenderableType:
     """Least energy by loss and deadline, then the ways to the target from the quickest to the cheapest."""
     deadlines = [say_time(value, view.time_unit) for value in view.deadlines_s]
     names = ["loss \\ deadline", *deadlines]
-    title = f"{view.problem}: least energy at level {view.level}"
+    title = f"{view.problem}: least energy, {view.how}"
     grid = table(names, numbers=deadlines)
     for loss, row in zip(view.losses, view.energy_j, strict=True):
         cells = ("-" if not math.isfinite(value) else say_energy(value, view.energy_unit) for value in row)

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.explain import say_energy, say_time
-from .event_fields import text
+from ..core.explain import say_energy, say_share, say_time
+from .audit_rates import wilson
+from .event_fields import number, text, whole
+from .happenings import failed_nodes, promises
 from .run_view import RunView
 
 
@@ -38,7 +40,7 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 def verdict_of(view: RunView, store: Path | None = None) -> Verdict:
     """The verdict of a run, finished or not; `store` as for `go_on`."""
     word, tone = WORDS.get(view.status, (view.status, "open"))
-    parts = [_loss_words(view), _time_words(view), _energy_words(view)]
+    parts = [_loss_words(view), _time_words(view), _energy_words(view), _broken_words(view), _failed_words(view)]
     sentence = "; ".join(part for part in parts if part) + "."
     if view.status in RESUMABLE:
         sentence += f" To go on: {go_on(view.run, view.started, store)}"
@@ -65,6 +67,17 @@ def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> st
     return shlex.join(words)
 
 
+def say_sets(sets: Mapping[str, Any]) -> str:
+    """Prediction sets in words: what was aimed at, their size, how often they hold the truth, and how sure that is."""
+    level, coverage, size = (number(sets.get(key)) for key in ("level", "coverage", "mean_size"))
+    count = whole(sets.get("judged_on"))
+    if level is None or coverage is None or size is None or count is None:
+        return ""
+    low, high = wilson(round(coverage * count), count)
+    held = f"the truth in {say_share(coverage, 1)} ({say_share(low, 1)} to {say_share(high, 1)})"
+    return f"prediction sets for {say_share(level)}: {size:.2f} classes on average, {held} of {count} test images"
+
+
 def _loss_words(view: RunView) -> str:
     asked = view.asked
     if view.loss is None:
@@ -86,6 +99,17 @@ def _time_words(view: RunView) -> str:
         return f"{used}, no deadline"
     side = "to spare" if left_s >= 0 else "too late"
     return f"{used} of {say_time(view.asked.deadline_s, unit)} used, {say_time(abs(left_s), unit)} {side}"
+
+
+def _broken_words(view: RunView) -> str:
+    broken, judged = promises(view)
+    return f"{broken} of {judged} epochs ended above their bound" if broken else ""
+
+
+def _failed_words(view: RunView) -> str:
+    counts = failed_nodes(view)
+    named = ", ".join(f"{node} {count}" for node, count in list(counts.items())[:5])
+    return f"nodes failed {sum(counts.values())} times ({named})" if counts else ""
 
 
 def _energy_words(view: RunView) -> str:

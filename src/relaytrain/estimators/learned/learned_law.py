@@ -63,6 +63,7 @@ class Learned:
         bound = bound or Bound("shape", fitted.run.bound_offset)
         return cls(fitted, facts_of(problem), problem.pairs[problem.start], problem.initial_loss, stated, bound)
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # who asks looks whether they are numbers at all
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """The law for the epochs to come, a pure function of `history`; its notes say what a bound has raised."""
         now = self._present(history, pairs)
