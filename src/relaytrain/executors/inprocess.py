@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-from ..training.local import Site, TooLate, train_node
+from ..training.local import Site, deadline, train_node
 from ..training.setup import TrainingSetup
 from ..training.task import NodeResult, NodeTask, failed
 
@@ -30,14 +30,9 @@ class InProcess:
     def _one(self, task: NodeTask, began: float) -> NodeResult:
         if task.node not in self.setup.datasets:
             return failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
-
-        def progress() -> None:
-            if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
-                raise TooLate(f"no answer within {task.timeout_s:g} s")
-
         try:
             site = self._sites.get(task.node) or self.setup.site(task.node)
         except Exception as error:  # a device that is not there, a loss function that does not import
             return failed(task, "refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
         self._sites[task.node] = site
-        return train_node(task, site, progress)
+        return train_node(task, site, deadline(began, task.timeout_s))
