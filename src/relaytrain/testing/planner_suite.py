@@ -82,6 +82,13 @@ class PlannerSuite:
                 assert cap is None or end.epoch <= cap, f"problem {seed}: {end.epoch} epochs, the cap is {cap}"
         assert answers == {True, False}, "the suite's problems should exercise both answers"
 
+    def test_a_plan_ends_when_the_target_is_met(self) -> None:
+        """Epochs after it would be run for nothing."""
+        for seed, problem, plan in self.each():
+            target = problem.problem.target.loss
+            early = [s.epoch for s in walk(problem, actions_of(problem, plan))[:-1] if s.loss <= target]
+            assert not early, f"problem {seed}: the target is met after epoch {early[0]} of {len(plan.decisions)}"
+
     def test_forbidden_changes_are_never_used(self) -> None:
         """Infinity in a table forbids, also in the best effort of an infeasible plan."""
         for seed, problem, plan in self.each():
@@ -122,6 +129,7 @@ class PlannerSuite:
             near(plan.times_s, [s.elapsed_s for s in states[1:]], say)
             near(plan.energies_j, [s.energy_j for s in states[1:]], say)
             assert len(plan.guaranteed) == count, say
+            assert all(g >= loss - SAME for g, loss in zip(plan.guaranteed, plan.losses, strict=True)), say
             near([plan.energy_j, plan.elapsed_s], [end.energy_j - start.energy_j, end.elapsed_s], say)
             near([sum(leg.energy_j for leg in plan.legs)], [plan.energy_j], say)
             near([start.elapsed_s + sum(leg.elapsed_s for leg in plan.legs)], [plan.elapsed_s], say)
@@ -185,6 +193,10 @@ class PlannerSuite:
             problem, twin = drawn(seed), drawn(seed)
             first, second = self.plan(problem), self.plan(problem)
             assert first == second, f"problem {seed}"
+            kept = self.planner()  # a run asks one planner again and again
+            for at in (drawn(seed + 1), problem):
+                again = kept.plan(at.problem, at.costs, at.law, at.state)
+            assert again == first, f"problem {seed}: another plan from a planner that planned before"
             assert first.to_dict() == second.to_dict(), f"problem {seed}"
             for name in ("run_s", "change_s", "run_j", "change_j"):
                 assert np.array_equal(getattr(problem.costs, name), getattr(twin.costs, name)), (
