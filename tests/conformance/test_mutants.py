@@ -115,6 +115,10 @@ class WrongLaw:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.law, name)
 
+    def form(self, level: Any = "expected") -> Any:
+        form = self.law.form(level)
+        return form._replace(mult=form.mult * 1.2) if self.mutation == "another form than law" else form
+
     def next_loss(self, epoch: int, loss: Any, before: int, now: int, level: Any = "expected") -> Any:
         landed = self.law.next_loss(epoch, loss, before, now, level)
         if self.mutation == "NaN after a handover" and before != now:
@@ -155,7 +159,8 @@ class WrongEstimator:
 
 
 ESTIMATORS = """remembers,too few pairs,another each time,NaN after a handover,below zero,levels cross,
-not monotone from the second pair,knows the epoch,one number for many,writes on what it is given"""
+not monotone from the second pair,knows the epoch,one number for many,writes on what it is given,
+another form than law"""
 
 
 @pytest.mark.parametrize("mutation", ["none", *(name.strip() for name in ESTIMATORS.split(","))])
