@@ -20,7 +20,7 @@ from relaytrain.core.outcome import EpochResult
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.clock import EmulatedClock, MeasuredClock
-from relaytrain.executors import processes
+from relaytrain.executors import epoch, processes
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.processes import Processes
 from relaytrain.scenario import load_scenario
@@ -107,8 +107,8 @@ def lying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setup: Any) -> Any:
         began = time.monotonic()
         try:
             with Processes(setup, workers=3) as crew:
-                epoch = Timed(lie, setup, crew, MeasuredClock().meter, when=when)
-                return epoch.run_epoch(SILVER, setup.first_checkpoint())
+                runner = Timed(lie, setup, crew, MeasuredClock().meter, when=when)
+                return runner.run_epoch(SILVER, setup.first_checkpoint())
         finally:
             assert time.monotonic() - began < LIMIT_S
 
@@ -169,6 +169,17 @@ def test_a_liar_that_goes_on_is_refused_and_the_epoch_is_lost(lying: Any, lie: s
     lost = caught.value.lost  # type: ignore[attr-defined]
     assert [(f.node, f.attempt) for f in lost.failures] == [(LIAR, 0), (LIAR, 1)] and lost.elapsed_s > 0.0
     assert lost.energy_j > 0.0 and lost.cpu_s < LIMIT_S
+
+
+def test_the_first_epoch_ends_by_the_deadline_of_the_cost_model(
+    monkeypatch: pytest.MonkeyPatch, setup: Any
+) -> None:
+    """Signs of life without end, and no figure in the scenario or from an epoch before: it is over all the same."""
+    monkeypatch.setattr(processes, "WORKER", command("beats-for-ever", "always", "none"))
+    monkeypatch.setattr(epoch, "FIRST_SLACK_S", 0.1)
+    with Processes(setup, workers=3) as crew, pytest.raises(WorkerLost, match="edge-1: no answer within 0.3 s"):
+        runner = FederatedEpoch(setup, crew, None, lambda decision: 0.01)
+        runner.run_epoch(SILVER, setup.first_checkpoint())
 
 
 @pytest.mark.parametrize("lie", ["nan", "infinity"])
