@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,8 +40,28 @@ def relay():
         yield scenario, setup, trace(store, "undisturbed")
 
 
+def _times(factor: float) -> Any:
+    def false(result: Any) -> Any:
+        update = result.checkpoint
+        return replace(
+            result, checkpoint=replace(update, weights={name: factor * t for name, t in update.weights.items()})
+        )
+
+    return false
+
+
+LIES = {
+    "weights times 900": _times(900.0),
+    "weights times 50": _times(50.0),
+    "rot": lambda result: replace(result, checkpoint=b"rot"),
+    "more samples": lambda result: replace(result, samples=result.samples + 1),
+    "another's name": lambda result: replace(result, node="somebody"),
+    "years": lambda result: replace(result, cpu_s=1e9),
+}
+
+
 class Faulty:
-    """A transport that loses, refuses or delays some answers of another one, by a seeded plan."""
+    """A transport that loses, refuses, delays or falsifies some answers of another one, by a seeded plan."""
 
     def __init__(self, inner: Any, chance: random.Random, share: float) -> None:
         self.inner, self.chance, self.share, self.faults = inner, chance, share, 0
@@ -50,13 +71,16 @@ class Faulty:
 
         late = []
         for task in list(tasks):
-            fault = self.chance.choice(["lost", "late", "refused", "gone", "twice"])
+            fault = self.chance.choice(["lost", "late", "refused", "gone", "twice", *LIES])
             if self.chance.random() >= self.share:
                 yield from self.inner.send([task])
                 continue
             self.faults += 1
             if fault in ("lost", "late", "refused"):
                 yield failed(task, fault, f"as if {fault}")
+            elif fault in LIES:
+                (result,) = self.inner.send([task])
+                yield result if result.error else LIES[fault](result)
             elif fault == "twice":
                 (result,) = self.inner.send([task])
                 late.append(result)

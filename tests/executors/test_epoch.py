@@ -17,9 +17,10 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.clock import MeasuredClock, Spent
 from relaytrain.costs.meters import Reading
-from relaytrain.executors.epoch import EpochLost, EpochNonFinite, EpochStopped, FederatedEpoch
+from relaytrain.executors import epoch
+from relaytrain.executors.epoch import EpochImplausible, EpochLost, EpochNonFinite, EpochStopped, FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
-from relaytrain.relay.assembly import clock_of
+from relaytrain.relay.assembly import clock_of, job_of
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.fakes import ReplayMeter
 from relaytrain.testing.small_training import small_setup, tables
@@ -257,6 +258,84 @@ def test_the_measured_clock_reads_its_meter() -> None:
     assert done.outcome.energy_j == 15.0 and done.outcome.provenance == "measured"
     assert done.outcome.elapsed_s == pytest.approx((done.outcome.wall_s or 0) + 0.5)
     assert sum(n.energy_j for n in done.nodes) == pytest.approx(12.0)
+
+
+class ByTheClock:
+    """A transport on a clock of its own: (attempt, node) -> when it answers, how long it worked, whether well."""
+
+    def __init__(self, setup: Any, script: dict[tuple[int, str], tuple[float, float, bool]]) -> None:
+        self.inner, self.script, self.now_s = InProcess(setup), script, 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def send(self, tasks: Iterable[NodeTask]) -> Iterator[NodeResult]:
+        by_time = sorted(tasks, key=lambda task: self.script[task.attempt, task.node][0])
+        for task in by_time:
+            (result,) = self.inner.send([replace(task, timeout_s=None)])
+            self.now_s, wall_s, well = self.script[task.attempt, task.node]
+            result = replace(result, cpu_s=wall_s, wall_s=wall_s)
+            yield result if well else failed(task, "late", "no answer within 10 s", cpu_s=1.0, wall_s=wall_s)
+
+
+@pytest.mark.parametrize(
+    ("script", "useful_s", "wasted_s"),
+    [  # side by side: edge-2 stalls until the deadline, its second attempt takes two seconds
+        ({(0, "edge-1"): (2, 2, True), (0, "edge-2"): (10, 0, False), (1, "edge-2"): (12, 2, True)}, 4.0, 8.0),
+        # in turn: edge-2 stalls first, then edge-1 trains, then edge-2 again
+        ({(0, "edge-2"): (10, 10, False), (0, "edge-1"): (13, 3, True), (1, "edge-2"): (15, 2, True)}, 5.0, 10.0),
+        ({(0, "edge-1"): (3, 3, True), (0, "edge-2"): (5, 2, True)}, 5.0, 0.0),
+    ],
+)
+def test_a_stalled_attempt_is_wasted_and_the_good_one_after_it_useful(
+    monkeypatch: pytest.MonkeyPatch, script: Any, useful_s: float, wasted_s: float
+) -> None:
+    setup = small_setup(clock="measured")
+    transport = ByTheClock(setup, script)
+    monkeypatch.setattr(epoch, "time", transport)
+    meter = ReplayMeter([Reading(12.0, "measured", "replay", 1.0, 1.0)])
+    done = FederatedEpoch(setup, transport, meter).run_epoch(SILVER, setup.first_checkpoint())
+    assert done.checkpoint.digest == run()[0].checkpoint.digest
+    charged = MeasuredClock(meter).book(done, None, Spent(0.0, 0.0))  # type: ignore[arg-type]
+    assert (charged.outcome.elapsed_s, charged.wasted.elapsed_s) == (useful_s, wasted_s)
+    cpu = sum(n.cpu_s for n in done.nodes)
+    assert charged.wasted.energy_j == pytest.approx(12.0 * (wasted_s > 0) / (cpu + (wasted_s > 0)))
+
+
+def test_one_corrupt_update_is_tried_again() -> None:
+    def corrupt(task: NodeTask, result: NodeResult) -> list[NodeResult]:
+        return [replace(result, checkpoint=b"rot") if task.attempt == 0 and task.node == "edge-1" else result]
+
+    done, transport, _ = run(corrupt)
+    assert done.checkpoint.digest == run()[0].checkpoint.digest
+    assert [(f.node, f.attempt, f.kind) for f in done.failures] == [("edge-1", 0, "corrupt")]
+    assert [(t.node, t.attempt) for t in transport.tasks] == [("edge-1", 0), ("edge-2", 0), ("edge-1", 1)]
+
+
+def test_when_every_update_leads_nowhere_it_is_the_training() -> None:
+    def far(task: NodeTask, result: NodeResult) -> list[NodeResult]:
+        update = Checkpoint.from_bytes(result.data or b"")
+        return [replace(result, checkpoint=replace(update, weights={n: 40 * t for n, t in update.weights.items()}))]
+
+    with pytest.raises(EpochImplausible, match=r"edge-1: its update brings the loss from .* to .*edge-2") as caught:
+        run(far)
+    assert caught.value.exit_status == 8 and caught.value.lost.cpu_s > 0.0
+
+
+def test_the_first_epoch_has_a_deadline_too() -> None:
+    for clock in ("emulated", "measured"):
+        runner = job_of(load_scenario(tables(clock=clock))).runner.epochs
+        first = runner.deadline_s(SILVER)
+        assert first is not None and epoch.FIRST_SLACK_S < first < 2 * epoch.FIRST_SLACK_S
+        runner.run_epoch(SILVER, runner.setup.first_checkpoint())
+        seen = runner.deadline_s(SILVER)
+        assert epoch.SLACK_S < seen < first
+    index = load_scenario(tables()).problem.index(Pair("full", "silver"))
+    run_s = load_scenario(tables()).costs.run_s[index]
+    fresh = job_of(load_scenario(tables(clock="measured"))).runner.epochs
+    assert fresh.deadline_s(SILVER) == epoch.FIRST_FACTOR * run_s * 2 + epoch.FIRST_SLACK_S
+    asked = job_of(load_scenario(tables(epoch_timeout=7.0))).runner.epochs
+    assert asked.deadline_s(SILVER) == 7.0
 
 
 @pytest.mark.parametrize("kind", [EpochLost, EpochNonFinite])

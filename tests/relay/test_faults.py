@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from relaytrain.core.errors import NonFiniteTraining, NoSpace, RelayTrainError, 
 from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
 from relaytrain.relay import loop as orchestrator
+from relaytrain.store import LeaseLost
 
 
 def verdict_of(store, run):
@@ -68,11 +71,84 @@ def test_a_node_set_that_does_not_answer_is_left_out(store):
             raise WorkerLost("bronze: 1 of 3 nodes answered")
 
     ended = orchestrator.start(stub.job(fault=fault), store, run="bronze-lost")
-    assert len(tries) == 1  # the runner itself has tried again
     assert all(o.decision.nodes == "gold" for o in ended.outcomes)
+    first, second = (epoch for epoch, _ in tries[:2])  # the runner itself has tried again; the loop waits some epochs
+    assert second - first >= 2 and all(b - a >= 4 for (a, _), (b, _) in itertools.pairwise(tries[1:]))
     failures = [e for e in store.events("bronze-lost") if e.kind == "node_failed"]
-    assert len(failures) == 1 and all(e.body["wasted_j"] > 0 for e in failures)
+    assert len(failures) == len(tries) and all(e.body["wasted_j"] > 0 for e in failures)
     assert ended.verdict in ("met", "missed")
+
+
+def back_at(epoch):
+    """Bronze does not answer before `epoch`."""
+
+    def fault(moment, decision, attempt):
+        if moment == "epoch" and decision.nodes == "bronze" and decision.epoch < epoch:
+            raise WorkerLost("bronze: 0 of 3 nodes answered")
+
+    return fault
+
+
+def test_a_node_set_comes_back_when_its_nodes_do(store):
+    ended = orchestrator.start(stub.job(fault=back_at(4)), store, run="bronze-back")
+    assert any(o.decision.nodes == "bronze" for o in ended.outcomes)
+    lost = [e.epoch for e in store.events("bronze-back") if e.body.get("lost_nodes") == "bronze"]
+    first = min(o.decision.epoch for o in ended.outcomes if o.decision.nodes == "bronze")
+    assert lost and first >= lost[-1] + 2
+
+
+def test_a_node_set_comes_back_at_the_same_epoch_after_a_death(store):
+    """At whatever moment the process dies, what is left out and until when is read from the events."""
+    orchestrator.start(stub.job(fault=back_at(4)), store, run="undisturbed")
+    for count in range(4, 24, 3):
+        calls, lies = [0], back_at(4)
+
+        def fault(moment, decision, attempt, calls=calls, lies=lies, count=count):
+            calls[0] += 1
+            if calls[0] == count:
+                raise LeaseLost("as if the process were gone")
+            lies(moment, decision, attempt)
+
+        with pytest.raises(LeaseLost):
+            orchestrator.start(stub.job(fault=fault), store, run=f"dies-at-{count}")
+        orchestrator.resume(stub.job(fault=back_at(4)), store, f"dies-at-{count}")
+        assert trace(store, f"dies-at-{count}") == trace(store, "undisturbed")
+
+
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_when_nobody_answers_all_are_tried_again_at_once_but_not_for_ever(store, losses):
+    tries = Counter()
+
+    def fault(moment, decision, attempt):
+        if moment == "epoch" and tries[decision.nodes] < losses:
+            tries[decision.nodes] += 1
+            raise WorkerLost("nobody there")
+
+    try:
+        ended = orchestrator.start(stub.job(fault=fault), store, run="nobody-there")
+    except WorkerLost as error:
+        assert losses == 3 and "nobody there" in str(error) and tries == {"gold": 3, "bronze": 3}
+    else:
+        assert losses < 3 and ended.verdict in ("met", "missed") and len(ended.outcomes) > 3
+
+
+def test_a_loss_that_no_training_makes_is_rolled_back_and_named(store):
+    def fault(moment, decision, attempt):
+        return 1.4e11 if moment == "epoch" and decision.nodes == "bronze" else None
+
+    ended = orchestrator.start(stub.job(fault=fault), store, run="absurd-loss")
+    rolled = [e.body for e in store.events("absurd-loss") if e.kind == "rolled_back"]
+    assert rolled and all(body["cause"] == "implausible" for body in rolled)
+    assert "to 1.4e+11 in epoch" in rolled[0]["reason"] and rolled[0]["wasted_j"] > 0
+    assert all(o.decision.nodes == "gold" and o.loss < 10 for o in ended.outcomes)
+
+
+def test_losses_that_no_training_makes_end_the_run_after_three(store):
+    fault = lambda moment, decision, attempt: 1.4e11 if moment == "epoch" else None  # noqa: E731
+    with pytest.raises(NonFiniteTraining) as caught:
+        orchestrator.start(stub.job(fault=fault), store, run="all-absurd")
+    assert caught.value.exit_status == 8 and len(verdict_of(store, "all-absurd")["notes"]) >= 1
+    assert sum(e.kind == "rolled_back" for e in store.events("all-absurd")) == 3
 
 
 def test_attempts_that_failed_inside_an_epoch_are_recorded_and_booked(store):

@@ -11,6 +11,7 @@
     +-- StoppedByUser          6   Ctrl-C or `relaytrain stop`
     +-- WorkerLost             7   too few nodes answered
     +-- NonFiniteTraining      8   losses stayed NaN or infinite after roll-backs
+    |   +-- ImplausibleTraining    or were such as no training makes
     +-- StoreDamaged           9   no usable checkpoint or event log is left
     +-- NoSpace               10   the disk refused to hold more
 """
@@ -67,6 +68,10 @@ class NonFiniteTraining(RelayTrainError):
     """Training kept producing NaN or infinity after the allowed roll-backs."""
 
     exit_status = 8
+
+
+class ImplausibleTraining(NonFiniteTraining):
+    """A loss that is a number, but none that training arrives at: somebody's update was wrong, or it diverged."""
 
 
 class StoreDamaged(RelayTrainError):

@@ -12,6 +12,15 @@ from .plan import Decision
 
 VerdictKind = Literal["met", "missed", "stopped", "failed"]
 
+MOST_LOSS = 100.0
+"""No epoch of training brings the loss above so many times what it was, 1 at least. Where one does, an update was
+wrong or the training diverges; either way nothing is gained by going on from there."""
+
+
+def most_plausible(*before: float) -> float:
+    """The highest loss that training may arrive at from losses like these."""
+    return MOST_LOSS * max(1.0, *before)
+
 
 @dataclass(frozen=True)
 class EpochOutcome:

@@ -6,6 +6,7 @@
 | an epoch lost as a whole | as modelled | as metered, where the error says it |
 | attempts that failed within an epoch | their nodes' share of it | as metered |
 | lost work against the deadline | with `charge_lost_work` | always |
+| pauses between two writers of a run | never | unless `count_pauses` is false |
 | the cost table | the scenario's own | learns from every epoch |
 """
 
@@ -67,6 +68,7 @@ class EmulatedClock:
     charge_lost_work: bool = False
     name: Clock = "emulated"
     meter: Meter | None = None
+    count_pauses: bool = False
 
     def counts(self, modelled: Spent, measured: Spent | None) -> Spent:
         """What a handover or lost work is charged: the modelled figures."""
@@ -94,13 +96,14 @@ class EmulatedClock:
 
 
 class MeasuredClock:
-    """Monotonic seconds and metered joules."""
+    """Monotonic seconds and metered joules. `count_pauses`: whether time in which nobody ran the run passes too."""
 
     name: Clock = "measured"
     charge_lost_work = True
 
-    def __init__(self, meter: Meter | None = None) -> None:
+    def __init__(self, meter: Meter | None = None, *, count_pauses: bool = True) -> None:
         self.meter: Meter | None = CpuMeter() if meter is None else meter
+        self.count_pauses = count_pauses
 
     def counts(self, modelled: Spent, measured: Spent | None) -> Spent:
         """What a handover or lost work is charged: the measured figures where there are any."""

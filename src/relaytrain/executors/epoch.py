@@ -1,29 +1,32 @@
 """`run_epoch`, written once above every transport: send tasks, collect, retry, average, evaluate, measure.
 
     tasks -> transport -> results --checks--> average --> loss on the declared set --> outcome
-               ^              | failed
-               +---- once ----+
+               ^              | failed                      | no training arrives there
+               +---- once ----+-----------------------------+
 
-Only results with the key of the present attempt count; late, repeated or foreign ones are dropped.
+Only results with the key of the present attempt count; late, repeated or foreign ones are dropped. A result is held
+against its task before it counts: samples as declared, CPU and wall seconds that can have passed, weights that training
+can have made. One that fails costs its node that attempt.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.cost import Provenance
-from ..core.errors import NonFiniteTraining, RelayTrainError, WorkerLost
-from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, NodeReport
+from ..core.errors import ImplausibleTraining, NonFiniteTraining, RelayTrainError, WorkerLost
+from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, NodeReport, most_plausible
 from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Transport
 from ..core.user_code import UserCodeError
 from ..costs.meters import Meter
-from ..training.aggregate import EXPLODED, NOT_FINITE, average, open_updates
+from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
 from ..training.evaluate import evaluate
 from ..training.local import Site
@@ -34,6 +37,10 @@ from ..training.workbench import loaded
 RETRIES = 1
 SLACK_FACTOR, SLACK_S = 5.0, 30.0
 """The deadline of an epoch, once one like it was seen: so many times as long, and so much more."""
+FIRST_FACTOR, FIRST_SLACK_S = 20.0, 240.0
+"""Before that: so many times what the cost model expects, and so much more, in which workers start."""
+CLOCK_SLACK_S = 1.0
+"""By how much the seconds that a node states may exceed those that have passed here."""
 
 
 class EpochWindow:
@@ -92,11 +99,48 @@ class EpochNonFinite(_Costly, NonFiniteTraining):
     """Updates or the averaged model hold NaN or infinity; `lost` says what it cost."""
 
 
+class EpochImplausible(_Costly, ImplausibleTraining):
+    """Every update leads to a loss that no training arrives at; `lost` says what it cost."""
+
+
+Span = tuple[float, float]
+"""From when to when, in monotonic seconds."""
+
+
 @dataclass
 class _Collected:
+    """Answers so far. `hopeless`: nodes whose own training gave NaN, which would come again.
+
+    `worked`, `wasted`: when good attempts and those that failed were at work.
+    """
+
     good: dict[str, NodeResult] = field(default_factory=dict)
+    updates: Updates = field(default_factory=dict)
     failures: list[NodeResult] = field(default_factory=list)
-    retry_wall_s: float = 0.0
+    hopeless: set[str] = field(default_factory=set)
+    worked: dict[str, Span] = field(default_factory=dict)
+    wasted: list[Span] = field(default_factory=list)
+
+    def take(self, result: NodeResult, update: Checkpoint, span: Span) -> None:
+        """A node's update that counts."""
+        self.good[result.node], self.updates[result.node] = result, (result.samples, update)
+        self.worked[result.node] = span
+
+    def fail(self, result: NodeResult, span: Span) -> None:
+        """An attempt that does not count."""
+        self.failures.append(result)
+        self.wasted.append(span)
+
+    def take_back(self, node: str, reason: str) -> None:
+        """An update that counted does not any more."""
+        del self.updates[node]
+        self.fail(_as_failed(self.good.pop(node), reason), self.worked.pop(node))
+
+    @property
+    def wasted_s(self) -> float:
+        """Seconds in which attempts that failed were at work and no good one was."""
+        good = list(self.worked.values())
+        return _covered([*good, *self.wasted]) - _covered(good)
 
     @property
     def lost_cpu_s(self) -> float:
@@ -114,10 +158,19 @@ class FederatedEpoch:
         setup: data, settings, versions.
         transport: moves tasks and results.
         meter: of the run's clock; without one only seconds are measured.
+        expected_s: wall seconds that an epoch may be expected to take, for the deadline of the first one of a pair;
+            without it that one has none but the transport's own.
     """
 
-    def __init__(self, setup: TrainingSetup, transport: Transport, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        setup: TrainingSetup,
+        transport: Transport,
+        meter: Meter | None = None,
+        expected_s: Callable[[Decision], float] | None = None,
+    ) -> None:
         self.setup, self.transport, self.meter = setup, transport, meter
+        self._expected_s = expected_s
         self._loss = setup.loss()
         self._site: Site | None = None
         self._walls: dict[Pair, float] = {}
@@ -137,24 +190,40 @@ class FederatedEpoch:
             EpochLost: fewer nodes than the quorum answered, after one retry.
             EpochStopped: likewise, because the user's own code failed.
             EpochNonFinite: what was left to average, or the average itself, is not finite.
+            EpochImplausible: all that was left to average leads to a loss that no training arrives at, twice.
         """
         nodes = self.setup.nodes_of(decision.nodes)
         window = EpochWindow(self.meter)
-        collected = self._collect(decision, checkpoint, nodes, run, attempt)
-        self._check_quorum(decision, nodes, collected, window)
-        updates, refused = open_updates(list(collected.good.values()), checkpoint)
-        for node, reason in refused.items():
-            collected.failures.append(_as_failed(collected.good.pop(node), reason))
-        self._check_quorum(decision, nodes, collected, window)
-        averaged = average(updates, checkpoint)
-        metered = window.close(collected.cpu_s)
-        self._walls[decision.pair] = metered.wall_s
-        evaluation = self.evaluate(averaged)
-        if not math.isfinite(evaluation.loss):
-            raise EpochNonFinite(
-                f"epoch {decision.epoch}: the averaged model's loss is {evaluation.loss}",
-                self._lost(collected, metered),
-            )
+        collected, waiting = _Collected(), list(nodes)
+        for number in range(attempt, attempt + RETRIES + 1):
+            last = number == attempt + RETRIES
+            self._ask([self._task(decision, checkpoint, node, run, number) for node in waiting], checkpoint, collected)
+            waiting = self._worth_retrying(nodes, collected, number)
+            if waiting and not last:
+                continue
+            self._check_quorum(decision, nodes, collected, window)
+            averaged = average(collected.updates, checkpoint)
+            metered = window.close(collected.cpu_s)
+            evaluation = self.evaluate(averaged)
+            if not math.isfinite(evaluation.loss):
+                raise EpochNonFinite(
+                    f"epoch {decision.epoch}: the averaged model's loss is {evaluation.loss}",
+                    self._lost(collected, metered),
+                )
+            culprits = self._culprits(evaluation.loss, checkpoint, collected)
+            if not culprits:
+                break
+            if last and len(culprits) == len(collected.good):
+                reasons = "; ".join(f"{node}: {reason}" for node, reason in culprits.items())
+                raise EpochImplausible(f"epoch {decision.epoch} ({reasons})", self._lost(collected, metered))
+            for node, reason in culprits.items():
+                collected.take_back(node, reason)
+            waiting = [node for node in culprits if not last]
+            if not waiting:
+                self._check_quorum(decision, nodes, collected, window)
+                averaged = average(collected.updates, checkpoint)
+                evaluation = self.evaluate(averaged)
+        self._walls[decision.pair] = metered.wall_s - collected.wasted_s
         return self._result(decision, averaged, collected, evaluation, metered)
 
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
@@ -164,48 +233,82 @@ class FederatedEpoch:
         model = loaded(checkpoint, resolve=self.setup.resolve)
         return evaluate(model, self._site, loss=self._loss, thread_count=self.setup.settings.threads)
 
-    def _collect(
-        self, decision: Decision, checkpoint: Checkpoint, nodes: Sequence[str], run: str, attempt: int
-    ) -> _Collected:
-        collected = _Collected()
-        waiting = list(nodes)
-        for number in range(attempt, attempt + RETRIES + 1):
-            began = time.monotonic()
-            tasks = [self._task(decision, checkpoint, node, run, number) for node in waiting]
-            expected = {task.key: task for task in tasks}
-            for result in self.transport.send(tasks):
-                if expected.pop(result.key, None) is None:
-                    continue  # late, twice, or nobody's
-                if result.error is None:
-                    collected.good[result.node] = result
-                else:
-                    collected.failures.append(result)
-            for task in expected.values():  # a transport that forgot some
-                collected.failures.append(_missing(task))
-            if number > attempt:
-                collected.retry_wall_s += time.monotonic() - began
-            waiting = self._worth_retrying(nodes, collected, number)
-            if not waiting:
-                break
-        return collected
+    def _ask(self, tasks: Sequence[NodeTask], checkpoint: Checkpoint, collected: _Collected) -> None:
+        """Send tasks, and hold every answer against its own."""
+        began = time.monotonic()
+        expected = {task.key: task for task in tasks}
+        for result in self.transport.send(tasks):
+            task = expected.pop(result.key, None)
+            if task is None:
+                continue  # late, twice, or nobody's
+            now = time.monotonic()
+            cores = max(os.cpu_count() or 1, task.settings.threads)
+            most_s = now - began + CLOCK_SLACK_S
+            if result.error is not None:
+                collected.hopeless |= {result.node} if result.kind in ("non-finite", "user") else set()
+                spent = {"cpu_s": min(result.cpu_s, most_s * cores), "wall_s": min(result.wall_s, most_s)}
+                collected.fail(replace(result, **spent), (now - (spent["wall_s"] or now - began), now))
+                continue
+            update = open_update(result, checkpoint, task.settings)
+            declared = self.setup.samples_at(task.node, task.datasets)
+            if result.samples != declared:
+                update = f"{result.samples} samples, but it holds {declared}"
+            elif result.wall_s > most_s or result.cpu_s > most_s * cores:
+                update = (
+                    f"{result.cpu_s:.3g} CPU and {result.wall_s:.3g} wall seconds, but {now - began:.3g} have passed"
+                )
+                result = replace(result, cpu_s=0.0, wall_s=0.0)
+            span = (now - min(result.wall_s or now - began, now - began), now)
+            if isinstance(update, str):
+                collected.fail(_as_failed(result, update), span)
+            else:
+                collected.take(result, update, span)
+        for task in expected.values():  # a transport that forgot some
+            collected.fail(_missing(task), (began, time.monotonic()))
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
-        """Failed nodes, but for NaN, which would come again, and stragglers that the quorum can do without."""
+        """Failed nodes, but for those whose NaN or exception would come again, and stragglers that the quorum can do without."""
         enough = len(collected.good) >= self._needed(nodes)
         fails = [r for r in collected.failures if r.attempt == number]
-        return [r.node for r in fails if r.kind != "non-finite" and not (enough and r.kind == "late")]
+        return [r.node for r in fails if r.node not in collected.hopeless and not (enough and r.kind == "late")]
+
+    def _culprits(self, loss: float, checkpoint: Checkpoint, collected: _Collected) -> dict[str, str]:
+        """Of an average with this loss, the nodes whose updates brought it where no training does; all if none alone.
+
+        What is looked at is looked at only when the loss is far off: honest epochs pay nothing.
+        """
+        if loss <= most_plausible(0.0):
+            return {}
+        before = self.evaluate(checkpoint).loss
+        allowed = most_plausible(before)
+        if loss <= allowed:
+            return {}
+        alone = {node: self.evaluate(update).loss for node, (_, update) in sorted(collected.updates.items())}
+        guilty = {node: reached for node, reached in alone.items() if not reached <= allowed} or alone
+        words = f"expected at most {allowed:.3g} from training"
+        return {
+            node: f"its update brings the loss from {before:.3g} to {reached:.3g}, {words}"
+            for node, reached in guilty.items()
+        }
 
     def _needed(self, nodes: Sequence[str]) -> int:
         return max(1, math.ceil(self.setup.settings.quorum * len(nodes) - 1e-9))
 
     def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> NodeTask:
-        settings = self.setup.settings
-        timeout = settings.epoch_timeout_s
-        if timeout is None and decision.pair in self._walls:
-            timeout = SLACK_FACTOR * self._walls[decision.pair] + SLACK_S
         return NodeTask(
-            run, decision.epoch, attempt, node, checkpoint, settings, decision.resources, timeout, decision.datasets
-        )
+            run, decision.epoch, attempt, node, checkpoint, self.setup.settings, decision.resources,
+            self.deadline_s(decision, attempt), decision.datasets,
+        )  # fmt: skip
+
+    def deadline_s(self, decision: Decision, attempt: int = 0) -> float | None:
+        """How long after it was sent a task of `decision` is waited for: as the scenario says, as seen, as expected."""
+        timeout = self.setup.settings.epoch_timeout_s
+        if timeout is not None:
+            return timeout
+        if decision.pair in self._walls:
+            return SLACK_FACTOR * self._walls[decision.pair] + SLACK_S
+        expected_s = math.inf if self._expected_s is None else self._expected_s(decision)
+        return FIRST_FACTOR * expected_s + FIRST_SLACK_S if math.isfinite(expected_s) else None
 
     def _check_quorum(
         self, decision: Decision, nodes: Sequence[str], collected: _Collected, window: EpochWindow
@@ -257,7 +360,7 @@ class FederatedEpoch:
             cpu_s=sum(r.cpu_s for r in (*good, *collected.failures)),
             wall_s=metered.wall_s,
             wasted_j=metered.share_j(collected.lost_cpu_s),
-            wasted_s=collected.retry_wall_s if metered.metered else 0.0,
+            wasted_s=collected.wasted_s if metered.metered else 0.0,
             failed_nodes=tuple(failed_nodes),
         )
         reports = tuple(replace(_report(r), elapsed_s=metered.wall_s, energy_j=metered.share_j(r.cpu_s)) for r in good)
@@ -272,7 +375,7 @@ def _report(result: NodeResult) -> NodeReport:
 
 
 def _as_failed(result: NodeResult, reason: str) -> NodeResult:
-    kind: FailureKind = "non-finite" if reason.startswith((NOT_FINITE, EXPLODED)) else "refused"
+    kind: FailureKind = "non-finite" if reason.startswith((NOT_FINITE, EXPLODED)) else "corrupt"
     return NodeResult(
         result.run, result.node, result.epoch, result.attempt,
         cpu_s=result.cpu_s, wall_s=result.wall_s, error=reason, kind=kind,
@@ -281,3 +384,12 @@ def _as_failed(result: NodeResult, reason: str) -> NodeResult:
 
 def _missing(task: NodeTask) -> NodeResult:
     return NodeResult(task.run, task.node, task.epoch, task.attempt, error="no answer", kind="lost")
+
+
+def _covered(spans: Iterable[Span]) -> float:
+    """Seconds that lie in at least one of the spans."""
+    total, reached = 0.0, -math.inf
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, reached))
+        reached = max(reached, last)
+    return total

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from ..core.user_code import UserCodeError
-from ..training.local import Site, TooLate, train_node
+from ..training.local import Site, deadline, train_node
 from ..training.setup import TrainingSetup
 from ..training.task import NodeResult, NodeTask, failed
 
@@ -31,11 +31,6 @@ class InProcess:
     def _one(self, task: NodeTask, began: float) -> NodeResult:
         if task.node not in self.setup.datasets:
             return failed(task, "refused", f"no node {task.node!r} here; known: {', '.join(self.setup.datasets)}")
-
-        def progress() -> None:
-            if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
-                raise TooLate(f"no answer within {task.timeout_s:g} s")
-
         try:
             site = self._sites.get(task.node) or self.setup.site(task.node)
         except UserCodeError as error:
@@ -43,4 +38,4 @@ class InProcess:
         except Exception as error:  # a device that is gone
             return failed(task, "refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
         self._sites[task.node] = site
-        return train_node(task, site, progress)
+        return train_node(task, site, deadline(began, task.timeout_s))

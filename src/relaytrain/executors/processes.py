@@ -31,8 +31,11 @@ from safetensors.numpy import save
 from ..core.errors import UsageError
 from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, Key, NodeResult, NodeTask, failed
-from .frames import read_frame, write_frame
+from ..training.task import BadMessage, FailureKind, Key, NodeResult, NodeTask, failed
+from .frames import check_frame, read_frame, write_frame
+
+WORKER = (sys.executable, "-m", "relaytrain.executors.worker")
+"""The command that starts a worker."""
 
 STALL_S = 60.0
 """A worker that shows no sign of life for so long between two batches is taken for dead."""
@@ -41,8 +44,12 @@ START_S = 180.0
 CLOSE_S = 2.0
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
+FRAME_FACTOR, FRAME_SLACK = 4, 2**20
+"""A worker's frame has at most so many times the bytes of its task, and so many more: an update holds the weights that
+the task holds, and of the optimizer up to two numbers a weight that the task may lack."""
+
 Frame = tuple[dict[str, Any], bytes]
-Inbox = queue.SimpleQueue[tuple["_Worker", Frame | None]]
+Inbox = queue.SimpleQueue[tuple["_Worker", Frame | BadMessage | None]]
 
 
 @dataclass(eq=False)
@@ -50,6 +57,7 @@ class _Worker:
     """A process with its two threads; `seen_s` is when it last said anything or, before it is `ready`, when it began.
 
     `waiting`: tasks without an answer, in the order in which they are done; sent once the worker is ready.
+    `most_bytes`: how long a frame of it may be. `allowed`: frames but for beats that it may still send.
     """
 
     nodes: tuple[str, ...]
@@ -59,11 +67,25 @@ class _Worker:
     seen_s: float = 0.0
     ready: bool = False
     cpu_s: float = 0.0
+    most_bytes: int = FRAME_SLACK
+    allowed: int = 1
     waiting: dict[Key, NodeTask] = field(default_factory=dict)
 
     def hand(self, task: NodeTask) -> None:
         """To its process."""
-        self.outbox.put(("task", task.to_bytes(), {}))
+        data = task.to_bytes()
+        self.most_bytes = max(self.most_bytes, FRAME_FACTOR * len(data) + FRAME_SLACK)
+        self.allowed += 2  # an answer, and one more that comes twice
+        self.outbox.put(("task", data, {}))
+
+    def heard(self, kind: str) -> None:
+        """A sign of life, unless it is one that it could not give."""
+        if kind in ("beat", "result") and not self.ready:
+            raise BadMessage(f"a {kind} before it was ready")
+        self.allowed -= kind != "beat"
+        if self.allowed < 0:
+            raise BadMessage("more answers than tasks")
+        self.seen_s = time.monotonic()
 
 
 class Processes:
@@ -128,30 +150,42 @@ class Processes:
                 self._crew[index] = None
 
     def _next(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> list[NodeResult]:
-        """What the next frame brings, or what the passing of time does."""
+        """What the next frame brings, or what the passing of time does, however much a worker talks."""
+        now, due = time.monotonic(), min(self._due(task, sent_s) for task, _ in open_.values())
         try:
-            worker, frame = self._inbox.get(timeout=max(0.0, self._until(open_, sent_s) - time.monotonic()))
+            if now >= due:
+                raise queue.Empty
+            worker, frame = self._inbox.get(timeout=max(0.0, self._until(open_, sent_s) - now))
         except queue.Empty:
             return self._overdue(open_, sent_s)
         if worker not in self._crew:
             return []  # of a worker that was let go
-        worker.seen_s = time.monotonic()
         if frame is None:
             self._end(worker)
             return self._lose(worker, "lost", f"its process ended ({_status(worker.process)})")
-        header, body = frame
+        try:
+            if isinstance(frame, BadMessage):
+                raise frame
+            return self._take(worker, *frame)
+        except BadMessage as wrong:
+            return self._lose(worker, "corrupt", f"its process sent what no worker sends: {wrong}")
+
+    def _take(self, worker: _Worker, header: dict[str, Any], body: bytes) -> list[NodeResult]:
+        """What a frame brings that was checked by itself; here it is held against what the worker was asked."""
         if header["kind"] == "ready":
+            if worker.ready:
+                raise BadMessage("ready a second time")
             worker.ready = True
             for task in worker.waiting.values():
                 worker.hand(task)
-        elif header["kind"] == "beat":
-            worker.cpu_s = header["cpu_s"]
         elif header["kind"] == "broken":
             return self._lose(worker, header["failure"], header["error"])
         elif header["kind"] == "result":
             result = NodeResult.from_bytes(body)
-            worker.waiting.pop(result.key, None)
-            return [result]
+            if result.node not in worker.nodes:
+                raise BadMessage(f"an answer for node {result.node[:40]!r}, expected {' or '.join(worker.nodes)}")
+            if worker.waiting.pop(result.key, None) is not None:  # else late, or there already
+                return [result]
         return []
 
     def _until(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> float:
@@ -203,7 +237,7 @@ class Processes:
         settings = self.setup.settings
         limits = dict.fromkeys(_THREAD_LIMITS, str(settings.threads))
         process = subprocess.Popen(
-            [sys.executable, "-m", "relaytrain.executors.worker"],
+            WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **limits},
@@ -236,7 +270,7 @@ class Processes:
         worker.process.wait()
         worker.outbox.put(None)
         for thread in worker.threads:
-            thread.join()
+            thread.join(CLOSE_S)  # a child of the worker may hold its pipe open
 
 
 def _write(worker: _Worker) -> None:
@@ -254,11 +288,21 @@ def _write(worker: _Worker) -> None:
 
 
 def _read(worker: _Worker, inbox: Inbox) -> None:
+    """Frames of the worker, checked. Beats only leave their mark: however many come, nobody has to go through them."""
     pipe = worker.process.stdout
     assert pipe is not None
     with pipe:
-        while (frame := read_frame(_binary(pipe))) is not None:
-            inbox.put((worker, frame))
+        try:
+            while (frame := read_frame(_binary(pipe), worker.most_bytes)) is not None:
+                kind = check_frame(*frame)
+                worker.heard(kind)
+                if kind == "beat":
+                    worker.cpu_s = frame[0]["cpu_s"]
+                else:
+                    inbox.put((worker, frame))
+        except BadMessage as wrong:
+            inbox.put((worker, wrong))
+            return
     inbox.put((worker, None))
 
 

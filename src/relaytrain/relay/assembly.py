@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..core.cost import CostTable
+from ..core.plan import Decision
 from ..core.problem import Problem
 from ..core.protocols import Estimator, Planner
 from ..costs.clock import EmulatedClock, MeasuredClock, RunClock, node_weights
@@ -25,6 +26,9 @@ from ..training.setup import TrainingSetup
 from ..training.soundness import check_sound
 from .job import Job, Settings
 from .runner import TorchRunner
+
+SLOW_FLOPS_PER_S, SLOW_BATCH_S = 1e9, 0.01
+"""A slow machine: operations a second, and what a batch costs beside them. Used for deadlines only."""
 
 
 def job_of(
@@ -65,7 +69,13 @@ def job_of(
         scenario.law,
         estimator,
         chosen,
-        TorchRunner(setup, transport, clock.meter, pipelines=members_of(setup, scenario.resolved)),
+        TorchRunner(
+            setup,
+            transport,
+            clock.meter,
+            pipelines=members_of(setup, scenario.resolved),
+            expected_s=expected_wall_s(setup, scenario.costs),
+        ),
         Settings(
             when_infeasible=settings.when_infeasible,
             replan=planner is not None or scenario.planner.name not in PLAN_ONCE,
@@ -98,8 +108,29 @@ def clock_of(setup: TrainingSetup, *, devices: Mapping[str, Mapping[str, Any]] |
     """The clock that the settings name; `devices`: profiles by name as in `Scenario.resolved["devices"]`."""
     settings = setup.settings
     if settings.clock == "measured":
-        return MeasuredClock(find_meter(gpu=any(device.startswith("cuda") for device in settings.devices.values())))
+        gpu = any(device.startswith("cuda") for device in settings.devices.values())
+        return MeasuredClock(find_meter(gpu=gpu), count_pauses=settings.count_pauses)
     return EmulatedClock(node_weights(setup.problem, devices or {}), settings.charge_lost_work)
+
+
+def expected_wall_s(setup: TrainingSetup, costs: CostTable) -> Callable[[Decision], float]:
+    """Wall seconds that an epoch may take before any was seen, for its deadline.
+
+    On the measured clock the cost table holds such seconds, of the slowest node; nodes may have to take turns here.
+    On the emulated one it holds those of other devices: the work itself is counted then, at a slow machine's pace.
+    """
+    settings, problem, facts = setup.settings, setup.problem, setup.version_facts()
+
+    def expected(decision: Decision) -> float:
+        nodes = setup.nodes_of(decision.nodes)
+        run_s = float(costs.run_s[problem.index(decision.pair)])
+        if settings.clock == "measured" and math.isfinite(run_s):
+            return run_s * len(nodes) / decision.resources
+        samples = sum(setup.samples_at(node, decision.datasets) for node in nodes) * settings.local_epochs
+        batches = samples / settings.batch + len(nodes)
+        return samples * facts[decision.version].flops_per_sample / SLOW_FLOPS_PER_S + batches * SLOW_BATCH_S
+
+    return expected
 
 
 def counted(setup: TrainingSetup, problem: Problem) -> Problem:

@@ -21,7 +21,7 @@ from ..core.state import State
 from ..costs.clock import Booked, Spent
 from ..store import Event
 from .forecast import forecast
-from .steering import Step
+from .steering import Lost, Step
 
 RUN_SCHEMA = "relaytrain.run/1"
 ORCHESTRATOR = "orchestrator"
@@ -32,6 +32,7 @@ LONGEST_BAND = 512
 
 INTERRUPTED = "the run was interrupted during this epoch"
 NON_FINITE = "non-finite"
+IMPLAUSIBLE = "implausible"
 WORKER_LOST = "worker lost"
 DAMAGED = "damaged checkpoint"
 
@@ -171,19 +172,24 @@ def outcome_from(body: Mapping[str, Any]) -> EpochOutcome:
 
 @dataclass
 class RunPast:
-    """A run's events read back: the epochs that stand, what is forbidden, and how the last writer left it."""
+    """A run's events read back: the epochs that stand, what is forbidden, and how the last writer left it.
+
+    `wall_s`: when the last event was written, by the clock on the wall; `latest_s`: the latest time any event has.
+    """
 
     started: Mapping[str, Any] = field(default_factory=dict)
     history: list[EpochOutcome] = field(default_factory=list)
     planned: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     handover: Mapping[str, Any] | None = None
     forbidden: dict[Pair, str] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
     roll_backs: int = 0
     attempts: int = 0
     path: tuple[Pair, ...] = ()
     feasible: bool = True
     ended_in_order: bool = False
+    wall_s: float = 0.0
+    latest_s: float = 0.0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> RunPast:
@@ -195,6 +201,7 @@ class RunPast:
 
     def _take(self, event: Event) -> None:
         body, epoch = event.body, event.epoch or 0
+        self.wall_s, self.latest_s = event.wall_s, max(self.latest_s, event.wall_s)
         self.ended_in_order = event.kind == "verdict"
         if event.kind == "run_started":
             self.started = body
@@ -209,6 +216,7 @@ class RunPast:
             self.attempts = max(self.attempts, int(body.get("attempt", 0)) + 1)
         elif event.kind == "epoch_done":
             self.history.append(outcome_from(body))
+            self.lost.pop(self.history[-1].decision.nodes, None)
             self.handover, self.attempts = None, 0
         elif event.kind == "rolled_back":
             self._roll_back(body, epoch)
@@ -223,5 +231,7 @@ class RunPast:
         if body.get("forbidden"):
             self.forbidden[Pair(*body["forbidden"])] = reason
         if body.get("lost_nodes"):
-            self.lost[str(body["lost_nodes"])] = reason
-        self.roll_backs += body.get("cause") == NON_FINITE
+            nodes = str(body["lost_nodes"])
+            known = self.lost.get(nodes)
+            self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
+        self.roll_backs += body.get("cause") in (NON_FINITE, IMPLAUSIBLE)

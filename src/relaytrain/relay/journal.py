@@ -41,6 +41,10 @@ class StoreJournal:
         self.run, self.progress = writer.run, writer
         self.append, self.stop_requested, self.thin = writer.append, writer.stop_requested, writer.thin
 
+    def now_s(self) -> float:
+        """What the clock on the wall says."""
+        return self.progress.now_s
+
     @property
     def planned(self) -> Body | None:
         """The body of `planned` of the next epoch, if that is decided: it is kept on resume."""
@@ -143,6 +147,10 @@ class MemoryJournal:
     def earlier(self, version: str) -> Any:
         """The newest of `version`."""
         return self._by_version.get(version)
+
+    def now_s(self) -> float:
+        """Nobody resumes it, so nobody asks."""
+        return 0.0
 
     def stop_requested(self) -> bool:
         """Nobody can."""

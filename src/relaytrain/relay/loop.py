@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
+from ..core.errors import ImplausibleTraining, NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
 from ..core.explain import (
     say_energy,
     say_failure,
@@ -28,7 +28,7 @@ from ..core.explain import (
     say_rolled_back,
     say_time,
 )
-from ..core.outcome import EpochResult, Evaluation, VerdictKind
+from ..core.outcome import EpochResult, Evaluation, VerdictKind, most_plausible
 from ..core.plan import Decision, Plan
 from ..core.problem import Pair
 from ..core.user_code import UserCodeError
@@ -41,7 +41,7 @@ from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 
 ROLL_BACKS = 3
-"""Roll-backs for non-finite losses after which a run gives up."""
+"""Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
 
 THIN_EVERY = 8
 """Epochs between two removals of checkpoints that no longer matter."""
@@ -157,14 +157,33 @@ class RelayLoop:
         self.roll_backs, self.attempt = past.roll_backs, past.attempts
         self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
+        paused = self._book_pause(past)
         if kept.epoch < self.progress.epoch or kept.skipped:
             self._take_older(past, kept.epoch, kept.skipped)
         elif self.journal.decision is not None and not past.ended_in_order:
-            self._book_lost(events.INTERRUPTED)
+            self._book_lost(events.INTERRUPTED, took_time=not paused)
         self._charge()
         if not math.isfinite(steering.problem.initial_loss):
             return self._go(NonFiniteTraining("the loss before epoch 1 was not finite; start a new run"))
         return self._go(None)
+
+    def _book_pause(self, past: RunPast) -> bool:
+        """On a clock that is the wall's, the time since the last event has passed, whatever was done in it."""
+        if not self.job.clock.count_pauses:
+            return False
+        now_s = self.journal.now_s()
+        pause_s = now_s - past.wall_s
+        backwards = now_s < past.latest_s
+        if backwards:
+            pause_s = 0.0
+            self.notes.append(
+                f"the clock on the wall went back by {past.latest_s - now_s:.4g} s while the run was not running: "
+                "that pause counts as 0 s"
+            )
+        elif pause_s > 0.0:
+            self.notes.append(f"{pause_s:.4g} s passed between the last event and resume; they count")
+        self.journal.append("resumed", {"wasted_s": pause_s, "backwards": backwards})
+        return not backwards
 
     def _take_older(self, past: RunPast, done: int, skipped: tuple[str, ...]) -> None:
         """Damaged checkpoints were passed over: the epochs after the whole one are undone and run again."""
@@ -242,7 +261,8 @@ class RelayLoop:
     def _check_not_stuck(self) -> None:
         if not self.steering.stuck():
             return
-        forbidden = "; ".join(dict.fromkeys([*self.steering.lost.values(), *self.steering.forbidden.values()]))
+        lost = [entry.reason for entry in self.steering.lost.values()]
+        forbidden = "; ".join(dict.fromkeys([*lost, *self.steering.forbidden.values()]))
         words = f"no pair is left that can run ({forbidden or 'all costs are infinite'})"
         raise WorkerLost(words) if self.steering.lost else NonFiniteTraining(f"{words}; try a smaller lr")
 
@@ -287,12 +307,22 @@ class RelayLoop:
             reason = f"{decision.nodes} does not answer: {error}"
             cause = {"cause": events.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
             self._undo_decision({"to_epoch": self.progress.epoch, **cause})
-            self.steering.lost[decision.nodes] = reason
+            self.steering.lose(decision.nodes, reason)
             return None
-        loss = result.outcome.loss
+        loss, before = result.outcome.loss, self._loss_before()
         if not math.isfinite(loss):
             raise NonFiniteTraining(f"the loss after epoch {decision.epoch} on {decision.pair} is {loss}")
+        most = most_plausible(self.initial_loss, before)
+        if loss > most:
+            raise ImplausibleTraining(
+                f"the loss went from {before:.4g} to {loss:.4g} in epoch {decision.epoch} on {decision.pair}, "
+                f"expected at most {most:.4g} from training"
+            )
         return result
+
+    def _loss_before(self) -> float:
+        """Of the checkpoint that the epoch trains."""
+        return self.steering.state.loss if self.handover is None else float(self.handover["loss_after"])
 
     # --- keeping it
 
@@ -319,12 +349,13 @@ class RelayLoop:
             self.journal.thin()
 
     def _roll_back(self, decision: Decision, error: NonFiniteTraining) -> None:
-        """Non-finite numbers: the epoch is undone, its pair forbidden for this run, the last good weights are taken."""
+        """Losses that are no numbers, or none of training: the epoch is undone, its pair forbidden for this run, the
+        last good weights are taken."""
         reason = str(error)
         wasted = self._cost_of_lost(decision, error)
         body = {
             "to_epoch": self.progress.epoch,
-            "cause": events.NON_FINITE,
+            "cause": events.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else events.NON_FINITE,
             "reason": reason,
             "forbidden": list(decision.pair),
             "wasted_s": wasted.elapsed_s,
@@ -349,8 +380,15 @@ class RelayLoop:
         self.attempt = 0
         self._charge()
 
-    def _book_lost(self, reason: str, node: str = events.ORCHESTRATOR, error: BaseException | None = None) -> None:
-        """Book an attempt that came to nothing."""
+    def _book_lost(
+        self,
+        reason: str,
+        node: str = events.ORCHESTRATOR,
+        error: BaseException | None = None,
+        *,
+        took_time: bool = True,
+    ) -> None:
+        """Book an attempt that came to nothing; not its seconds where those are booked already."""
         decision = self.journal.decision
         assert decision is not None
         wasted = self._cost_of_lost(decision, error)
@@ -358,7 +396,7 @@ class RelayLoop:
             "node": node,
             "attempt": self.attempt,
             "reason": reason,
-            "wasted_s": wasted.elapsed_s,
+            "wasted_s": wasted.elapsed_s if took_time else 0.0,
             "wasted_j": wasted.energy_j,
         }
         self.journal.append("node_failed", body, self.progress.epoch + 1)

@@ -34,9 +34,10 @@ class TorchRunner:
         meter: Meter | None = None,
         *,
         pipelines: Members | None = None,
+        expected_s: Callable[[Decision], float] | None = None,
     ) -> None:
         self.setup, self.transport, self.meter = setup, transport, meter
-        self.epochs = FederatedEpoch(setup, transport, meter)
+        self.epochs = FederatedEpoch(setup, transport, meter, expected_s)
         self.pipelined = PipelinedEpoch(setup, pipelines or {}, self.epochs.evaluate, meter)
         self._test: Site | None = None
 

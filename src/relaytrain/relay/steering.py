@@ -11,11 +11,12 @@ follows from the history and from what was forbidden, so a resumed run makes the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.cost import CostTable
 from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, begin
@@ -31,6 +32,29 @@ from ..costs.table import TableCosts
 PATIENCE, LEAST_GAIN = 20, 0.05
 """A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
 less than this share of the way left."""
+
+LEFT_OUT = 2
+"""Epochs for which a node set is left out after it did not answer; twice as many each time it does so again."""
+MOST_LOSSES = 3
+"""A set that is the only way left is tried again at once, until it was lost so often in a row."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A node set that did not answer, `times` in a row, the last time when `epoch` epochs were done."""
+
+    reason: str
+    epoch: int
+    times: int = 1
+
+    @property
+    def until(self) -> int:
+        """Epochs that have to be done before it is tried again."""
+        return self.epoch + LEFT_OUT**self.times
+
+    def again(self, reason: str, epoch: int) -> Lost:
+        """Lost once more."""
+        return Lost(reason, epoch, self.times + 1)
 
 
 @dataclass(frozen=True)
@@ -85,7 +109,7 @@ class Steering:
     prices: Prices | None = None
     history: list[EpochOutcome] = field(default_factory=list)
     forbidden: dict[Pair, str] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
     charged_s: float = 0.0
     wasted_j: float = 0.0
     path: tuple[Pair, ...] = ()
@@ -110,8 +134,14 @@ class Steering:
     def tell(self, outcome: EpochOutcome) -> None:
         """Take in an epoch that was run; its seconds and joules are the useful ones."""
         self.history.append(outcome)
+        self.lost.pop(outcome.decision.nodes, None)
         if self.learn_costs:
             self._costs().tell(outcome)
+
+    def lose(self, nodes: str, reason: str) -> None:
+        """A node set did not answer: it is left out for some epochs, longer each time."""
+        known, epoch = self.lost.get(nodes), self.state.epoch
+        self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
 
     def undo(self, epoch: int) -> None:
         """Forget the epochs after `epoch`."""
@@ -119,9 +149,21 @@ class Steering:
         self._believed = None
 
     def table(self) -> CostTable:
-        """The present belief about costs, with infinity where something is forbidden."""
-        table = self._costs().table()
-        out = {i: why for i, pair in enumerate(self.problem.pairs) if (why := self._why_not(pair))}
+        """The present belief about costs, with infinity where something is forbidden.
+
+        Node sets that did not answer are left out for a while, but for those that are the only way left.
+        """
+        at, known = self.state, self._costs().table()
+        waiting = {name: lost for name, lost in self.lost.items() if at.epoch < lost.until}
+        table = self._without(known, waiting)
+        if waiting and not _ways(table, at.pair).any():
+            table = self._without(known, {name: lost for name, lost in waiting.items() if lost.times >= MOST_LOSSES})
+        return table
+
+    def _without(self, table: CostTable, lost: Mapping[str, Lost]) -> CostTable:
+        reasons_by_set = {name: entry.reason for name, entry in lost.items()}
+        why_not = {pair: self.forbidden.get(pair) or reasons_by_set.get(pair.nodes) for pair in self.problem.pairs}
+        out = {index: why for index, pair in enumerate(self.problem.pairs) if (why := why_not[pair])}
         if not out:
             return table
         run_s, run_j = table.run_s.copy(), table.run_j.copy()
@@ -149,9 +191,7 @@ class Steering:
 
     def stuck(self) -> bool:
         """Nothing can be run any more: all that is left is forbidden or lost."""
-        table = self.table()
-        at = self.state.pair
-        return not (np.isfinite(table.epoch_s[at]) & np.isfinite(table.epoch_j[at])).any()
+        return not _ways(self.table(), self.state.pair).any()
 
     def next(self) -> Step | None:
         """The next decision with its plan; None when no plan has one."""
@@ -206,9 +246,6 @@ class Steering:
         before, since = min(losses[:-PATIENCE]), min(losses[-PATIENCE:])
         return before - since < LEAST_GAIN * (min(before, since) - self.problem.target.loss)
 
-    def _why_not(self, pair: Pair) -> str | None:
-        return self.forbidden.get(pair) or self.lost.get(pair.nodes)
-
     def _costs(self) -> TableCosts:
         if self._believed is None:
             self._believed = TableCosts(self.problem.pairs, self.costs, self.problem.start)
@@ -226,6 +263,12 @@ class Steering:
             return self.fallback, (f"the estimator failed ({wrong}); the scenario's own law is used",)
         fixed, notes = ordered(law)
         return fixed, (*getattr(law, "notes", ()), *notes)
+
+
+def _ways(table: CostTable, at: int) -> NDArray[np.bool_]:
+    """Which pairs can be run next by the pair that holds the network."""
+    ways: NDArray[np.bool_] = np.isfinite(table.epoch_s[at]) & np.isfinite(table.epoch_j[at])
+    return ways
 
 
 def nonsense(law: LossLaw, state: State, pairs: int) -> str | None:

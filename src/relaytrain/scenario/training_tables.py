@@ -41,8 +41,9 @@ class TrainingTable(Table):
     """How epochs are trained. Defaults as PACT section II: cross-entropy, batches of 64, SGD 1e-3, momentum 0.9.
 
     `clock` left out: "emulated" once a node has a device profile, else "measured". `quorum` is the share of a node
-    set that must answer. `epoch_timeout` left out: learned from the epochs before. `when_infeasible`: go on as well as
-    possible, or stop, once no plan can reach the target any more.
+    set that must answer. `epoch_timeout` left out: learned from the epochs before, generous for the first one.
+    `count_pauses`: on the measured clock, time between an interruption and `resume` counts against the deadline.
+    `when_infeasible`: go on as well as possible, or stop, once no plan can reach the target any more.
     """
 
     loss: Annotated[str, LOSS] = "cross-entropy"
@@ -65,6 +66,7 @@ class TrainingTable(Table):
     epoch_timeout: Annotated[float | None, Number(0.0, above=True, quantity=DURATION)] = None
     importance: Literal["l1", "l2"] = "l1"
     charge_lost_work: bool = False
+    count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
     transport: Literal["in-process", "processes"] = "in-process"
     workers: Annotated[int, Number(1, 256, whole=True)] = 2

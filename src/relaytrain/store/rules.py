@@ -6,6 +6,7 @@
     planned k -> [handover k] -> epoch_done k    k is the last epoch done + 1; planned may repeat before it is done
     node_failed k                                while k is planned
     rolled_back k                                epochs after k are undone; the decision open at that moment too
+    resumed                                      a new writer has taken over; `wasted_s` is how long nobody worked
     verdict                                      last; after "stopped" or "failed" a new writer may go on
 
 Booking: `energy_j` and `elapsed_s` of an `epoch_done` are the useful cost of the epoch, its handover included;
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-Kind = Literal["run_started", "planned", "handover", "epoch_done", "node_failed", "rolled_back", "verdict"]
+Kind = Literal["run_started", "planned", "handover", "epoch_done", "node_failed", "rolled_back", "resumed", "verdict"]
 KINDS: tuple[str, ...] = get_args(Kind)
 VERDICTS = ("met", "missed", "stopped", "failed")
 CAN_GO_ON = ("stopped", "failed")
@@ -138,6 +139,8 @@ class Progress:
     def _epoch_problem(self, kind: str, epoch: int | None, body: Body) -> str | None:
         if kind == "run_started":
             return None if epoch in (None, 0) else f"run_started has epoch {epoch}, expected none"
+        if kind == "resumed":
+            return None if epoch is None else f"resumed has epoch {epoch}, expected none"
         if kind == "rolled_back":
             fits = epoch is not None and 0 <= epoch <= self.epoch
             return None if fits else f"rolled_back to epoch {epoch}, expected 0 to {self.epoch}"

@@ -103,6 +103,11 @@ class RunWriter:
         """Seconds and joules so far, useful and wasted; a verdict carries `totals.to_dict()`."""
         return self._progress.totals
 
+    @property
+    def now_s(self) -> float:
+        """What the clock on the wall says, in the seconds of events' `wall_s`."""
+        return self._clock.wall_s()
+
     def append(self, kind: Kind, body: Mapping[str, Any], epoch: int | None = None) -> Event:
         """Add an event; when this returns, it survives `kill -9` and a power cut.
 

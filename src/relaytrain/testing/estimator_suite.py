@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..core.law import Level, LossLaw
+from ..core.law import TABLE, Level, LossLaw, evaluate
 from ..core.law_json import law_from_json, law_to_json
 from ..core.outcome import EpochOutcome
 from ..core.plan import Decision
@@ -87,9 +87,22 @@ class EstimatorSuite:
                 assert law.form(level).pairs == count
                 for before in range(count):
                     for now in range(count):
-                        landed = law.next_loss(len(history) + 1, np.array([0.0, loss, 2.3]), before, now, level)
+                        losses = np.array([0.0, loss, 2.3])
+                        landed = law.next_loss(len(history) + 1, losses, before, now, level)
+                        assert np.shape(landed) == (3,) and losses.tolist() == [0.0, loss, 2.3]
                         assert not np.isnan(landed).any() and (landed >= 0.0).all()
                         assert before != now or np.isfinite(landed).all()
+
+    def test_the_form_is_the_law(self) -> None:
+        """Planners search on `form`: it says what `next_loss` says, up to the cells of a table."""
+        for history, law in self.each():
+            losses = np.linspace(0.1, 2.3, 12)
+            for level in ("expected", 0.95):
+                form = law.form(level)
+                for before, now in itertools.product(range(len(self.pairs())), repeat=2):
+                    told = law.next_loss(len(history) + 1, losses, before, now, level)
+                    searched = evaluate(form, len(history) + 1, losses, before, now)
+                    assert np.allclose(told, searched, rtol=1e-6, atol=2e-2 if form.kind == TABLE else 1e-9)
 
     def test_levels_never_cross_and_widen(self) -> None:
         """A higher level never promises a lower loss, at any epoch ahead, whoever trains."""
@@ -124,12 +137,12 @@ class EstimatorSuite:
             top = max([2.3, *(outcome.loss for outcome in history)])
             losses = np.linspace(0.0, top, 60)
             for level in ("expected", 0.95):
-                for now in range(len(self.pairs())):
-                    landed = law.next_loss(1, losses, 0, now, level)
+                for before, now in itertools.product(range(len(self.pairs())), repeat=2):
+                    landed = law.next_loss(1, losses, before, now, level)
                     if law.monotone:
                         assert (np.diff(landed[np.isfinite(landed)]) >= -1e-9).all()
                     if law.autonomous:
-                        assert np.array_equal(landed, law.next_loss(40, losses, 0, now, level))
+                        assert np.array_equal(landed, law.next_loss(40, losses, before, now, level))
 
     def _text(self, law: LossLaw) -> str:
         return json.dumps(law_to_json(law, pairs=len(self.pairs()), top=4.0))

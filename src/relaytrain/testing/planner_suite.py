@@ -122,6 +122,7 @@ class PlannerSuite:
             near(plan.times_s, [s.elapsed_s for s in states[1:]], say)
             near(plan.energies_j, [s.energy_j for s in states[1:]], say)
             assert len(plan.guaranteed) == count, say
+            assert all(g >= loss - SAME for g, loss in zip(plan.guaranteed, plan.losses, strict=True)), say
             near([plan.energy_j, plan.elapsed_s], [end.energy_j - start.energy_j, end.elapsed_s], say)
             near([sum(leg.energy_j for leg in plan.legs)], [plan.energy_j], say)
             near([start.elapsed_s + sum(leg.elapsed_s for leg in plan.legs)], [plan.elapsed_s], say)
@@ -185,6 +186,10 @@ class PlannerSuite:
             problem, twin = drawn(seed), drawn(seed)
             first, second = self.plan(problem), self.plan(problem)
             assert first == second, f"problem {seed}"
+            kept = self.planner()  # a run asks one planner again and again
+            for at in (drawn(seed + 1), problem):
+                again = kept.plan(at.problem, at.costs, at.law, at.state)
+            assert again == first, f"problem {seed}: another plan from a planner that planned before"
             assert first.to_dict() == second.to_dict(), f"problem {seed}"
             for name in ("run_s", "change_s", "run_j", "change_j"):
                 assert np.array_equal(getattr(problem.costs, name), getattr(twin.costs, name)), (

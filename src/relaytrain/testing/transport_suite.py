@@ -9,21 +9,26 @@
             return MyTransport(setup)
 
 The reference is `training.local.train_node` called directly: a transport moves data and must not change a bit of it.
-One transport serves all tests of a class, as it would serve a run.
+One transport serves all tests of a class, as it would serve a run. Nodes also lie: see `lying_node`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from ..models.rebuild import build
 from ..models.spec import family_spec
+from ..store.files import write_atomic
 from ..training.checkpoint import Checkpoint
 from ..training.local import train_node
 from ..training.setup import TrainingSetup
 from ..training.task import NodeResult, NodeTask
+from .lying_node import WORD
 from .small_training import small_setup
 
 FAMILIES = (("cnn", 1.0), ("mobilenet", 0.25), ("resnet8", 0.5))
@@ -36,6 +41,7 @@ class TransportSuite:
 
     setup: ClassVar[TrainingSetup]
     transport: ClassVar[Any]
+    scratch: ClassVar[TemporaryDirectory[str]]
 
     def make(self, setup: TrainingSetup) -> Any:
         """The transport under test."""
@@ -44,7 +50,9 @@ class TransportSuite:
     @classmethod
     def setup_class(cls) -> None:
         """One setup and one transport for all tests."""
-        cls.setup = small_setup()
+        cls.scratch = TemporaryDirectory(prefix="relaytrain-suite-")
+        os.environ[WORD] = str(Path(cls.scratch.name) / "word")
+        cls.setup = small_setup(loss="relaytrain.testing.lying_node:loss")
         cls.transport = cls().make(cls.setup)
 
     @classmethod
@@ -52,6 +60,8 @@ class TransportSuite:
         """Closing twice is closing once."""
         cls.transport.close()
         cls.transport.close()
+        del os.environ[WORD]
+        cls.scratch.cleanup()
 
     def task(self, node: str, checkpoint: bytes, *, epoch: int = 1, attempt: int = 0, **settings: Any) -> NodeTask:
         """A task of run "suite"; `timeout_s` is the task's, all other keys are settings."""
@@ -135,3 +145,36 @@ class TransportSuite:
         assert all("0.5 s" in (r.error or "") for r in late.values())
         again = self.sent(self.tasks(data, attempt=1))
         assert all(r.error is None for r in again.values())
+
+    def test_a_node_that_dies_at_work(self) -> None:
+        """Its tasks are answered in words, and the next attempt finds somebody."""
+        self.lied_to("dies")
+
+    def test_a_message_that_is_none(self) -> None:
+        """Noise in place of a result is no result."""
+        self.lied_to("sends-noise")
+
+    def test_an_answer_in_anothers_name(self) -> None:
+        """A node speaks for itself: the other one's task is not answered by it."""
+        self.lied_to("takes-anothers-name")
+
+    def test_an_answer_to_an_older_task(self) -> None:
+        """It answers nothing: the task that is open is late."""
+        self.lied_to("answers-late", timeout_s=1.0)
+
+    def lied_to(self, lie: str, *, timeout_s: float = 60.0) -> None:
+        """One node lies: what counts is right to the last bit, what does not says why, and then all is as before."""
+        data = self.checkpoint().data
+        tasks = self.tasks(data, timeout_s=timeout_s)
+        wanted = {task.node: train_node(task, self.setup.site(task.node)).data for task in tasks}
+        self.sent(self.tasks(data))  # everybody is there
+        write_atomic(Path(os.environ[WORD]), f"{os.getpid()} {lie}".encode())
+        results = self.sent(tasks)
+        failed = {node: result for node, result in results.items() if result.error is not None}
+        assert failed, f"{lie}: no task failed"
+        for node, result in results.items():
+            assert node in failed or result.data == wanted[node], f"{lie}: other weights from {node}"
+        for node, result in failed.items():
+            assert result.checkpoint is None and result.kind, f"{lie}: weights with an error from {node}"
+        again = self.sent(self.tasks(data, attempt=1))
+        assert {node: result.data for node, result in again.items()} == wanted, lie

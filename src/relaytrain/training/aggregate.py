@@ -1,6 +1,8 @@
 """FedAvg: one average of the nodes' weights and optimizer state, weighted by samples, ordered by node id.
 
-Updates are checked before they count: names, shapes, kinds, finite values, and a norm that is not absurd.
+Updates are checked before they count: names, shapes, kinds, finite values, a step that training can make, and an
+optimizer state whose next step is one too. The bounds are wide: they are there for what no training does, such as
+weights times 900; training that merely goes badly passes them and is judged by its loss.
 
 Paper: PACT section II (an epoch ends with one average); McMahan et al. 2017, FedAvg.
 """
@@ -15,24 +17,34 @@ from torch import Tensor
 
 from ..core.errors import RelayTrainError
 from .checkpoint import Checkpoint
+from .settings import TrainingSettings
 from .task import NodeResult
 
 MOST_GROWTH = 1e3
-"""An update with a value beyond so many times the largest one before (plus one) is refused: its norm is absurd."""
+"""An update with a value beyond so many times the largest one before (plus one) is refused."""
 NOT_FINITE, EXPLODED = "non-finite", "weights grew"
 """Beginnings of the reasons that speak of training gone wild rather than of a node that cannot be trusted."""
-
+MOST_STEP, STEP_FLOOR = 100.0, 0.1
+"""A pass moves the weights by at most so many times their own size, root mean square, to which the floor is added:
+weights may begin at zero. Statistics of batch norm, which follow the data and not the weights, are left out."""
+MOST_DRIFT = 100.0
+"""Of Adam's moments: |first| beyond so many times the square root of the second. By construction it stays below 8."""
+STATISTICS = ("running_mean", "running_var")
+_ADAM = {"step", "exp_avg", "exp_avg_sq"}
+_BUFFERS = {"sgd": {"momentum_buffer"}, "adam": _ADAM, "adamw": _ADAM}
 
 Updates = dict[str, tuple[int, Checkpoint]]
 """By node: its samples and its weights."""
 
 
-def open_updates(results: Sequence[NodeResult], global_checkpoint: Checkpoint) -> tuple[Updates, dict[str, str]]:
+def open_updates(
+    results: Sequence[NodeResult], global_checkpoint: Checkpoint, settings: TrainingSettings | None = None
+) -> tuple[Updates, dict[str, str]]:
     """The updates that pass the checks, and for the other nodes why not."""
     accepted: Updates = {}
     refused: dict[str, str] = {}
     for result in sorted(results, key=lambda result: result.node):
-        update = open_update(result, global_checkpoint)
+        update = open_update(result, global_checkpoint, settings)
         if isinstance(update, str):
             refused[result.node] = update
         else:
@@ -52,8 +64,10 @@ def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version)
 
 
-def open_update(result: NodeResult, global_checkpoint: Checkpoint) -> Checkpoint | str:
-    """The update in a result, or why it does not count."""
+def open_update(
+    result: NodeResult, global_checkpoint: Checkpoint, settings: TrainingSettings | None = None
+) -> Checkpoint | str:
+    """The update in a result, or why it does not count; `settings` say which optimizer state it may have."""
     if result.error is not None or result.checkpoint is None:
         return result.error or "no weights"
     if result.samples < 1:
@@ -62,11 +76,15 @@ def open_update(result: NodeResult, global_checkpoint: Checkpoint) -> Checkpoint
         update = Checkpoint.opened(result.checkpoint, where=f"update of {result.node}")
     except RelayTrainError as error:
         return str(error)
-    return check_update(update, global_checkpoint) or update
+    lr = 0.0 if settings is None else settings.lr_at(result.epoch)
+    wrong = check_update(update, global_checkpoint, lr=lr)
+    if wrong is None and settings is not None and settings.optimizer in _BUFFERS:
+        wrong = _odd_state(update, _BUFFERS[settings.optimizer])
+    return wrong or update
 
 
-def check_update(update: Checkpoint, before: Checkpoint) -> str | None:
-    """Why `update` cannot be a step from `before`, or None when it can."""
+def check_update(update: Checkpoint, before: Checkpoint, *, lr: float = 0.0) -> str | None:
+    """Why `update` cannot be a step from `before`, or None when it can. `lr`: of the next step that momentum makes."""
     if update.spec != before.spec:
         return "weights of another version"
     for name, tensor in update.weights.items():
@@ -82,7 +100,47 @@ def check_update(update: Checkpoint, before: Checkpoint) -> str | None:
     name, value = max(largest.items(), key=lambda item: item[1])
     if value > bound:
         return f"{EXPLODED} to {value:.3g} in {name}, more than {MOST_GROWTH:g} times the largest before"
+    return _too_long(update, before, lr)
+
+
+def _too_long(update: Checkpoint, before: Checkpoint, lr: float) -> str | None:
+    """Whether the step made, or the one that the optimizer's state makes next, is longer than any of training."""
+    old = {name: t for name, t in before.weights.items() if t.is_floating_point() and not name.endswith(STATISTICS)}
+    allowed = MOST_STEP * (_size(list(old.values())) + STEP_FLOOR)
+    step = _size([update.weights[name] - tensor for name, tensor in old.items()])
+    if step > allowed:
+        return f"a step of {step:.3g} (root mean square), expected at most {allowed:.3g} from weights like these"
+    moved = [t for key, t in update.optimizer.items() if key.startswith("momentum_buffer/")]
+    if lr * _size(moved) > allowed:
+        return f"a momentum of {_size(moved):.3g}, whose next step would be longer than {allowed:.3g}"
     return None
+
+
+def _odd_state(update: Checkpoint, buffers: set[str]) -> str | None:
+    """What is wrong with an optimizer's state that should have these buffers for each weight it knows."""
+    by_weight: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in update.optimizer.items():
+        buffer, _, name = key.partition("/")
+        by_weight.setdefault(name, {})[buffer] = tensor
+    for name, state in by_weight.items():
+        if set(state) != buffers:
+            return f"optimizer state {', '.join(sorted(state))[:80]} of {name}, expected {', '.join(sorted(buffers))}"
+        if "step" not in state:
+            continue
+        first, second = _largest(state["exp_avg"]), _largest(state["exp_avg_sq"])
+        if state["step"].numel() != 1 or float(state["step"]) < 1.0 or float(state["exp_avg_sq"].min()) < 0.0:
+            return f"optimizer state of {name} that no step leaves behind"
+        if first > MOST_DRIFT * math.sqrt(second) + 1e-12:
+            return f"an exp_avg of {first:.3g} beside an exp_avg_sq of {second:.3g} in {name}"
+    return None
+
+
+def _size(tensors: Sequence[Tensor]) -> float:
+    """Root mean square of all values."""
+    count = sum(tensor.numel() for tensor in tensors)
+    if count == 0:
+        return 0.0
+    return math.sqrt(sum(float(torch.linalg.vector_norm(t, dtype=torch.float64)) ** 2 for t in tensors) / count)
 
 
 def _largest(tensor: Tensor) -> float:

@@ -43,6 +43,18 @@ class TooLate(RelayTrainError):
     """The pass is past its deadline."""
 
 
+def deadline(began_s: float, timeout_s: float | None) -> Progress | None:
+    """A `Progress` that ends a pass so long after `began_s` (monotonic), within a batch; None where nothing limits."""
+    if timeout_s is None:
+        return None
+
+    def progress() -> None:
+        if time.monotonic() - began_s > timeout_s:
+            raise TooLate(f"no answer within {timeout_s:g} s")
+
+    return progress
+
+
 @dataclass(frozen=True, eq=False)
 class Site:
     """What a node has at hand: its data as tensors, its device, and the user's code it may call."""

@@ -29,7 +29,9 @@ def load_state(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mappin
     named = dict(model.named_parameters())
     for key, tensor in state.items():
         buffer, _, name = key.partition("/")
-        parameter = named[name]
+        parameter = named.get(name)
+        if parameter is None:
+            continue  # of a buffer of the model, which is not trained
         # A step counter stays on the CPU, where torch keeps it.
         place = parameter.device if tensor.ndim else torch.device("cpu")
         optimizer.state[parameter][buffer] = tensor.to(place, copy=True)

@@ -31,7 +31,7 @@ class TrainingSettings:
     """A scenario's `[training]` table; the defaults are PACT's (section II).
 
     `devices` says where a node computes ("cpu" unless named). `quorum` is the share of a node set that must answer
-    for an epoch to count. `epoch_timeout_s` None: learned from the epochs before.
+    for an epoch to count. `epoch_timeout_s` None: learned from the epochs before, generous for the first one.
     """
 
     loss: str = "cross-entropy"
@@ -54,6 +54,7 @@ class TrainingSettings:
     epoch_timeout_s: float | None = None
     importance: Literal["l1", "l2"] = "l1"
     charge_lost_work: bool = False
+    count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
     transport: TransportName = "in-process"
     workers: int = 2

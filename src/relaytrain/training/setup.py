@@ -192,6 +192,13 @@ class TrainingSetup:
         group = next((s for s in self.problem.node_sets if s.name == nodes), None)
         return tuple(node for node in self.nodes_of(nodes) if group is not None and node in group.owners)
 
+    def samples_at(self, node: str, datasets: Sequence[str] = ()) -> int:
+        """How many samples a pass of `node` goes over: all it holds, or those of the data sets named."""
+        parts = self.parts.get(node)
+        if not datasets or not parts:
+            return len(self.datasets.get(node, ()))
+        return sum(last - first for first, last in (parts.get(name, (0, 0)) for name in datasets))
+
     def data_of(self, nodes: str) -> Dataset:
         """All data that a node set trains on."""
         return together([self.datasets[node] for node in self.owners_of(nodes)])

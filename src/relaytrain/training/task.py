@@ -3,25 +3,32 @@
     task   -> JSON header + checkpoint bytes (spec, weights, optimizer state)
     result <- JSON header + checkpoint bytes, or an error in words
 
-A node that fails in whatever way answers with a result that carries an error; nothing here raises for it.
+A node that fails in whatever way answers with a result that carries an error; nothing here raises for it. What comes
+back is believed only as far as it can be checked: a header has the keys of its form, each of its kind, and no others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from ..core.errors import RelayTrainError
 from .settings import TrainingSettings, seed_of
 
-FailureKind = Literal["lost", "late", "refused", "non-finite", "user"]
+FailureKind = Literal["lost", "late", "refused", "non-finite", "corrupt", "user"]
 """How a node may fail.
 
 lost: it or its process died. late: past the deadline. refused: it raised. non-finite: NaN, infinity or weights without
-measure. user: code that the user brought raised, and the error says where."""
+measure. corrupt: what it sent cannot be the answer to its task. user: code that the user brought raised, and the error
+says where."""
+
+
+class BadMessage(RelayTrainError):
+    """A message that is none of ours, or not one that its sender may send."""
 
 
 class HeldData(Protocol):
@@ -114,9 +121,18 @@ class NodeResult:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeResult:
-        """The inverse of `to_bytes`."""
+        """The inverse of `to_bytes`, for bytes of any origin.
+
+        Raises:
+            BadMessage: a key is missing, unknown or of the wrong kind, or success and failure are mixed.
+        """
         header, body = unpack(data)
-        whole = header.pop("whole")
+        check_header("result", header, _RESULT)
+        whole, error, kind = header.pop("whole"), header["error"], header["kind"]
+        if (error is None) != whole or (error is None) != (kind is None) or (body and not whole):
+            raise BadMessage("result: expected either weights, or an error with its kind")
+        if kind is not None and kind not in get_args(FailureKind):
+            raise BadMessage(f"result: its kind is {kind[:40]!r}, expected one of {', '.join(get_args(FailureKind))}")
         return cls(checkpoint=body if whole else None, **header)
 
 
@@ -130,6 +146,49 @@ def failed(task: NodeTask, kind: FailureKind, error: str, *, cpu_s: float = 0.0,
     return NodeResult(task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s)
 
 
+Check = Literal["text", "count", "amount", "number", "flag", "text?", "number?"]
+"""What a key of a header holds: a count is a whole number >= 0, an amount a finite number >= 0; `?` may be null."""
+
+_RESULT: Mapping[str, Check] = {
+    "run": "text",
+    "node": "text",
+    "epoch": "count",
+    "attempt": "count",
+    "samples": "count",
+    "train_loss": "number?",
+    "cpu_s": "amount",
+    "wall_s": "amount",
+    "error": "text?",
+    "kind": "text?",
+    "whole": "flag",
+}
+_LONGEST_TEXT = 20_000
+
+
+def check_header(what: str, header: Mapping[str, Any], keys: Mapping[str, Check]) -> None:
+    """Refuse a header that does not have exactly `keys`, each of its kind.
+
+    Raises:
+        BadMessage: with the key at fault.
+    """
+    for key in sorted(set(header) ^ set(keys)):
+        raise BadMessage(f"{what}: {'no' if key in keys else 'unknown'} key {key[:40]!r}")
+    for key, check in keys.items():
+        if not _holds(header[key], check):
+            raise BadMessage(f"{what}: {key} is {repr(header[key])[:60]}, expected {check.replace('?', ' or null')}")
+
+
+def _holds(value: Any, check: Check) -> bool:
+    if value is None:
+        return check.endswith("?")
+    kind = check.removesuffix("?")
+    if kind in ("flag", "text"):
+        return isinstance(value, bool) if kind == "flag" else isinstance(value, str) and len(value) <= _LONGEST_TEXT
+    if isinstance(value, bool) or not isinstance(value, int if kind == "count" else int | float):
+        return False
+    return (kind == "number" or value >= 0) and abs(value) < 2**63 and math.isfinite(value)
+
+
 def pack(header: Mapping[str, Any], body: bytes) -> bytes:
     """A JSON header and bytes as one frame. NaN and infinity in the header are written as JSON extensions."""
     text = json.dumps(header).encode()
@@ -137,13 +196,20 @@ def pack(header: Mapping[str, Any], body: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The inverse of `pack`."""
+    """The inverse of `pack`.
+
+    Raises:
+        BadMessage: the bytes are not such a frame.
+    """
     if len(data) < _LENGTH.size:
-        raise RelayTrainError("frame: too short")
+        raise BadMessage("frame: too short")
     (size,) = _LENGTH.unpack_from(data)
     if size > min(_MOST_HEADER, len(data) - _LENGTH.size):
-        raise RelayTrainError("frame: its header is longer than the frame")
-    header = json.loads(data[_LENGTH.size : _LENGTH.size + size])
+        raise BadMessage("frame: its header is longer than the frame")
+    try:
+        header = json.loads(data[_LENGTH.size : _LENGTH.size + size])
+    except (ValueError, RecursionError):
+        raise BadMessage("frame: its header is not JSON") from None
     if not isinstance(header, dict):
-        raise RelayTrainError("frame: its header is not an object")
+        raise BadMessage("frame: its header is not an object")
     return header, data[_LENGTH.size + size :]
