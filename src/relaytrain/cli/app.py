@@ -18,7 +18,7 @@ import click
 import typer
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
-from .output import talk
+from .output import complain, talk
 
 BUG = 1
 INTERRUPTED = 130
@@ -161,6 +161,5 @@ def _unexpected(error: Exception) -> int:
 
 
 def _fail(words: str, status: int) -> int:
-    with suppress(BrokenPipeError):
-        print(f"error: {words}", file=sys.stderr, flush=True)
+    complain(words)
     return status

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.errors import StoreDamaged
 from ..core.explain import say_energy, say_time
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, emit_view
+from .output import complain, emit, emit_json, emit_view
 from .reading import Store
 
 SHORT = "The runs of a store."
-HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time."""
+HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time.
+
+What is shown is checked. Exit status 9 when a run is damaged: it is listed as far as it can be read.
+"""
 EXAMPLES = """\b
 Examples:
   relaytrain ls
@@ -21,12 +25,20 @@ Examples:
 def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
     """Read and list."""
     from ..store import RunStore
+    from ..store.database import way_out
 
     opened = RunStore.open(store)
-    rows = [_row(summary) for summary in opened.runs()]
+    summaries = opened.runs()
+    rows = [_row(summary) for summary in summaries]
+    damaged = [summary for summary in summaries if summary.damage]
+    status = StoreDamaged.exit_status if damaged else 0
+    for summary in damaged:
+        complain(f"run {summary.run}: {summary.damage}")
+    if damaged:
+        complain(way_out(opened.folder))
     if output is Format.json:
         emit_json({"schema": "relaytrain.runs/1", "store": str(opened.folder), "runs": rows})
-        return 0
+        return status
     if not rows:
         emit(f"{opened.folder}: no runs yet; start one with relaytrain run")
         return 0
@@ -42,13 +54,16 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
         costs = say_energy(row["energy_j"]), say_time(row["elapsed_s"])
         table.add_row(row["run"], row["status"], str(row["epochs"]), *losses, *costs, row["updated"])
     emit_view(table)
-    return 0
+    return status
 
 
 def _row(summary: Any) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # a clock of another world
+        updated = "unknown"
     return {
         "run": summary.run,
         "status": summary.status + (" (stopping)" if summary.stop_requested else ""),
@@ -59,4 +74,5 @@ def _row(summary: Any) -> dict[str, Any]:
         "wasted_j": summary.totals.wasted_j,
         "elapsed_s": summary.totals.elapsed_s,
         "updated": updated,
+        **({"damage": summary.damage} if summary.damage else {}),
     }
