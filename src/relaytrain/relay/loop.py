@@ -359,17 +359,17 @@ class RelayLoop:
 
     def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None) -> Line:
         state, problem = self.steering.state, self.steering.problem
-        plan, said = planned["plan"], planned["predicted"]
-        ahead = [h for h in plan["handovers"] if h["epoch"] > decision.epoch]
+        plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
+        ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
         return Line(
             self.journal.run,
             decision.epoch,
             decision.pair,
             state.loss,
-            math.inf if said["guaranteed"] is None else said["guaranteed"],
-            float(said["level"]),
+            _or_infinite(said.get("guaranteed")),
+            float(said.get("level", 0.0)),
             state.energy_j,
-            planned["state"]["energy_j"] + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
+            float(then.get("energy_j", 0.0)) + _or_infinite(plan.get("energy_j")),
             state.elapsed_s,
             problem.target.deadline_s,
             (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
@@ -417,3 +417,7 @@ class RelayLoop:
 def _way_out(plan: Plan) -> str:
     nearest = " or ".join(f"loss {n.loss:.4g} by {n.deadline_s:.4g} s" for n in plan.nearest)
     return "no plan is feasible any more" + (f"; nearest feasible: {nearest}" if nearest else "")
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value

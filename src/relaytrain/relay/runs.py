@@ -101,7 +101,7 @@ def resume(
     from .resume import check_same, scenario_of
 
     opened = _open(store)
-    opened.summary(run)  # refuses a run that is not there
+    opened.sound(run)  # refuses a run that is not there, or not whole
     started = opened.events(run, kinds=("run_started",))[0].body
     loaded = scenario_of(started, None if source is None else scenario_from(source))
 
@@ -164,7 +164,7 @@ def train(
         return job
 
     if resume is not None:
-        opened.summary(resume)
+        opened.sound(resume)
     return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
 
 
@@ -180,7 +180,7 @@ def load_model(run: str, *, store: Where = None, which: Which = "final", resolve
     from ..training.checkpoint import Checkpoint
 
     opened = _open(store)
-    opened.summary(run)
+    opened.sound(run)
     if which == "final":
         kept = opened.latest_checkpoint(run)
         if kept is None:

@@ -61,7 +61,7 @@ def way_out(folder: Path) -> str:
 
 def exists(folder: Path) -> bool:
     """Whether `folder` holds a store, or what is left of one."""
-    return os.path.lexists(folder / FILE_NAME) or bool(trail.runs(folder))
+    return os.path.lexists(folder / FILE_NAME) or bool(trail.told(folder))
 
 
 def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     """
     path = folder / FILE_NAME
     if not os.path.lexists(path):
-        if trail.runs(folder):
+        if trail.told(folder):
             raise StoreDamaged(f"{path} is missing, but trails of its runs are there; {way_out(folder)}")
         if not create:
             raise UsageError(f"{folder}: no RelayTrain store here; give its folder with --store or RELAYTRAIN_STORE")
@@ -84,7 +84,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     try:
         version = _version(connection)
         if version is None:
-            if trail.runs(folder):  # tables come before trails: they were there
+            if trail.told(folder):  # tables come before trails: they were there
                 raise StoreDamaged(f"{path}: its tables are gone, but trails of its runs are there; {way_out(folder)}")
             prepare(connection)
             files.ops().sync_dir(folder)

@@ -145,6 +145,17 @@ class RunStore:
                     return summary
         raise UsageError(f"no run {run} in {self.folder}; `relaytrain ls` lists the runs")
 
+    def sound(self, run: str) -> RunSummary:
+        """One run at a glance, for those who want to go on with it: a damaged one is refused.
+
+        Raises:
+            StoreDamaged: what is wrong with it, and the way out.
+        """
+        summary = self.summary(run)
+        if summary.damage:
+            raise StoreDamaged(f"run {run}: {summary.damage}; {database.way_out(self.folder)}")
+        return summary
+
     def request_stop(self, run: str) -> None:
         """Ask the writer of `run`, in whatever process, to stop in order after its epoch."""
         self.summary(run)

@@ -163,11 +163,10 @@ def _fitting(progress: Progress, event: Event, decisions: Mapping[int | None, ob
         yield event
         return
     if event.kind in ("handover", "epoch_done", "node_failed") and progress.planned is None:
-        decision = decisions.get(event.epoch)
-        body: Body = {"repaired": True, **({} if decision is None else {"decision": decision})}
-        stand_in = replace(event, kind="planned", body=body)
-        if progress.problem("planned", event.epoch, body, event.fence) is None:
-            yield stand_in
+        known = event.epoch in decisions or event.kind == "epoch_done"
+        body: Body = {"repaired": True, "decision": decisions[event.epoch]} if event.epoch in decisions else {}
+        if known and progress.problem("planned", event.epoch, body, event.fence) is None:
+            yield replace(event, kind="planned", body=body)
             if progress.problem(event.kind, event.epoch, event.body, event.fence) is None:
                 yield event
     elif event.kind == "verdict":
