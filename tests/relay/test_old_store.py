@@ -29,7 +29,10 @@ def version(folder: Path) -> int:
 
 
 def test_it_is_read_as_it_is(old):
-    assert {(s.run, s.status, s.epoch) for s in old.runs()} == {("finished-1", "met", 12), ("interrupted-1", "interrupted", 2)}
+    assert {(s.run, s.status, s.epoch) for s in old.runs()} == {
+        ("finished-1", "met", 12),
+        ("interrupted-1", "interrupted", 2),
+    }
     assert check(old.folder) == []
     before = {path.name for path in (old.folder / "blobs" / "interrupted-1").iterdir()}
     spare = old.folder / "blobs" / "interrupted-1" / ("0" * 64 + "-1")

@@ -102,7 +102,7 @@ def resume(
 
     opened = _open(store)
     opened.sound(run)  # refuses a run that is not there, or not whole
-    started = opened.events(run, kinds=("run_started",))[0].body
+    started = opened.events(run)[0].body
     loaded = scenario_of(started, None if source is None else scenario_from(source))
 
     def make() -> Job:

@@ -163,16 +163,31 @@ def check_format(version: object, path: Path) -> None:
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for reading that is closed afterwards; SQLite's errors become ours."""
-    connection = connect(folder)
+def explaining(folder: Path) -> Iterator[None]:
+    """SQLite's errors inside the block become ours."""
     try:
-        connection.execute("PRAGMA query_only = 1")
-        yield connection
+        yield
     except sqlite3.Error as error:
         raise explain(error, folder / FILE_NAME) from error
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that is closed afterwards; SQLite's errors become ours."""
+    connection = connect(folder)
+    try:
+        with explaining(folder):
+            yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The same, for reading alone."""
+    with opened(folder) as connection:
+        connection.execute("PRAGMA query_only = 1")
+        yield connection
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,7 +158,7 @@ class RunStore:
     def request_stop(self, run: str) -> None:
         """Ask the writer of `run`, in whatever process, to stop in order after its epoch."""
         self.summary(run)
-        with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
+        with database.opened(self.folder) as connection, database.transaction(connection, self.folder):
             lease.ask_to_stop(connection, self.folder, run)
 
     def gc(self) -> Removed:
@@ -167,7 +166,7 @@ class RunStore:
         if not database.exists(self.folder):
             return Removed()
         removed = Removed()
-        with closing(database.connect(self.folder)) as connection:
+        with database.opened(self.folder) as connection:
             for run in sorted(set(known_runs(connection, self.folder)) | blobs.runs(self.folder)):
                 removed += self._gc_free(connection, run)
         return removed
@@ -184,7 +183,8 @@ class RunStore:
             return Removed(skipped_runs=(run,))
 
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
-        if lease.read(connection, self.folder, run).live:
+        summary = _summary(connection, self.folder, run, None)
+        if lease.read(connection, self.folder, run).live or (summary is not None and summary.damage):
             return Removed(skipped_runs=(run,))
         rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
         whole = [events.from_row(row) for row in rows]
@@ -207,7 +207,7 @@ class RunStore:
         """
         self.summary(run)
         blobs.real_folder(self.folder, run)
-        with closing(database.connect(self.folder)) as connection:
+        with database.opened(self.folder) as connection:
             seen = lease.check_free(connection, self.folder, run)
             with database.transaction(connection, self.folder):
                 now = lease.read(connection, self.folder, run)

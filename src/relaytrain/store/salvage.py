@@ -96,15 +96,17 @@ def salvage(store: str | Path, *, write: bool = True, force: bool = False) -> Sa
 
 
 def _check_nobody_writes(folder: Path) -> None:
-    now = lease.Moment.now()
-    for run in sorted(blobs.runs(folder)):
+    now, live = lease.Moment.now(), set()
+    for run in blobs.runs(folder):
         heard = lease.last_heard(folder, run)
         if heard is not None and heard.silence_s(now) <= lease.SILENT_S:
-            raise UsageError(f"run {run} is being written; stop it before the store is repaired")
+            live.add(run)
     with suppress(RelayTrainError, sqlite3.Error), closing(database.raw(folder)) as connection:
-        for run, _ in connection.execute("SELECT run, fence FROM lease").fetchall():
+        for (run,) in connection.execute("SELECT run FROM lease").fetchall():
             if isinstance(run, str) and lease.read(connection, folder, run).live:
-                raise UsageError(f"run {run} is being written; stop it before the store is repaired")
+                live.add(run)
+    if live:
+        raise UsageError(f"{', '.join(sorted(live))}: being written; stop it before the store is repaired, or --force")
 
 
 def _database_rows(folder: Path) -> dict[str, dict[int, Row]]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.errors import RelayTrainError
+from ..core.errors import RelayTrainError, StoreDamaged
 from . import blobs, files
 from .events import from_row, is_run_id
 
@@ -116,7 +116,7 @@ def mark(store: Path, run: str) -> HighWater | None:
                 if length >= min(size, LINE_LIMIT_BYTES):
                     return None
                 length *= 16
-    except OSError:
+    except (OSError, StoreDamaged):
         return None
 
 
@@ -140,7 +140,9 @@ def read(store: Path, run: str) -> Trail:
                 trail.begun, trail.removed = True, bool(value.get("removed"))
             else:
                 trail.bad_lines += 1
-    except OSError:
+    except FileNotFoundError:
+        pass
+    except (OSError, StoreDamaged):
         trail.bad_lines += 1
     return trail
 

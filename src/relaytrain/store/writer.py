@@ -88,8 +88,9 @@ class RunWriter:
         writer = cls(folder, run, clock=clock, create=False)
         try:
             blobs.real_folder(folder, run)
-            loss.check(writer._connection, folder, run)
-            seen = None if force else lease.check_free(writer._connection, folder, run)
+            with database.explaining(folder):
+                loss.check(writer._connection, folder, run)
+                seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
                 rows = writer._refold()
                 if not writer._progress.events:
@@ -143,13 +144,15 @@ class RunWriter:
 
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
-        return lease.verify(self._connection, self._folder, self.run, self._fence).stop
+        with database.explaining(self._folder):
+            return lease.verify(self._connection, self._folder, self.run, self._fence).stop
 
     def thin(self) -> gc.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
-        lease.verify(self._connection, self._folder, self.run, self._fence)
-        rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-        keep = gc.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
+        with database.explaining(self._folder):
+            lease.verify(self._connection, self._folder, self.run, self._fence)
+            rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
+            keep = gc.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
         return gc.thin(self._folder, self.run, keep)
 
     def close(self) -> None:
