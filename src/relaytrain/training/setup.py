@@ -285,7 +285,7 @@ class TrainingSetup:
             data = read_regular(place, START_LIMIT_BYTES)
         except OSError as error:
             raise ScenarioError(
-                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint, a file and no link to one"
+                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint, and no link to one"
             ) from None
         loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
         if type(loaded.spec) is not type(self.full.spec):
