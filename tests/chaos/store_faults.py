@@ -26,7 +26,7 @@ from relaytrain.store.files import TEMP_PREFIX, FileOps
 
 RUN = "stub-run-1"
 LIMIT_S = 60  # no child outlives this, whatever hangs
-STEPS = ("create", "write", "sync", "rename", "sync_dir", "remove", "make_dir", "commit")
+STEPS = ("create", "append", "write", "sync", "rename", "sync_dir", "remove", "make_dir", "commit")
 
 
 def soak() -> bool:
@@ -144,6 +144,9 @@ class PowerCut(Counting):
         if name == "create":
             self.paths[result] = arguments[0]
             self.unsynced[arguments[0]] = 0
+        elif name == "append":
+            self.paths[result] = arguments[0]
+            self.unsynced[arguments[0]] = arguments[0].stat().st_size
         elif name == "sync":
             self.unsynced.pop(self.paths[arguments[0]], None)
         elif name == "sync_dir":

@@ -35,8 +35,11 @@ def _steps() -> list[str]:
 def test_the_run_takes_the_steps_that_the_crash_loop_is_meant_for():
     steps = _steps()
     assert len(steps) >= 60
-    assert steps.count("write") == EPOCHS + 3  # each epoch, the start, the handover, the reserve
-    assert steps.count("rename") == steps.count("write") == steps.count("sync")
+    assert steps.count("append") == EPOCHS + 3  # the trail: each epoch, the start, the handover, the verdict
+    assert (
+        steps.count("rename") == EPOCHS + 4
+    )  # each epoch, the start, the handover, the reserve, the trail's beginning
+    assert steps.count("write") == steps.count("sync") == steps.count("rename") + steps.count("append")
     assert steps.count("commit") == 2 * EPOCHS + 5  # planned and done; tables, start, handover, verdict, lease
 
 

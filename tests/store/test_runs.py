@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import NoSpace, RelayTrainError, ScenarioError, StoreDamaged, UsageError
-from relaytrain.store import RunStore, check, new_run_id, store_path
+from relaytrain.store import RunStore, check, lease, new_run_id, salvage, store_path
 from relaytrain.store.files import FileOps, using
 
 RUN = "test-run-1"
@@ -89,9 +89,21 @@ def test_a_missing_store_is_empty_and_not_made_by_reading(store):
         check(store.folder)
 
 
-def test_the_folder_is_private(store):
-    store.create_run(RUN, {}).close()
+def test_the_folder_and_its_files_are_private(store):
+    old = os.umask(0o002)
+    try:
+        with store.create_run(RUN, {}, start=b"start") as writer:
+            epoch(writer, 1)
+            lease.beat(store.folder, RUN, 1)
+            made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.folder.rglob("*") if path.is_file()}
+    finally:
+        os.umask(old)
+    assert set(made) >= {"runs.sqlite", "runs.sqlite-wal", "runs.sqlite-shm", "trail", "beat", "reserve"}
+    assert set(made.values()) == {0o600}, made
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+    os.chmod(store.folder / "runs.sqlite", 0o644)  # as format 1 made it
+    store.resume_run(RUN).close()
+    assert stat.S_IMODE((store.folder / "runs.sqlite").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -265,14 +277,24 @@ def test_rm_takes_one_run_and_fences_its_writer(store):
     assert check(store.folder) == []
 
 
-def test_a_newer_format_is_refused_politely(store):
-    store.create_run(RUN, {}).close()
-    with sqlite3.connect(store.folder / "runs.sqlite") as db:
-        db.execute("UPDATE format SET version = 2")
-    db.close()
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (3, r"store format 3, this RelayTrain reads formats 1 to 2; a newer RelayTrain wrote it: upgrade"),
+        (0, r"store format 0 is older than 1.*with an earlier RelayTrain, which brings it up"),
+    ],
+)
+def test_another_format_is_refused_politely(store, monkeypatch, version, words):
+    with monkeypatch.context() as patch:  # as the RelayTrain of that format writes it
+        patch.setattr("relaytrain.store.trail.STORE_FORMAT", version)
+        patch.setattr("relaytrain.store.database.FORMAT", version)
+        patch.setattr("relaytrain.store.database.OLDEST_FORMAT", version)
+        store.create_run(RUN, {}).close()
     for ask in (lambda: RunStore.open(store.folder), store.runs, lambda: store.create_run("test-run-2", {})):
-        with pytest.raises(ScenarioError, match=r"store format 2, this RelayTrain reads format 1.*upgrade"):
+        with pytest.raises(ScenarioError, match=words):
             ask()
+    with pytest.raises(ScenarioError, match=words):
+        salvage(store.folder)
 
 
 def test_an_event_of_a_newer_schema_is_refused_politely(store, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,23 @@ def test_start_from_a_file(tmp_path: Path) -> None:
         setup.first_checkpoint()
     with pytest.raises(ScenarioError, match="cannot read gone"):
         small_setup().with_settings(start="gone").first_checkpoint()
+
+
+@pytest.mark.parametrize("thing", ["fifo", "device", "link", "sparse"])
+def test_a_start_file_is_a_file(tmp_path: Path, thing: str) -> None:
+    """A pipe would be waited for, a device has no end, a link may lead anywhere."""
+    start = tmp_path / "start"
+    if thing == "fifo":
+        os.mkfifo(start)
+    elif thing == "sparse":
+        start.write_bytes(b"")
+        os.truncate(start, 1 << 40)
+    else:
+        (tmp_path / "real").write_bytes(small_setup(seed=9).first_checkpoint().data)
+        start.symlink_to(tmp_path / "real") if thing == "link" else None
+    place = "/dev/zero" if thing == "device" else str(start)
+    with pytest.raises(ScenarioError, match=r"training\.start: cannot read .*; expected a checkpoint"):
+        small_setup().with_settings(start=place).first_checkpoint()
 
 
 def test_a_module_at_hand() -> None:

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
 from ..core.user_code import UserCodeError
 from .completion import preset_names
-from .output import talk
+from .output import complain, talk
 
 BUG = 1
 INTERRUPTED = 130
@@ -188,6 +188,5 @@ def _unexpected(error: Exception) -> int:
 
 
 def _fail(words: str, status: int) -> int:
-    with suppress(BrokenPipeError):
-        print(f"error: {words}", file=sys.stderr, flush=True)
+    complain(words)
     return status

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import StoreDamaged
 from ..core.explain import say_energy, say_time
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, emit_view
+from .output import complain, emit, emit_json, emit_view
 from .reading import Store, elsewhere
 
 SHORT = "The runs of a store."
-HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time."""
+HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time.
+
+What is shown is checked. Exit status 9 when a run is damaged: it is listed as far as it can be read.
+"""
 EXAMPLES = """\b
 Examples:
   relaytrain ls
@@ -25,13 +29,21 @@ MOST_HINTS = 5
 def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
     """Read and list."""
     from ..store import RunStore
+    from ..store.database import way_out
 
     opened = RunStore.open(store)
     store_named = elsewhere(opened)
-    rows = [_row(summary, store_named) for summary in opened.runs()]
+    summaries = opened.runs()
+    rows = [_row(summary, store_named) for summary in summaries]
+    damaged = [summary for summary in summaries if summary.damage]
+    status = StoreDamaged.exit_status if damaged else 0
+    for summary in damaged:
+        complain(f"run {summary.run}: {summary.damage}")
+    if damaged:
+        complain(way_out(opened.folder))
     if output is Format.json:
         emit_json({"schema": "relaytrain.runs/1", "store": str(opened.folder), "runs": rows})
-        return 0
+        return status
     if not rows:
         emit(f"{opened.folder}: no runs yet; start one with relaytrain run")
         return 0
@@ -50,7 +62,7 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
     hints = [f"to go on: {row['resume']}" for row in rows if row["resume"] is not None]
     if hints:
         emit("\n".join(hints[:MOST_HINTS]))
-    return 0
+    return status
 
 
 def _row(summary: Any, store: Path | None) -> dict[str, Any]:
@@ -58,7 +70,10 @@ def _row(summary: Any, store: Path | None) -> dict[str, Any]:
 
     from ..report.verdict import RESUMABLE, go_on
 
-    updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # a clock of another world
+        updated = "unknown"
     return {
         "run": summary.run,
         "status": summary.status + (" (stopping)" if summary.stop_requested else ""),
@@ -70,4 +85,5 @@ def _row(summary: Any, store: Path | None) -> dict[str, Any]:
         "elapsed_s": summary.totals.elapsed_s,
         "updated": updated,
         "resume": go_on(summary.run, summary.started, store) if summary.status in RESUMABLE else None,
+        **({"damage": summary.damage} if summary.damage else {}),
     }

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +42,35 @@ class Talk:
 talk = Talk()
 
 
-def note(words: str) -> None:
-    """A line on stderr for whoever watches; `-q` keeps it away."""
+_UNPRINTED = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for low, high in (
+        *((0x00, 0x09), (0x0B, 0x20), (0x7F, 0xA0)),  # controls but tab and line feed
+        *((0x061C, 0x061D), (0x200E, 0x2010), (0x2028, 0x202F), (0x2066, 0x206A)),  # direction, line separators
+        (0xD800, 0xE000),  # bytes that were no text
+    )
+    for code in range(low, high)
+    if code != 0x09
+}
+
+
+def harmless(text: str) -> str:
+    """`text` with control and bidirectional characters spelt out: what a store says must not steer the terminal."""
+    return text.translate(_UNPRINTED)
+
+
+def note(words: str, colour: str | None = None) -> None:
+    """A line on stderr for whoever watches, in a colour of `COLOURS` if need be; `-q` keeps it away."""
     if not talk.quiet:
         talk.spoken_s = time.monotonic()
-        print(words, file=sys.stderr, flush=True)
+        said = harmless(words)
+        print(said if colour is None else paint(said, colour), file=sys.stderr, flush=True)
+
+
+def complain(words: str) -> None:
+    """An error that does not end the verb, on stderr."""
+    with suppress(BrokenPipeError):
+        print(f"error: {harmless(words)}", file=sys.stderr, flush=True)
 
 
 def watched() -> bool:
@@ -63,6 +87,10 @@ def paint(words: str, colour: str) -> str:
 
 def emit(text: str) -> None:
     """The result, on stdout. A reader that has gone (`| head`) is no error."""
+    _emit(harmless(text))
+
+
+def _emit(text: str) -> None:
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
@@ -88,6 +116,7 @@ def emit_json(value: Any) -> None:
 def emit_view(view: RenderableType, plain: str | None = None) -> None:
     """The result as a rich view on a terminal; elsewhere `plain`, or the view without lines and colours."""
     from rich.console import Console
+    from rich.segment import Segment, Segments
 
     watched = Console(highlight=False)
     if plain is not None and not watched.is_terminal:
@@ -99,9 +128,10 @@ def emit_view(view: RenderableType, plain: str | None = None) -> None:
     )
     if not watched.is_terminal:
         _plain_boxes(view)
-    shown.print(view)
+    parts = [Segment(harmless(part.text), part.style, part.control) for part in shown.render(view)]
+    shown.print(Segments(parts))
     assert isinstance(shown.file, io.StringIO)
-    emit("\n".join(line.rstrip() for line in shown.file.getvalue().splitlines()).strip("\n"))
+    _emit("\n".join(line.rstrip() for line in shown.file.getvalue().splitlines()).strip("\n"))
 
 
 def _plain_boxes(view: Any) -> None:

@@ -79,4 +79,4 @@ def read_run(store: RunStore, run: str) -> RunView:
     """A run put together from its events."""
     from ..report.run_view import RunView
 
-    return RunView.of(store.events(run), live=store.summary(run).status == "running")
+    return RunView.of(store.events(run), live=store.sound(run).status == "running")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energies, say_energy, say_share, say_time
 from .options import Format
-from .output import Step, emit, emit_json, note, paint, progress
+from .output import Step, emit, emit_json, note, progress
 from .reading import elsewhere, read_run
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Watcher:
 
     def __call__(self, line: Line) -> None:
         """An epoch that is safe."""
-        note(words(line))
+        note(words(line), "bad" if line.broken else None)
         if self.step is not None:
             last = line.plan.decisions[-1].epoch if line.plan is not None and line.plan.decisions else line.epoch
             self.step(line.epoch, max(last, line.epoch))
@@ -75,8 +75,7 @@ class Watcher:
     def happened(self, notice: Notice) -> None:
         """Anything else, as it happens."""
         self.said.add(notice.words)
-        said = f"  epoch {notice.epoch}: {notice.words}"
-        note(paint(said, TONES[notice.kind]) if notice.kind in TONES else said)
+        note(f"  epoch {notice.epoch}: {notice.words}", TONES.get(notice.kind))
 
 
 def words(line: Line) -> str:
@@ -106,8 +105,7 @@ def _loss(line: Line) -> str:
         return f"loss {line.loss:.3g}"
     digits = next((n for n in range(3, 12) if line.broken == (_cut(line.loss, n) > _cut(line.guaranteed, n))), 12)
     loss, most = (f"{value:.{digits}g}" for value in (line.loss, line.guaranteed))
-    said = f"loss {loss} (<={most} at {say_share(line.level)}{', broken' if line.broken else ''})"
-    return paint(said, "bad") if line.broken else said
+    return f"loss {loss} (<={most} at {say_share(line.level)}{', broken' if line.broken else ''})"
 
 
 def _cut(value: float, digits: int) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..core.errors import RelayTrainError
 from ..store import RunStore, check
+from ..store.check import errors
 from ..store.database import exists
 from .diagnosis import Diagnosis, Level
 
@@ -27,12 +28,15 @@ def check_store(folder: Path) -> list[Diagnosis]:
     if not exists(folder):
         return [*diagnoses, Diagnosis("ok", "store", f"{folder}: none yet, the first run makes it")]
     try:
-        runs = RunStore.open(folder).runs()
-        diagnoses.append(Diagnosis("ok", "store", f"{folder}: {len(runs)} runs"))
+        findings = check(folder)
         diagnoses += [
             Diagnosis("error" if f.level == "error" else "note", f.where, f.what, f"relaytrain store check {folder}")
-            for f in check(folder)
+            for f in findings
         ]
+        if errors(findings):
+            diagnoses.append(Diagnosis("error", "store", f"{folder}: damaged", f"relaytrain store repair {folder}"))
+        else:
+            diagnoses.append(Diagnosis("ok", "store", f"{folder}: {len(RunStore.open(folder).runs())} runs"))
     except RelayTrainError as error:
         diagnoses.append(Diagnosis("error", "store", str(error)))
     return diagnoses

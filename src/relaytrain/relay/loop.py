@@ -440,20 +440,20 @@ class RelayLoop:
 
     def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None) -> Line:
         state, problem = self.steering.state, self.steering.problem
-        plan, said = planned["plan"], planned["predicted"]
-        ahead = [h for h in plan["handovers"] if h["epoch"] > decision.epoch]
-        spent_j, to_go_j = planned["state"]["energy_j"], said.get("to_go_j") or (None,) * 3
-        low_j, middle_j, high_j = (spent_j + (math.inf if j is None else j) for j in to_go_j)
+        plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
+        ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
+        spent_j, to_go_j = float(then.get("energy_j", 0.0)), said.get("to_go_j") or (None,) * 3
+        low_j, middle_j, high_j = (spent_j + _or_infinite(j) for j in to_go_j)
         notices, self.notices = tuple(self.notices), []
         return Line(
             self.journal.run,
             decision.epoch,
             decision.pair,
             state.loss,
-            math.inf if said["guaranteed"] is None else said["guaranteed"],
-            float(said["level"]),
+            _or_infinite(said.get("guaranteed")),
+            float(said.get("level", 0.0)),
             state.energy_j,
-            spent_j + (math.inf if plan["energy_j"] is None else plan["energy_j"]),
+            spent_j + _or_infinite(plan.get("energy_j")),
             state.elapsed_s,
             problem.target.deadline_s,
             (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
@@ -511,3 +511,7 @@ def _turn(plan: Plan) -> tuple[NoticeKind, str]:
 def _way_out(plan: Plan) -> str:
     nearest = [(n.loss, n.deadline_s) for n in plan.nearest]
     return say_infeasible(plan.target_loss, plan.deadline_s, nearest, plan.time_unit)
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value

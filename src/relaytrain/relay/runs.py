@@ -107,8 +107,8 @@ def resume(
     from .resume import check_code, check_same, scenario_of
 
     opened = _open(store)
-    opened.summary(run)  # refuses a run that is not there
-    started = opened.events(run, kinds=("run_started",))[0].body
+    opened.sound(run)  # refuses a run that is not there, or not whole
+    started = opened.events(run)[0].body
     given = None if source is None else scenario_from(source)
     loaded = scenario_of(started, given, None if code is None else Path(code))
     inexact = allow_inexact or force
@@ -173,7 +173,7 @@ def train(
         return job
 
     if resume is not None:
-        opened.summary(resume)
+        opened.sound(resume)
     return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
 
 
@@ -200,6 +200,7 @@ def load_model(
     from ..training.checkpoint import Checkpoint
 
     opened = _open(store)
+    opened.sound(run)
     started = opened.summary(run).started
     data, where = _final(opened, run) if which == "final" else _best(opened, run)
     model = Checkpoint.from_bytes(data, where=where).model(resolve=resolve)

@@ -6,6 +6,7 @@ from .gc import Removed
 from .lease import LeaseHeld, LeaseLost
 from .rules import Totals
 from .runs import KeptCheckpoint, RunStore, RunSummary, store_path
+from .salvage import Salvage, SalvagedRun, salvage
 from .writer import Clock, RunWriter
 
 __all__ = [
@@ -19,9 +20,12 @@ __all__ = [
     "RunStore",
     "RunSummary",
     "RunWriter",
+    "Salvage",
+    "SalvagedRun",
     "Totals",
     "check",
     "check_run_id",
     "new_run_id",
+    "salvage",
     "store_path",
 ]

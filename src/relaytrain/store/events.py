@@ -14,7 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from ..core.errors import RelayTrainError, ScenarioError, StoreDamaged, UsageError
 from .rules import KINDS, Body, Progress
@@ -53,9 +53,14 @@ class Event:
 
 def check_run_id(run: str) -> str:
     """`run`, if it is a run's name; names are also folder names, so nothing else may pass."""
-    if not _RUN_ID.fullmatch(run):
+    if not is_run_id(run):
         raise UsageError(f"'{run[:60]}' is not a run: expected 8 to 40 of a-z, 0-9 and '-'")
     return run
+
+
+def is_run_id(name: object) -> bool:
+    """Whether `name` may be a run's; what stands in a damaged database may be anything."""
+    return isinstance(name, str) and bool(_RUN_ID.fullmatch(name))
 
 
 def new_run_id(name: str) -> str:
@@ -90,13 +95,23 @@ def decode(text: str, where: str) -> dict[str, Any]:
     raise StoreDamaged(f"{where}: schema {schema!r}, expected {SCHEMA}")
 
 
-def insert(connection: sqlite3.Connection, event: Event, text: str) -> None:
-    """Add the row of `event`, whose body is `text`."""
+def to_row(event: Event, text: str) -> tuple[Any, ...]:
+    """The row of `event`, whose body is `text`."""
     key = (event.run, event.seq, event.kind, event.epoch, event.fence)
-    connection.execute(
-        f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*key, event.wall_s, event.session_s, text, _crc(key, text)),
-    )
+    when = float(event.wall_s) + 0.0, float(event.session_s) + 0.0  # SQLite keeps no minus zero
+    return (*key, *when, text, _crc((*key, *when), text))
+
+
+def insert(connection: sqlite3.Connection, event: Event, text: str) -> tuple[Any, ...]:
+    """Add the row of `event`, whose body is `text`; the row."""
+    row = to_row(event, text)
+    insert_row(connection, row)
+    return row
+
+
+def insert_row(connection: sqlite3.Connection, row: Sequence[Any]) -> None:
+    """Add a row as it is."""
+    connection.execute(f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def rows(
@@ -110,13 +125,36 @@ def rows(
     )
 
 
+def all_rows(connection: sqlite3.Connection, direction: Literal["ASC", "DESC"]) -> Iterator[tuple[Any, ...]]:
+    """The rows of all runs, from one end of the table or the other."""
+    yield from connection.execute(f"SELECT {_COLUMNS} FROM event ORDER BY run {direction}, seq {direction}")
+
+
+def summary_rows(connection: sqlite3.Connection, run: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of `run` in order, plans without their bodies: those are long."""
+    columns = _COLUMNS.replace("body", "CASE kind WHEN 'planned' THEN NULL ELSE body END")
+    yield from connection.execute(f"SELECT {columns} FROM event WHERE run = ? ORDER BY seq", (run,))
+
+
 def from_row(row: Sequence[Any]) -> Event:
     """The event of a row; damage raises."""
     run, seq, kind, epoch, fence, wall_s, session_s, text, crc = row
     where = f"run {run}, event {seq}"
-    if not isinstance(text, str) or _crc((run, seq, kind, epoch, fence), text) != crc:
-        raise StoreDamaged(f"{where}: the row is not the one that was written (CRC differs)")
+    whole = (run, seq, kind, epoch, fence, wall_s, session_s)
+    if not (isinstance(text, str) and has_types(row) and crc in (_crc(whole, text), _crc(whole[:5], text))):
+        raise StoreDamaged(f"{where}: the row is not the one that was written (CRC differs)")  # format 1: without times
     return Event(run, seq, kind, epoch, decode(text, where), fence, wall_s, session_s)
+
+
+def has_types(row: Sequence[Any]) -> bool:
+    """Whether the columns before the body hold what they should; SQLite takes any type in any column."""
+    _, seq, kind, epoch, fence, wall_s, session_s = row[:7]
+    times = isinstance(wall_s, float) and isinstance(session_s, float)
+    return times and isinstance(kind, str) and isinstance(seq, int) and isinstance(fence, int) and _is_epoch(epoch)
+
+
+def _is_epoch(value: object) -> bool:
+    return value is None or isinstance(value, int)
 
 
 def fold(events: Iterable[Event]) -> Progress:

@@ -14,6 +14,7 @@ import errno
 import itertools
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -23,6 +24,9 @@ from ..core.errors import NoSpace, RelayTrainError, UsageError
 
 TEMP_PREFIX = ".tmp-"
 """How unfinished files begin; a process that was killed may leave one behind, never more than one a writer."""
+
+NOT_THROUGH = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How anything in a store is opened: a link is refused, and a pipe does not keep us waiting for its other end."""
 
 Data = bytes | bytearray | memoryview
 _REFUSED_BY_DISK = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
@@ -35,6 +39,10 @@ class FileOps:
     def create(self, path: Path, mode: int) -> int:
         """Open a new file for writing; it must not exist."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+    def append(self, path: Path, mode: int) -> int:
+        """Open a file to add to its end, making it when it is missing; no link or pipe is followed."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NOT_THROUGH, mode)
 
     def write(self, fd: int, data: memoryview) -> None:
         """Write all of `data`."""
@@ -141,6 +149,86 @@ def write_atomic(
         raise refused(error, f"write {path}") from error
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add lines to the end of a private file, durably; what a crash or a full disk left of a line stays a line.
+
+    Raises:
+        NoSpace: disk full, quota used up, read-only or failing; a part of `data` may have arrived.
+        UsageError: no permission, or something else than a file is there.
+    """
+    step = ops()
+    try:
+        fd = step.append(path, 0o600)
+        try:
+            size = _regular(fd, path)
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            step.write(fd, memoryview(b"\n" + data if torn else data))
+            step.sync(fd)
+        finally:
+            os.close(fd)
+        if not size:
+            step.sync_dir(path.parent)
+    except OSError as error:
+        raise refused(error, f"write {path}") from error
+
+
+def open_regular(path: str | Path) -> int:
+    """A descriptor for reading a file that is one: links, pipes, devices and folders are refused, none is waited for.
+
+    Raises:
+        OSError: it is missing, or cannot be opened, or is something else.
+    """
+    fd = os.open(path, os.O_RDONLY | NOT_THROUGH)
+    try:
+        _regular(fd, path)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_regular(path: str | Path, limit_bytes: int) -> bytes:
+    """The bytes of a file (see `open_regular`) of at most `limit_bytes`; OSError says why not."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit_bytes:
+            raise OSError(errno.EFBIG, f"{size:,} bytes, at most {limit_bytes:,} are read")
+        return file.read(size)
+
+
+def is_regular(path: str | Path) -> bool:
+    """Whether a file, and no link to one, is there."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder, and no link to one, is there."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _regular(fd: int, path: str | Path) -> int:
+    """The size of an open file; anything but a file is refused."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return status.st_size
+
+
+def make_private(path: Path) -> None:
+    """Make a file if it is missing, and readable by its owner alone; another owner's is left as it is."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_THROUGH, 0o600))
+    with suppress(OSError):
+        if is_regular(path) and os.lstat(path).st_mode & 0o077:
+            os.chmod(path, 0o600)
+
+
 def make_dir(path: str | Path, *, private: bool = False) -> Path:
     """Make a folder and the missing ones above it, durably; an existing one is left as it is."""
     path = Path(path)
@@ -166,6 +254,32 @@ def remove(path: str | Path) -> bool:
     except OSError as error:
         raise refused(error, f"remove {path}") from error
     return True
+
+
+def move_into(paths: Iterable[Path], folder: Path) -> None:
+    """Put files that are there aside, in `folder`, under their own names."""
+    make_dir(folder, private=True)
+    try:
+        for path in paths:
+            if is_regular(path):
+                ops().rename(path, folder / path.name)
+                ops().sync_dir(path.parent)
+    except OSError as error:
+        raise refused(error, f"move files into {folder}") from error
+
+
+def put_in_place(source: Path, target: Path) -> None:
+    """Make a file that something else wrote durable, and give it its name."""
+    try:
+        fd = open_regular(source)
+        try:
+            ops().sync(fd)
+        finally:
+            os.close(fd)
+        ops().rename(source, target)
+        ops().sync_dir(target.parent)
+    except OSError as error:
+        raise refused(error, f"write {target}") from error
 
 
 def remove_dir(path: str | Path) -> None:

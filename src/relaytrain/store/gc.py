@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,8 @@ def needed(events: Iterable[Event]) -> set[str]:
         if event.kind == "rolled_back":
             epochs = [e for e in epochs if e[0] <= (event.epoch or 0)]
         elif event.kind == "epoch_done" and event.blob:
-            epochs.append((event.epoch or 0, event.body["loss"], event.blob))
+            loss = event.body.get("loss")
+            epochs.append((event.epoch or 0, loss if isinstance(loss, int | float) else math.inf, event.blob))
         elif event.kind in ("run_started", "handover", "verdict") and event.blob:
             keep.add(event.blob)
     keep |= {digest for _, _, digest in epochs[-KEPT_EPOCHS:]}
@@ -48,12 +50,19 @@ def needed(events: Iterable[Event]) -> set[str]:
     return keep
 
 
-def thin(store: Path, run: str, keep: set[str]) -> Removed:
-    """Remove everything in the folder of `run` but `keep`. The caller has made sure that nobody writes there."""
-    folder = blobs.folder_of(store, run)
+def thin(store: Path, run: str, keep: set[str], named: set[str] | None = None) -> Removed:
+    """Remove everything in the folder of `run` but `keep`. The caller has made sure that nobody writes there.
+
+    With `named` a checkpoint that is none of those stays: it may belong to an event that was lost. What is no regular
+    file is left where it is.
+    """
+    folder = blobs.real_folder(store, run)
     removed = Removed()
     for name in sorted(blobs.names(store, run) - keep):
         path = folder / name
+        spared = named is not None and name not in named and blobs.is_name(name)
+        if spared or not files.is_regular(path):
+            continue
         size = path.lstat().st_size
         if files.remove(path):
             removed += Removed(1, size)

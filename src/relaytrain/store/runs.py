@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import StoreDamaged, UsageError
-from . import blobs, database, events, files, gc, lease
+from . import blobs, database, events, files, gc, lease, loss, trail
 from .events import Event
 from .gc import Removed
 from .rules import KINDS, Body, Progress, Totals
@@ -25,7 +24,8 @@ class RunSummary:
     """A run at a glance.
 
     `status` is the verdict (met, missed, stopped, failed); without one it is *running* while its writer lives and
-    *interrupted* when nobody is left who could write one.
+    *interrupted* when nobody is left who could write one. It is *damaged* when the database does not hold what it held;
+    `damage` then says what is wrong, and the other figures are of what can be read.
     `loss` and `best_loss` are None before the first epoch; `started` is the body of `run_started`.
     """
 
@@ -40,6 +40,7 @@ class RunSummary:
     updated_wall_s: float
     events: int
     stop_requested: bool = False
+    damage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ class RunStore:
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
+            loss.check(connection, self.folder, run)
             rows = list(events.rows(connection, run, after=after, kinds=kinds))
-        return tuple(events.from_row(row) for row in rows)
+        return tuple(loss.whole_events(rows, self.folder, after=after if kinds is KINDS else None))
 
     def get_blob(self, run: str, digest: str) -> bytes:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
@@ -125,95 +127,142 @@ class RunStore:
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
+            names = known_runs(connection, self.folder)
+            lost = {name: loss.lost(connection, self.folder, name) for name in names}
             connection.execute("BEGIN")
-            names = [row[0] for row in connection.execute("SELECT DISTINCT run FROM event")]
-            summaries = [_summary(connection, name) for name in names]
-        return tuple(sorted(summaries, key=lambda s: (-s.updated_wall_s, s.run)))
+            summaries = [_summary(connection, self.folder, name, lost[name]) for name in names]
+        return tuple(sorted((s for s in summaries if s is not None), key=lambda s: (-s.updated_wall_s, s.run)))
 
     def summary(self, run: str) -> RunSummary:
         """One run at a glance."""
         events.check_run_id(run)
         if database.exists(self.folder):
             with database.reading(self.folder) as connection:
+                lost = loss.lost(connection, self.folder, run)
                 connection.execute("BEGIN")
-                if connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
-                    return _summary(connection, run)
+                if summary := _summary(connection, self.folder, run, lost):
+                    return summary
         raise UsageError(f"no run {run} in {self.folder}; `relaytrain ls` lists the runs")
+
+    def sound(self, run: str) -> RunSummary:
+        """One run at a glance, for those who want to go on with it: a damaged one is refused.
+
+        Raises:
+            StoreDamaged: what is wrong with it, and the way out.
+        """
+        summary = self.summary(run)
+        if summary.damage:
+            raise StoreDamaged(f"run {run}: {summary.damage}; {database.way_out(self.folder)}")
+        return summary
 
     def request_stop(self, run: str) -> None:
         """Ask the writer of `run`, in whatever process, to stop in order after its epoch."""
         self.summary(run)
-        with closing(database.connect(self.folder)) as connection, database.transaction(connection, self.folder):
-            lease.ask_to_stop(connection, run)
+        with database.opened(self.folder) as connection, database.transaction(connection, self.folder):
+            lease.ask_to_stop(connection, self.folder, run)
 
     def gc(self) -> Removed:
         """Thin every run that nobody writes (see `gc.needed`), and remove what runs that are gone have left."""
         if not database.exists(self.folder):
             return Removed()
         removed = Removed()
-        root = self.folder / blobs.FOLDER
-        with closing(database.connect(self.folder)) as connection:
-            known = {row[0] for row in connection.execute("SELECT DISTINCT run FROM event")}
-            left = {path.name for path in root.iterdir() if path.is_dir()} if root.is_dir() else set()
-            for run in sorted(known | left):
-                # the write lock keeps a new writer of this run out; one run at a time, for live writers need it too
-                with database.transaction(connection, self.folder):
-                    removed += self._gc_run(connection, run)
+        with database.opened(self.folder) as connection:
+            for run in sorted(set(known_runs(connection, self.folder)) | blobs.runs(self.folder)):
+                removed += self._gc_free(connection, run)
         return removed
 
+    def _gc_free(self, connection: sqlite3.Connection, run: str) -> Removed:
+        try:
+            if loss.lost(connection, self.folder, run):
+                return Removed(skipped_runs=(run,))
+            lease.check_free(connection, self.folder, run)
+            # the write lock keeps a new writer of this run out; one run at a time, for live writers need it too
+            with database.transaction(connection, self.folder):
+                return self._gc_run(connection, run)
+        except (lease.LeaseHeld, StoreDamaged):
+            return Removed(skipped_runs=(run,))
+
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
-        if lease.read(connection, run).live:
+        summary = _summary(connection, self.folder, run, None)
+        if lease.read(connection, self.folder, run).live or (summary is not None and summary.damage):
             return Removed(skipped_runs=(run,))
         rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
-        keep = gc.needed(map(events.from_row, rows))
+        whole = [events.from_row(row) for row in rows]
+        keep = gc.needed(whole)
         if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
             return Removed(skipped_runs=(run,))
-        removed = gc.thin(self.folder, run, keep)
+        # without a trail nobody knows whether events were lost that named what is there
+        told = files.is_regular(trail.path_of(self.folder, run))
+        removed = gc.thin(self.folder, run, keep, None if told else {event.blob for event in whole if event.blob})
+        lease.forget(self.folder, run)
         if not rows:
+            trail.remove(self.folder, run)
             files.remove_dir(blobs.folder_of(self.folder, run))
         return removed
 
     def rm(self, run: str) -> None:
-        """Remove a run, its events first: a checkpoint without events is litter, events without one are damage."""
+        """Remove a run, its events first: a checkpoint without events is litter, events without one are damage.
+
+        The trail says before all that the run is being removed, so that nobody takes its events for lost.
+        """
         self.summary(run)
-        with closing(database.connect(self.folder)) as connection:
+        blobs.real_folder(self.folder, run)
+        with database.opened(self.folder) as connection:
+            seen = lease.check_free(connection, self.folder, run)
             with database.transaction(connection, self.folder):
-                held = lease.read(connection, run)
-                if held.live:
-                    raise lease.LeaseHeld(f"run {run} is being written by {held.holder}; `relaytrain stop {run}` first")
+                now = lease.read(connection, self.folder, run)
+                if now.fence != seen.fence and now.holder is not None:
+                    raise lease.held(run, now.holder)
+                trail.begin(self.folder, run, removed=True)
                 connection.execute("DELETE FROM event WHERE run = ?", (run,))
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
             with database.transaction(connection, self.folder):
                 self._gc_run(connection, run)  # unless somebody took the name meanwhile
 
 
-def _summary(connection: sqlite3.Connection, run: str) -> RunSummary:
-    # plans carry whole loss laws: not read for a summary
-    rows = connection.execute(
-        "SELECT kind, epoch, fence, wall_s, CASE kind WHEN 'planned' THEN NULL ELSE body END "
-        "FROM event WHERE run = ? ORDER BY seq",
-        (run,),
-    ).fetchall()
+def known_runs(connection: sqlite3.Connection, folder: Path) -> list[str]:
+    """The runs that the database or a trail knows; rows under names that are none belong to nobody."""
+    named = {row[0] for row in connection.execute("SELECT DISTINCT run FROM event") if events.is_run_id(row[0])}
+    return sorted(named | trail.runs(folder))
+
+
+def _summary(connection: sqlite3.Connection, folder: Path, run: str, damage: str | None) -> RunSummary | None:
+    """A run at a glance, checked as far as it is shown; None when nothing was ever acknowledged of it."""
     progress = Progress()
     started: Body = {}
-    for seq, (kind, epoch, fence, _, text) in enumerate(rows, 1):
-        body = events.decode(text, f"run {run}, event {seq}") if text is not None else {}
+    times: list[float] = []
+    for number, row in enumerate(events.summary_rows(connection, run), 1):
+        kind, epoch, fence, wall_s = row[2:6]
+        body: Body = {}
+        if row[1] != number or not events.has_types(row):
+            damage = damage or f"event {number} is missing or damaged"
+            break
+        if row[7] is not None or kind != "planned":  # plans carry whole loss laws: not read for a summary
+            try:
+                body = events.from_row(row).body
+            except StoreDamaged as error:
+                damage = damage or str(error)
+                break
         if kind == "run_started":
             started = body
         progress.feed(kind, epoch, body, fence)
-    held = lease.read(connection, run)
+        times.append(wall_s)
+    if not times and damage is None:
+        return None
+    held = lease.read(connection, folder, run)
     live = held.live
     losses = [done.loss for done in progress.done]
     return RunSummary(
         run,
-        progress.verdict or ("running" if live else "interrupted"),
+        "damaged" if damage else progress.verdict or ("running" if live else "interrupted"),
         progress.epoch,
         losses[-1] if losses else None,
         min(losses, default=None),
         progress.totals,
         started,
-        rows[0][3],
-        rows[-1][3],
-        len(rows),
+        times[0] if times else 0.0,
+        times[-1] if times else 0.0,
+        progress.events,
         held.stop and live,
+        damage,
     )

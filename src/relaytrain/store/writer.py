@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from ..core.errors import NoSpace, RelayTrainError, UsageError
-from . import blobs, database, events, files, gc, lease
+from ..core.errors import NoSpace, RelayTrainError, StoreDamaged, UsageError
+from . import blobs, database, events, files, gc, lease, loss, trail
 from .events import Event
 from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
+
+T = TypeVar("T")
 
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 1 << 18
@@ -44,7 +48,11 @@ class RunWriter:
         self._began_s = clock.monotonic_s()
         self._fence = 0
         self._progress = Progress()
-        self._connection = database.connect(folder, create=create)
+        self._heart: lease.Heartbeat | None = None
+        self._fresh: set[str] = set()  # checkpoints that no event names yet
+        self._untrailed: list[trail.Row] = []  # events that are in the database and not yet in the trail
+        self._trailed = 0  # the last one that is in both
+        self._connection = database.connect(folder, create=create, write=True)
 
     @classmethod
     def begin(cls, folder: Path, run: str, body: Mapping[str, Any], *, start: bytes | None, clock: Clock) -> Self:
@@ -56,12 +64,17 @@ class RunWriter:
             with database.transaction(writer._connection, folder) as connection:
                 if connection.execute("SELECT 1 FROM event WHERE run = ? LIMIT 1", (run,)).fetchone():
                     raise UsageError(f"run {run} exists already; choose another name, or `relaytrain resume {run}`")
-                writer._fence = lease.take(connection, run, force=True)
+                if trail.mark(folder, run) is not None:
+                    way_out = database.way_out(folder)
+                    raise StoreDamaged(f"run {run}: the database has lost it, its trail has not; {way_out}")
+                trail.begin(folder, run)
+                writer._fence = lease.take(connection, folder, run)
                 if start is not None:  # under the write lock, so that no clean-up takes it for litter
                     blobs.put(folder, run, start)
                 event = writer._event("run_started", 0, text)
-                events.insert(connection, event, text)
+                writer._untrailed = [events.insert(connection, event, text)]
             writer._feed(event)
+            writer._trail()
             writer._tidy()
         except BaseException:
             writer.close()
@@ -74,14 +87,19 @@ class RunWriter:
         events.check_run_id(run)
         writer = cls(folder, run, clock=clock, create=False)
         try:
+            blobs.real_folder(folder, run)
+            with database.explaining(folder):
+                loss.check(writer._connection, folder, run)
+                seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
-                writer._refold()
+                rows = writer._refold()
                 if not writer._progress.events:
                     raise UsageError(f"no run {run} in {folder}; `relaytrain ls` lists the runs")
                 verdict = writer._progress.verdict
                 if verdict is not None and verdict not in CAN_GO_ON:
                     raise UsageError(f"run {run} has ended (verdict: {verdict}); there is nothing to resume")
-                writer._fence = lease.take(connection, run, force=force)
+                writer._fence = lease.take(connection, folder, run, seen=seen, above=writer._progress.fence)
+            loss.bring_up(folder, run, rows)
             writer._tidy()
         except BaseException:
             writer.close()
@@ -117,29 +135,36 @@ class RunWriter:
             RelayTrainError: the event breaks a rule of `store/rules.py`; nothing was added.
         """
         text = events.encode(body)
-        try:
-            return self._append(kind, epoch, text)
-        except NoSpace:
-            if kind != "verdict" or not files.remove(self._reserve):
-                raise
-            return self._append(kind, epoch, text)
+        event = self._with_room(kind, lambda: self._append(kind, epoch, text))
+        if kind != "planned":  # a decision without its epoch can be made again: it goes with the next event
+            self._with_room(kind, self._trail)
+            self._fresh.clear()
+        return event
 
     def put_blob(self, data: bytes) -> str:
         """Keep a checkpoint durably; the digest by which an event may name it."""
-        return blobs.put(self._folder, self.run, data)
+        digest = self._with_room("blob", lambda: blobs.put(self._folder, self.run, data))
+        self._fresh.add(digest)
+        return digest
 
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
-        return lease.verify(self._connection, self.run, self._fence).stop
+        with database.explaining(self._folder):
+            return lease.verify(self._connection, self._folder, self.run, self._fence).stop
 
     def thin(self) -> gc.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
-        lease.verify(self._connection, self.run, self._fence)
-        rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-        return gc.thin(self._folder, self.run, gc.needed(map(events.from_row, rows)) | {RESERVE_NAME})
+        with database.explaining(self._folder):
+            lease.verify(self._connection, self._folder, self.run, self._fence)
+            rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
+            keep = gc.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
+        return gc.thin(self._folder, self.run, keep)
 
     def close(self) -> None:
         """Give the lease back. A process that dies without this loses it all the same."""
+        if self._heart is not None:
+            self._heart.stop()
+            self._heart = None
         if self._fence:
             with suppress(RelayTrainError):
                 files.remove(self._reserve)
@@ -163,17 +188,33 @@ class RunWriter:
     def _append(self, kind: str, epoch: int | None, text: str) -> Event:
         event = self._event(kind, epoch, text)
         with database.transaction(self._connection, self._folder) as connection:
-            lease.verify(connection, self.run, self._fence)
+            lease.verify(connection, self._folder, self.run, self._fence)
             last = connection.execute("SELECT max(seq) FROM event WHERE run = ?", (self.run,)).fetchone()[0]
             if last != self._progress.events:  # a commit that reported failure had reached the disk after all
-                self._refold()
+                self._untrailed = [row for row in self._refold() if row[1] > self._trailed]
                 event = self._event(kind, epoch, text)
             wrong = self._progress.problem(kind, epoch, event.body, self._fence)
             if wrong:
                 raise RelayTrainError(f"run {self.run}: {wrong}")
-            events.insert(connection, event, text)
+            row = events.insert(connection, event, text)
+        self._untrailed.append(row)
         self._feed(event)
         return event
+
+    def _trail(self) -> None:
+        """Acknowledge: what the database holds is in the trail too when this returns."""
+        trail.add(self._folder, self.run, self._untrailed)
+        self._trailed = self._progress.events
+        self._untrailed = []
+
+    def _with_room(self, kind: str, do: Callable[[], T]) -> T:
+        """What `do` gives. On a full disk checkpoints are thinned, and a verdict takes the reserve; then once more."""
+        try:
+            return do()
+        except NoSpace as error:
+            if not (kind == "verdict" and files.remove(self._reserve)) and not (_full(error) and self.thin().files):
+                raise
+        return do()
 
     def _event(self, kind: str, epoch: int | None, text: str) -> Event:
         seq = self._progress.events + 1
@@ -184,14 +225,26 @@ class RunWriter:
     def _feed(self, event: Event) -> None:
         self._progress.feed(event.kind, event.epoch, event.body, event.fence)
 
-    def _refold(self) -> None:
-        self._progress = events.fold(map(events.from_row, events.rows(self._connection, self.run)))
+    def _refold(self) -> list[trail.Row]:
+        rows = list(events.rows(self._connection, self.run))
+        self._progress = events.fold(loss.whole_events(rows, self._folder))
+        return rows
 
     def _tidy(self) -> None:
         """Under the lease the folder is ours: unfinished files in it belong to a dead writer."""
-        folder = files.make_dir(blobs.folder_of(self._folder, self.run), private=True)
+        folder = files.make_dir(blobs.real_folder(self._folder, self.run), private=True)
         for name in blobs.names(self._folder, self.run):
-            if name.startswith(files.TEMP_PREFIX):
+            if name.startswith(files.TEMP_PREFIX) and files.is_regular(folder / name):
                 files.remove(folder / name)
-        if not self._reserve.exists():
+        if not files.is_regular(self._reserve):
             files.write_atomic(self._reserve, os.urandom(RESERVE_BYTES), private=True)
+        self._trailed = self._progress.events
+        self._heart = lease.Heartbeat(self._folder, self.run, self._fence)
+
+
+def _full(error: NoSpace) -> bool:
+    """Whether room is what is missing; a disk that fails or may not be written is not helped by thinning."""
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)

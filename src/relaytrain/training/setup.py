@@ -20,6 +20,7 @@ from ..models.flops import count
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
+from ..store.files import read_regular
 from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, together
 from .devices import check_devices
@@ -31,6 +32,8 @@ from .settings import TrainingSettings
 Way = Literal["network", "pruned", "student"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
+START_LIMIT_BYTES = 1 << 32
+"""The largest `start` file that is read."""
 
 
 @dataclass(frozen=True)
@@ -296,10 +299,10 @@ class TrainingSetup:
     def _from_file(self, path: Path) -> Checkpoint:
         place = path if self.folder is None or path.is_absolute() else self.folder / path
         try:
-            data = place.read_bytes()
+            data = read_regular(place, START_LIMIT_BYTES)
         except OSError as error:
             raise ScenarioError(
-                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint"
+                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint, and no link to one"
             ) from None
         loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
         if type(loaded.spec) is not type(self.full.spec):
