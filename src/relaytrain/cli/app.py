@@ -18,7 +18,8 @@ import click
 import typer
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError
-from .output import talk
+from ..core.notices import hearing
+from .output import note, talk
 
 BUG = 1
 INTERRUPTED = 130
@@ -114,9 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
-            args=arguments, prog_name="relaytrain", standalone_mode=False
-        )
+        with hearing(note):
+            status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
+                args=arguments, prog_name="relaytrain", standalone_mode=False
+            )
     except RelayTrainError as error:
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:

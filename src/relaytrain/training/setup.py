@@ -19,6 +19,7 @@ from ..models.flops import count
 from ..models.rebuild import Resolve, build, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
+from ..store.files import read_regular
 from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, together
 from .local import Site, tensor_of
@@ -29,6 +30,7 @@ from .settings import TrainingSettings
 Way = Literal["network", "pruned", "student"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
+MOST_START_BYTES = 16 << 30
 
 
 @dataclass(frozen=True)
@@ -279,11 +281,14 @@ class TrainingSetup:
     def _from_file(self, path: Path) -> Checkpoint:
         place = path if self.folder is None or path.is_absolute() else self.folder / path
         try:
-            data = place.read_bytes()
-        except OSError as error:
+            data = read_regular(place, MOST_START_BYTES)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ScenarioError(f"training.start: cannot read {path} ({reason}); expected a checkpoint") from None
+        if len(data) > MOST_START_BYTES:
             raise ScenarioError(
-                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint"
-            ) from None
+                f"training.start: {path} has more than {MOST_START_BYTES >> 30} GiB; expected a checkpoint"
+            )
         loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
