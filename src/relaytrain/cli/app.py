@@ -17,9 +17,10 @@ from typing import NoReturn
 import click
 import typer
 
-from ..core.errors import RelayTrainError, StoppedByUser, UsageError
+from ..core.errors import RelayTrainError, StoppedByUser, UsageError, interrupted
 from ..core.notices import hearing
 from .output import note, talk
+from .signals import deafen, signals
 
 BUG = 1
 INTERRUPTED = 130
@@ -115,11 +116,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        with hearing(note):
-            status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
-                args=arguments, prog_name="relaytrain", standalone_mode=False
-            )
+        with hearing(note), signals.handled():
+            return _called(arguments)
+    except BaseException as error:  # a signal that came while the end was being said
+        if not interrupted(error):
+            raise
+        return StoppedByUser.exit_status
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    """The verb's exit status; errors become words."""
+    try:
+        status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
+            args=arguments, prog_name="relaytrain", standalone_mode=False
+        )
+    except KeyboardInterrupt:
+        return _fail("stopped", StoppedByUser.exit_status)
     except RelayTrainError as error:
+        if interrupted(error):
+            return _fail("stopped", StoppedByUser.exit_status)
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
         return _fail(_usage(error), UsageError.exit_status)
@@ -128,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return _fail("stopped", StoppedByUser.exit_status)
     except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
-        return _unexpected(error)
+        return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
     if status == INTERRUPTED:
         return _fail("stopped", StoppedByUser.exit_status)
     return status if isinstance(status, int) else 0
@@ -136,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command() -> NoReturn:
     """The process `relaytrain`: `main`, then the end, without the second that taking the interpreter apart may cost."""
+    deafen()  # before and behind `main`, which hears
     status = main()
     with suppress(OSError):
         sys.stdout.flush()

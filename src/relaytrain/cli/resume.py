@@ -9,7 +9,8 @@ import typer
 from .compiled import compiled
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
-from .watching import Stop, conclude, say
+from .signals import signals
+from .watching import conclude, say
 
 SHORT = "Go on with an interrupted, stopped or failed run."
 HELP = """Go on with a run that was interrupted, stopped or failed, from its last whole checkpoint.
@@ -51,8 +52,8 @@ def resume(
 
     opened = open_store(store)
     name = find_run(opened, run)
-    with compiled(), Stop().listening() as stop:
+    with compiled(), signals.stopping() as stop:
         ended = runs.resume(
             name, store=opened, source=scenario, force=force, allow_inexact=allow_inexact, told=say, stop=stop
         )
-    return conclude(ended, opened, output)
+        return conclude(ended, opened, output)

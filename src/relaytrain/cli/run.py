@@ -11,7 +11,8 @@ from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, W
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
-from .watching import Stop, conclude, say
+from .signals import signals
+from .watching import conclude, say
 
 SHORT = "Train the relay for real, planning again after every epoch."
 HELP = """Train a scenario for real: plan, run an epoch, measure, plan again, until the target is met or missed.
@@ -66,6 +67,6 @@ def run(
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
     for words in loaded.warnings:
         note(f"warning: {words}")
-    with compiled(scipy=loaded.depl is not None), Stop().listening() as stop:
+    with compiled(scipy=loaded.depl is not None), signals.stopping() as stop:
         ended = runs.run(loaded, store=opened, name=name, told=say, stop=stop)
-    return conclude(ended, opened, output)
+        return conclude(ended, opened, output)
