@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        unraisable, sys.unraisablehook = sys.unraisablehook, _again(sys.unraisablehook)
         before = [(number, signal.signal(number, self._hear)) for number in NUMBERS if _wanted(number)]
         try:
             yield
@@ -55,6 +56,7 @@ class Signals:
             self.settled = True
             for number, handler in before:
                 signal.signal(number, handler)
+            sys.unraisablehook = unraisable
 
     @contextmanager
     def stopping(self) -> Iterator[Stop]:
@@ -69,6 +71,18 @@ class Signals:
 
 
 signals = Signals()
+
+
+def _again(otherwise: Callable[[sys.UnraisableHookArgs], object]) -> Callable[[sys.UnraisableHookArgs], object]:
+    """What hears of errors that Python drops, in destructors and callbacks: a signal that hit one is sent once more."""
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        else:
+            otherwise(dropped)
+
+    return hook
 
 
 def _wanted(number: int) -> bool:

@@ -279,20 +279,23 @@ class TrainingSetup:
         return spec_of(model, self.full.spec)
 
     def _from_file(self, path: Path) -> Checkpoint:
-        place = path if self.folder is None or path.is_absolute() else self.folder / path
-        try:
-            data = read_regular(place, MOST_START_BYTES)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ScenarioError(f"training.start: cannot read {path} ({reason}); expected a checkpoint") from None
-        if len(data) > MOST_START_BYTES:
-            raise ScenarioError(
-                f"training.start: {path} has more than {MOST_START_BYTES >> 30} GiB; expected a checkpoint"
-            )
-        loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
+        loaded = start_file(path, self.folder)
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
         return replace(loaded, version=self.start)
+
+
+def start_file(path: Path, folder: Path | None) -> Checkpoint:
+    """The checkpoint that `training.start` names, of any origin; a relative path is seen from `folder`."""
+    place = path if folder is None or path.is_absolute() else folder / path
+    try:
+        data = read_regular(place, MOST_START_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ScenarioError(f"training.start: cannot read {path} ({reason}); expected a checkpoint") from None
+    if len(data) > MOST_START_BYTES:
+        raise ScenarioError(f"training.start: {path} has more than {MOST_START_BYTES >> 30} GiB; expected a checkpoint")
+    return Checkpoint.from_bytes(data, where=f"training.start: {path}")
 
 
 def _plans(

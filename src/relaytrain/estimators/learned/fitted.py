@@ -121,7 +121,7 @@ def read_fitted(raw: bytes, where: str) -> Fitted:
             raise ScenarioError(f"{where}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())
     except Wrong as error:
-        raise ScenarioError(f"{where}: {error}: no file that `relaytrain fit` wrote; fit again") from None
+        raise ScenarioError(f"{where}: {error}; `relaytrain fit` writes no such file: fit again") from None
 
 
 def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
