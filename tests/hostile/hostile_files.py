@@ -409,3 +409,23 @@ def _store(seed: int, chance: random.Random, folder: Path, sentinel: Path) -> Ca
     verb = chance.choice((("ls",), ("show", "some-run-1"), ("store", "check"), ("report", "some-run-1")))
     call = (*verb, str(folder)) if verb[0] == "store" else (*verb, "--store", str(folder))
     return Case(seed, "store", f"{way}: {' '.join(verb)}", call, (0, 2, 9))
+
+
+def random_pairs(count: int, seed: int = 0, *, deadline: float = 400.0) -> str:
+    """As `many_pairs`, with costs, curves and changes drawn for every pair: much that is worth a look."""
+    chance, versions = random.Random(seed), 16
+    sets = count // versions
+    lines = ["schema = 1", "[target]", "loss = 0.2", f"deadline = {deadline}", "[start]", "loss = 2.5"]
+    lines += [f'[[versions]]\nname = "v{i}"' for i in range(versions)]
+    lines += [f'[[node_sets]]\nname = "n{j}"' for j in range(sets)]
+    curves = ["[law]", 'kind = "level"', "robust_progress = 0.85"]
+    for i in range(versions):
+        for j in range(sets):
+            pair = f'version = "v{i}"\nnodes = "n{j}"'
+            lines.append(f"[[pairs]]\n{pair}\nseconds = {chance.uniform(1, 9):.4f}\nenergy = {chance.uniform(1, 90):.4f}")
+            floor, scale, power = chance.uniform(0.02, 0.6), chance.uniform(3, 40), chance.uniform(0.7, 1.4)
+            curves.append(
+                f"[[law.curves]]\n{pair}\nfloor = {floor:.4f}\ndrop = 2.2\nscale = {scale:.3f}\npower = {power:.3f}"
+            )
+    lines += ["[[changes]]", "seconds = 0.3", "energy = 0.7", *curves, "[[law.jumps]]", "jump = 0.01"]
+    return "\n".join(lines) + "\n"
