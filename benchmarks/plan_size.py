@@ -26,8 +26,8 @@ GRIDDED = (
     ("fig5", "literal", 2e-4, 2e-3), ("fig5", "literal", 1e-4, 2e-3), ("fig5", "clamped", 5e-5, 2e-3),
     ("smart_factory", "literal", 1e-3, 1.0), ("smart_factory", "literal", 3e-4, 0.3),
     ("worlds", "literal", 5e-4, 0.25), ("worlds", "opportunity", 2e-4, 0.1),
-    ("quickstart", "literal", 2e-3, 1.0), ("quickstart", "adaptive", 5e-4, 1.0), ("epoch_example", "literal", 1e-3, 1.0),
-    ("epoch_example", "adaptive", 1e-3, 1.0),
+    ("quickstart", "literal", 2e-3, 1.0), ("quickstart", "adaptive", 5e-4, 1.0),
+    ("epoch_example", "literal", 1e-3, 1.0), ("epoch_example", "adaptive", 1e-3, 1.0),
 )  # fmt: skip
 PAIRS = (64, 128, 192, 256)
 RANDOM = (64, 256)
@@ -48,7 +48,13 @@ def measured(source: str, rule: str, overrides: list[str]) -> dict[str, float]:
         began = time.perf_counter()
         planner.plan(loaded.problem, loaded.costs, loaded.law, api.first_state(loaded))
         took = time.perf_counter() - began
-        facts = {"said": size.bytes, "said_s": size.seconds, "used": peak_now() - held, "used_s": took, "thought": thought}
+        facts = {
+            "said": size.bytes,
+            "said_s": size.seconds,
+            "used": peak_now() - held,
+            "used_s": took,
+            "thought": thought,
+        }
         os.write(write, json.dumps(facts).encode())
         os._exit(0)
     os.close(write)
@@ -56,6 +62,11 @@ def measured(source: str, rule: str, overrides: list[str]) -> dict[str, float]:
         text = answer.read()
     os.waitpid(pid, 0)
     return json.loads(text)
+
+
+def grid(loss_step: float, time_step: float) -> list[str]:
+    """As `--set` has it."""
+    return [f"planner.grid.loss_step={loss_step}", f"planner.grid.time_step={time_step}"]
 
 
 def peak_now() -> int:
@@ -70,10 +81,7 @@ def main() -> None:
     api.plan("fig5", rule="literal")
     api.plan("quickstart", rule="literal", overrides=["planner.grid.loss_step=0.05", "planner.grid.time_step=5"])
     print(f"{'plan':44} {'said MB':>8} {'used MB':>8} {'ratio':>6} {'said s':>7} {'used s':>7} {'to say ms':>9}")
-    cases = [
-        (f"{name} {rule} {loss:g} {time_s:g}", name, rule, [f"planner.grid.loss_step={loss}", f"planner.grid.time_step={time_s}"])
-        for name, rule, loss, time_s in GRIDDED
-    ]  # fmt: skip
+    cases = [(f"{name} {rule} {loss:g} {step:g}", name, rule, grid(loss, step)) for name, rule, loss, step in GRIDDED]
     with tempfile.TemporaryDirectory() as folder:
         for count in PAIRS:
             path = Path(folder) / f"{count}.toml"

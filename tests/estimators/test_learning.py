@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaytrain.core.errors import ScenarioError, UsageError
+from relaytrain.core.errors import UsageError
 from relaytrain.estimators.bands import Bands, ordered
 from relaytrain.estimators.judging.kept_forecasts import kept
 from relaytrain.estimators.judging.metrics import by_clusters, mean_by_clusters, score, winkler_of

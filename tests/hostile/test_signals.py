@@ -2,7 +2,7 @@
 "stopped" and the exit status 6 (or what the run had reached before), and `resume` gives bit for bit what an
 undisturbed run gives.
 
-`python -m pytest tests/hostile/test_signals.py` sends 24 volleys, with RELAYTRAIN_TIER=soak 100.
+`python -m pytest tests/hostile/test_signals.py` sends 12 volleys, with RELAYTRAIN_TIER=soak 100.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relaytrain.relay import loop
 from relaytrain.store import RunStore, check
 from relaytrain.store.check import errors
 
-VOLLEYS = 100 if soak() else 24
+VOLLEYS = 100 if soak() else 12
 STOPPED, DONE = 6, 0
 SIGNALS_OF_A_VOLLEY = (1, 2, 2, 3, 5)
 

@@ -71,7 +71,7 @@ def test_a_module_loaded_from_elsewhere_does_not_stand_in(tmp_path: Path) -> Non
 def test_what_a_module_only_borrows_is_refused(reference: str, tmp_path: Path) -> None:
     borrowed = "import os\nfrom functools import partial\nfrom os import system\nfrom numpy import ndarray\n"
     (tmp_path / "rt_borrowed.py").write_text(borrowed + "call = partial(system, 'true')\n")
-    with pytest.raises(ScenarioError, match="expected what .* defines"):
+    with pytest.raises(ScenarioError, match=r"expected what .* defines"):
         resolve(reference, tmp_path)
     sys.modules.pop("rt_borrowed", None)
 

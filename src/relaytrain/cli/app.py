@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -25,6 +26,9 @@ from .signals import deafen, signals
 BUG = 1
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
+ABOUT_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
+"""What the operating system has against a path that somebody named."""
+LONG_PATH = 120
 HELP = """Train a network as a relay of versions and nodes: a loss target by a deadline at least energy.
 
 SCENARIO is a TOML or JSON file or a preset (quickstart, smart_factory, fig5, worlds, far_pipeline, depl_alexnet);
@@ -142,6 +146,12 @@ def _called(arguments: Sequence[str] | None) -> int:
         return _fail(error.format_message(), UsageError.exit_status)
     except click.Abort:
         return _fail("stopped", StoppedByUser.exit_status)
+    except OSError as error:
+        if interrupted(error) or error.errno not in ABOUT_PATHS or error.filename is None:
+            return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
+        shown = str(error.filename)
+        path = shown if len(shown) <= LONG_PATH else f"{shown[: LONG_PATH // 2]}...{shown[-LONG_PATH // 2 :]}"
+        return _fail(f"{path}: {error.strerror}; choose another path", UsageError.exit_status)
     except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
         return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
     if status == INTERRUPTED:

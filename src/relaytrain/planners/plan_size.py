@@ -40,6 +40,7 @@ LAYER_SECONDS = 4e-9
 """Of a step from one cell to one pair."""
 FEW_PAIRS = 48
 """Fewer pairs than this never make many labels."""
+FEWER = "leave out pairs that will not be used (--without NODES, or fewer [[pairs]])"
 SAMPLED = (16, 32)
 MOST_LABELS = 500_000
 """Of a to-go table that are kept; `search/thresholds`."""
@@ -66,13 +67,12 @@ class PlanSize:
     @property
     def words(self) -> str:
         """For people: `about 1.2 GB and 3 s for 4 pairs x 12001 losses x 751 times`."""
-        size = f"{self.bytes / 1e9:.2g} GB" if self.bytes >= 1e9 else f"{max(self.bytes / 1e6, 1.0):.0f} MB"
         time = f"{self.seconds:.0f} s" if self.seconds >= 1.0 else "less than a second"
-        return f"about {size} and {time} for {self.of}"
+        return f"about {_say_bytes(self.bytes)} and {time} for {self.of}"
 
 
 def check_plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> None:
-    """Refuse a plan that would take more than this process may.
+    """Refuse a plan that would take more than it may.
 
     Raises:
         ScenarioError: with the estimate, the limit and what to change.
@@ -80,13 +80,17 @@ def check_plan_size(planner: Planner, problem: Problem, costs: CostTable, law: L
     size = plan_size(planner, problem, costs, law, state)
     if size is None:
         return
-    limits = ((size.bytes, BYTES_VARIABLE, MOST_BYTES), (size.seconds, SECONDS_VARIABLE, MOST_SECONDS))
-    for figure, variable, usual in limits:
-        if figure > size.doubt * _limit(variable, usual):
-            raise ScenarioError(
-                f"planner: got a plan that takes {size.words}, expected at most {_limit(variable, usual):g} "
-                f"({variable}); {size.remedy}, or set {variable} higher"
-            )
+    most, longest = _limit(BYTES_VARIABLE, MOST_BYTES), _limit(SECONDS_VARIABLE, MOST_SECONDS)
+    variable = BYTES_VARIABLE if size.bytes > size.doubt * most else SECONDS_VARIABLE
+    if variable == BYTES_VARIABLE or size.seconds > size.doubt * longest:
+        allowed = _say_bytes(most) if variable == BYTES_VARIABLE else f"{longest:g} s"
+        raise ScenarioError(
+            f"planner: got a plan that takes {size.words}, expected at most {allowed}; {size.remedy}, or set {variable}"
+        )
+
+
+def _say_bytes(count: float) -> str:
+    return f"{count / 1e9:.2g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"
 
 
 def _limit(variable: str, usual: float) -> float:
@@ -97,9 +101,7 @@ def _limit(variable: str, usual: float) -> float:
         raise ScenarioError(f"${variable}: got {given[:40]!r}, expected a plain number") from None
 
 
-def plan_size(
-    planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State
-) -> PlanSize | None:
+def plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize | None:
     """What PACT or the optimum will take from `state`; None for planners whose size is bounded by themselves."""
     if not isinstance(planner, Pact | Optimum) or state.loss <= problem.target.loss + TOLERANCE:
         return None
@@ -108,7 +110,7 @@ def plan_size(
         return _gridded(planner.grid, problem, costs, law, graph=graph)
     pairs = len(problem.pairs)
     if pairs < FEW_PAIRS:
-        return PlanSize(BASE, 0.2, f"{pairs} pairs", "")
+        return PlanSize(BASE, 0.2, f"{pairs} pairs", FEWER)
     return _sampled(instance_of(problem, costs, law), Start(state.epoch, state.pair, state.loss, state.elapsed_s))
 
 
@@ -143,8 +145,7 @@ def _sampled(instance: SearchInstance, start: Start) -> PlanSize:
     kept = min(more * (pairs / SAMPLED[1]) ** power, MOST_LABELS)
     labels = FOLLOWED * pairs * kept
     of = f"{pairs} pairs, {labels:.2g} labels"
-    remedy = "leave out pairs that will not be used (--without NODES, or fewer [[pairs]])"
-    return PlanSize(int(LABEL_BYTES * labels) + BASE, TABLES * LABEL_SECONDS * labels, of, remedy, DOUBT)
+    return PlanSize(int(LABEL_BYTES * labels) + BASE, TABLES * LABEL_SECONDS * labels, of, FEWER, DOUBT)
 
 
 def _kept(instance: SearchInstance, start: Start, count: int) -> int:
@@ -155,7 +156,8 @@ def _kept(instance: SearchInstance, start: Start, count: int) -> int:
     part = replace(
         instance,
         form=form._replace(
-            run=_columns(form.run, at), curves=np.ascontiguousarray(form.curves[at]) if len(form.curves) else form.curves,
+            run=_columns(form.run, at),
+            curves=np.ascontiguousarray(form.curves[at]) if len(form.curves) else form.curves,
             mult=_columns(form.mult, at), c0=np.ascontiguousarray(form.c0[:, at][:, :, at]), c1=_square(form.c1, at),
         ),
         seconds=_square(instance.seconds, at), joules=_square(instance.joules, at), tables={},

@@ -42,7 +42,8 @@ CHANGE_INPUTS = {"paper": 1 + LAST, "nodes": 9 + LAST + len(KINDS), "probe": 12 
 
 Arrays = dict[str, NDArray[Any]]
 _HEADER = re.compile(
-    rb"\{'descr': '([<|][fiub][1248])', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,9}(?:, |,)?){0,4})\), \} *\n"
+    rb"\{'descr': '([<|][fiub][1248])', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:[0-9]{1,9}(?:, |,)?){0,4})\), \} *\n"
 )
 _MAGIC = b"\x93NUMPY\x01\x00"
 
@@ -65,7 +66,9 @@ def read_arrays(raw: bytes) -> Arrays:
                 raise Wrong("arrays", "a way of packing that asks for memory", "stored or deflated entries")
             if sum(entry.file_size for entry in entries) > MOST_BYTES:
                 raise Wrong("arrays", f"more than {MOST_BYTES >> 20} MiB unpacked", "at most that")
-            return {entry.filename.removesuffix(".npy"): _array(entry.filename, archive.read(entry)) for entry in entries}
+            return {
+                entry.filename.removesuffix(".npy"): _array(entry.filename, archive.read(entry)) for entry in entries
+            }
     except Wrong:
         raise
     except Exception as error:  # damaged archives raise most of what Python has
