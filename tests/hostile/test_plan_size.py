@@ -12,6 +12,7 @@ from store_faults import Child
 from relaytrain import api
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError
+from relaytrain.doctor.scenario_check import check_scenario
 from relaytrain.planners.plan_size import BYTES_VARIABLE, SECONDS_VARIABLE, plan_size
 from relaytrain.planners.registry import planner_for
 from relaytrain.relay.session import Session
@@ -48,11 +49,12 @@ def test_losses_that_are_nearly_nothing_are_refused(capsys):
     assert "target.loss: got 1e-320" in capsys.readouterr().err
 
 
-def test_doctor_says_what_a_plan_takes(tmp_path, capsys):
-    assert main(["doctor", "fig5", "--store", str(tmp_path)]) == 0
-    assert "plan: takes about" in capsys.readouterr().out
-    assert main(["doctor", "fig5", "--store", str(tmp_path), "--set", "planner.rule=literal", *FINE]) == 3
-    assert "about 16 GB" in capsys.readouterr().out
+def test_doctor_says_what_a_plan_takes():
+    said = {one.where: one for one in check_scenario(api.scenario("fig5"))}
+    assert said["plan"].level == "ok" and "takes about" in said["plan"].what
+    fine = api.scenario("fig5", overrides=["planner.rule=literal", *FINE[1::2]])
+    said = {one.where: one for one in check_scenario(fine)}
+    assert said["plan"].level == "error" and "about 16 GB" in said["plan"].what
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,16 @@ def test_doctor_says_what_a_plan_takes(tmp_path, capsys):
      ("epoch_example", "adaptive", 2e-3, 1.0)],
 )  # fmt: skip
 def test_the_estimate_is_within_a_factor_of_two(name, rule, loss_step, time_step):
+    coarse = [f"planner.grid.loss_step={20 * loss_step}", f"planner.grid.time_step={10 * time_step}"]
+    api.plan(name, rule=rule, overrides=coarse)  # compiled before it is measured
     steps = [f"planner.grid.loss_step={loss_step}", f"planner.grid.time_step={time_step}"]
     _within(api.scenario(name, overrides=steps), rule)
 
 
 def test_the_estimate_of_many_pairs_is_within_a_factor_of_two(tmp_path):
     path = tmp_path / "pairs.toml"
+    path.write_text(many_pairs(32))
+    api.plan(path)
     path.write_text(many_pairs(128))
     _within(api.scenario(path), "adaptive")
 
@@ -74,10 +80,6 @@ def test_the_estimate_of_many_pairs_is_within_a_factor_of_two(tmp_path):
 def _within(loaded, rule: str) -> None:
     start, planner = api.first_state(loaded), planner_for(loaded, None, rule)
     size = plan_size(planner, loaded.problem, loaded.costs, loaded.law, start)
-    planner_for(api.scenario("fig5"), None, rule).plan(  # compiled before it is measured
-        *(getattr(api.scenario("fig5"), part) for part in ("problem", "costs", "law")),
-        api.first_state(api.scenario("fig5")),
-    )
 
     def work(say) -> int:
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
