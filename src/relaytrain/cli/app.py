@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # a signal that came while the end was being said
         if not interrupted(error):
             raise
-        return StoppedByUser.exit_status
+        return _fail("stopped", StoppedByUser.exit_status)
 
 
 def _called(arguments: Sequence[str] | None) -> int:

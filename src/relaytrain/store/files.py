@@ -185,6 +185,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
         raise OSError(errno.EINVAL, "no regular file", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        return file.read(most + 1)
+        return file.read(min(most, facts.st_size) + 1)  # memory for as much is taken before it is read
