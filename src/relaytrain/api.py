@@ -36,6 +36,7 @@ def plan(
     state: State | None = None,
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
+    from .planners.plan_size import check_plan_size
     from .planners.registry import planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
@@ -45,7 +46,9 @@ def plan(
         from .estimators.choose import first_law
 
         law = first_law(loaded)
-    best = chosen.plan(loaded.problem, loaded.costs, law, state or first_state(loaded))
+    here = state or first_state(loaded)
+    check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
+    best = chosen.plan(loaded.problem, loaded.costs, law, here)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -95,6 +98,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
+    from .planners.plan_size import check_plan_size
     from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
 
     loaded = scenario(source, overrides=overrides, without=without)
@@ -111,6 +115,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start = first_state(loaded)
+    for planner in planners.values():
+        check_plan_size(planner, loaded.problem, loaded.costs, loaded.law, start)
     plans = {
         name: _warned(planner.plan(loaded.problem, loaded.costs, loaded.law, start), loaded)
         for name, planner in planners.items()

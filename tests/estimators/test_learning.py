@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaytrain.core.errors import ScenarioError, UsageError
+from relaytrain.core.errors import UsageError
 from relaytrain.estimators.bands import Bands, ordered
 from relaytrain.estimators.judging.kept_forecasts import kept
 from relaytrain.estimators.judging.metrics import by_clusters, mean_by_clusters, score, winkler_of
@@ -31,9 +31,10 @@ from relaytrain.estimators.learned.features import (
     tree_features,
     windows,
 )
+from relaytrain.estimators.learned.fitted_parts import Wrong, forest_arrays
 from relaytrain.estimators.learned.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from relaytrain.estimators.learned.trees import ARRAYS, Forest, exported, fit_forest, joined
+from relaytrain.estimators.learned.trees import ARRAYS, exported, fit_forest, joined
 from relaytrain.traces.trace_files import bundled_traces
 
 
@@ -227,8 +228,8 @@ def test_a_forest_that_would_never_end_is_refused(campaign):
     assert set(arrays) == {*ARRAYS, "baseline"}
     for name, bad in (("left", 0), ("right", 10**6), ("roots", 5)):
         broken = {**arrays, name: np.where(arrays["feature"] >= 0, bad, 0) if name != "roots" else np.array([bad])}
-        with pytest.raises(ScenarioError, match="fit again"):
-            Forest.of_arrays(broken)
+        with pytest.raises(Wrong, match=f"^{name}: "):
+            forest_arrays(broken, "")
 
 
 def test_linear_change_model_recovers_a_line_despite_outliers(campaign):

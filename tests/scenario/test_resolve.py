@@ -63,6 +63,40 @@ def test_a_module_loaded_from_elsewhere_does_not_stand_in(tmp_path: Path) -> Non
         resolve("rt_resolve_same:x", tmp_path / "two")
 
 
+@pytest.mark.parametrize(
+    "reference",
+    ["click.utils:os.system", "click.utils:os", "rt_borrowed:system", "rt_borrowed:os.system", "rt_borrowed:os",
+     "rt_borrowed:call", "rt_borrowed:ndarray", "click.utils:sys.exit"],
+)  # fmt: skip
+def test_what_a_module_only_borrows_is_refused(reference: str, tmp_path: Path) -> None:
+    borrowed = "import os\nfrom functools import partial\nfrom os import system\nfrom numpy import ndarray\n"
+    (tmp_path / "rt_borrowed.py").write_text(borrowed + "call = partial(system, 'true')\n")
+    with pytest.raises(ScenarioError, match=r"expected what .* defines"):
+        resolve(reference, tmp_path)
+    sys.modules.pop("rt_borrowed", None)
+
+
+def test_what_a_package_or_the_folder_defines_is_found_wherever_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rt_helper.py").write_text("def net():\n    return 1\nclass Loss:\n    def __call__(self): ...\n")
+    (tmp_path / "rt_front.py").write_text(
+        "from functools import partial\nfrom rt_helper import Loss, net\nloss = Loss()\nhalf = partial(net)\n"
+    )
+    for name in ("net", "Loss", "loss", "half"):
+        assert callable(resolve(f"rt_front:{name}", tmp_path).value)
+    assert resolve("click:echo").value is resolve("click.utils:echo").value
+
+
+def test_the_first_use_of_a_reference_is_said_once(tmp_path: Path) -> None:
+    from relaytrain.core.notices import hearing
+
+    said: list[str] = []
+    for text in ("def net(): ...\n", "def net(): ...\n", "def net(): return 2\n"):
+        (tmp_path / "rt_said.py").write_text(text)
+        with hearing(said.append):
+            resolve("rt_said:net", tmp_path)
+    assert len(said) == 2 and all("rt_said:net" in words and str(tmp_path) in words for words in said)
+
+
 def test_a_new_scenario_refuses_other_forms() -> None:
     with pytest.raises(ScenarioError, match="expected"):
         new_scenario_text("my", model="os:system")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -18,14 +19,19 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..core.errors import RelayTrainError, StoppedByUser, UsageError
+from ..core.errors import RelayTrainError, StoppedByUser, UsageError, interrupted
+from ..core.notices import hearing
 from ..core.user_code import UserCodeError
 from .completion import preset_names
-from .output import complain, talk
+from .output import complain, note, talk
+from .signals import deafen, signals
 
 BUG = 1
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; no verb ends with it."""
+ABOUT_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
+"""What the operating system has against a path that somebody named."""
+LONG_PATH = 120
 HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
 SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
@@ -139,12 +145,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
+        with hearing(note), signals.handled():
+            return _called(arguments)
+    except BaseException as error:  # a signal that came while the end was being said
+        if not interrupted(error):
+            raise
+        return _fail("stopped", StoppedByUser.exit_status)
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    """The verb's exit status; errors become words."""
+    try:
         status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
             args=arguments, prog_name="relaytrain", standalone_mode=False
         )
+    except KeyboardInterrupt:
+        return _fail("stopped", StoppedByUser.exit_status)
     except RelayTrainError as error:
         if talk.verbose and isinstance(error, UserCodeError) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
+        if interrupted(error):
+            return _fail("stopped", StoppedByUser.exit_status)
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
         return _fail(_usage(error), UsageError.exit_status)
@@ -152,8 +173,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error.format_message(), UsageError.exit_status)
     except click.Abort:
         return _fail("stopped", StoppedByUser.exit_status)
+    except OSError as error:
+        if interrupted(error) or error.errno not in ABOUT_PATHS or error.filename is None:
+            return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
+        shown = str(error.filename)
+        path = shown if len(shown) <= LONG_PATH else f"{shown[: LONG_PATH // 2]}...{shown[-LONG_PATH // 2 :]}"
+        return _fail(f"{path}: {error.strerror}; choose another path", UsageError.exit_status)
     except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
-        return _unexpected(error)
+        return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
     if status == INTERRUPTED:
         return _fail("stopped", StoppedByUser.exit_status)
     return status if isinstance(status, int) else 0
@@ -161,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command() -> NoReturn:
     """The process `relaytrain`: `main`, then the end, without the second that taking the interpreter apart may cost."""
+    deafen()  # before and behind `main`, which hears
     status = main()
     with suppress(OSError):
         sys.stdout.flush()

@@ -10,7 +10,8 @@ import typer
 from .compiled import compiled
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
-from .watching import Stop, Watcher, conclude
+from .signals import signals
+from .watching import Watcher, conclude
 
 SHORT = "Go on with an interrupted, stopped or failed run."
 HELP = """Go on with a run that was interrupted, stopped or failed, from its last whole checkpoint.
@@ -58,15 +59,16 @@ def resume(
 
     opened = open_store(store)
     name = find_run(opened, run)
-    with compiled(scipy=True), Stop().listening() as stop, Watcher.watching() as told:
-        ended = runs.resume(
-            name,
-            store=opened,
-            source=scenario,
-            code=code,
-            force=force,
-            allow_inexact=allow_inexact,
-            told=told,
-            stop=stop,
-        )
-    return conclude(ended, opened, output, told)
+    with compiled(scipy=True), signals.stopping() as stop:
+        with Watcher.watching() as told:
+            ended = runs.resume(
+                name,
+                store=opened,
+                source=scenario,
+                code=code,
+                force=force,
+                allow_inexact=allow_inexact,
+                told=told,
+                stop=stop,
+            )
+        return conclude(ended, opened, output, told)

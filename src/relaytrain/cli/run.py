@@ -11,7 +11,8 @@ from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, W
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
-from .watching import Stop, Watcher, conclude
+from .signals import signals
+from .watching import Watcher, conclude
 
 SHORT = "Train the relay for real, planning again after every epoch."
 HELP = """Train a scenario for real: plan, run an epoch, measure, plan again, until the target is met or missed.
@@ -66,6 +67,7 @@ def run(
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
     for words in loaded.warnings:
         note(f"warning: {words}")
-    with compiled(scipy=True), Stop().listening() as stop, Watcher.watching() as told:
-        ended = runs.run(loaded, store=opened, name=name, told=told, stop=stop)
-    return conclude(ended, opened, output, told)
+    with compiled(scipy=True), signals.stopping() as stop:
+        with Watcher.watching() as told:
+            ended = runs.run(loaded, store=opened, name=name, told=told, stop=stop)
+        return conclude(ended, opened, output, told)

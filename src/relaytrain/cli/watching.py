@@ -1,12 +1,10 @@
-"""What `run` and `resume` share: the line an epoch, what happens between, stopping on Ctrl-C, the verdict."""
+"""What `run` and `resume` share: the line an epoch, what happens between, the verdict at the end."""
 
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energies, say_energy, say_share, say_time
@@ -18,33 +16,6 @@ if TYPE_CHECKING:
     from ..relay.job import Line, Notice
     from ..relay.runs import Trained
     from ..store import RunStore
-
-
-class Stop:
-    """Ctrl-C or SIGTERM: the first ends the run after its epoch, the second drops the epoch too."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        """Whether to stop."""
-        return self.asked
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        note("stopping after this epoch; Ctrl-C again drops it")
-
-    @contextmanager
-    def listening(self) -> Iterator[Stop]:
-        """Hear signals inside the block."""
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 TONES = {"failure": "bad", "infeasible": "bad", "roll-back": "bad", "estimator": "warn", "feasible": "good"}

@@ -86,6 +86,17 @@ class NoSpace(RelayTrainError):
     exit_status = 10
 
 
+def interrupted(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or was made of one: compiled code turns it into a SystemError."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: `; did you mean 'x'?`, or nothing where no known name is near."""
     import difflib  # only those who mistype pay for it

@@ -11,6 +11,9 @@ import numpy as np
 
 from ..core.errors import RelayTrainError, ScenarioError
 from ..core.problem import Pair
+from ..core.state import State
+from ..planners.plan_size import check_plan_size, plan_size
+from ..planners.registry import planner_for
 from ..scenario import Scenario
 from .diagnosis import Diagnosis, install
 
@@ -27,6 +30,7 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
     diagnoses = [Diagnosis("ok", "scenario", f"{scenario.name}, {len(scenario.problem.pairs)} pairs")]
     diagnoses += [Diagnosis("warning", "scenario", words) for words in scenario.warnings]
     diagnoses += _impossible(scenario)
+    diagnoses += _plan_size(scenario)
     if not scenario.data:
         return [
             *diagnoses,
@@ -49,6 +53,20 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
     except RelayTrainError as error:
         diagnoses.append(Diagnosis("error", "versions", str(error)))
     return diagnoses
+
+
+def _plan_size(scenario: Scenario) -> Iterator[Diagnosis]:
+    """What the plan will take."""
+    planner, start = planner_for(scenario), State(0, scenario.problem.initial_loss, 0.0, scenario.problem.start)
+    size = plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
+    if size is None:
+        return
+    try:
+        check_plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
+    except ScenarioError as error:
+        yield Diagnosis("error", "plan", str(error))
+    else:
+        yield Diagnosis("ok", "plan", f"takes {size.words}")
 
 
 def _impossible(scenario: Scenario) -> Iterator[Diagnosis]:

@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import WorkerLost
+
 START_S = 180.0
 """Importing torch takes seconds, on a busy machine many."""
 ENVIRONMENT = {
@@ -31,6 +33,12 @@ def environment() -> dict[str, str]:
     """What a process that computes for a pipeline finds around it: ours, with one thread and the same modules."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, **ENVIRONMENT, "PYTHONPATH": path}
+
+
+ENDED = (
+    "the process that starts the pipeline's stages has ended (somebody killed it, or memory ran out); the next attempt "
+    "starts another"
+)
 
 
 class Launcher:
@@ -52,13 +60,19 @@ class Launcher:
         """A new worker: its process and our end of its socket."""
         ours, theirs = socket.socketpair()
         request = {"do": "fork", "job": str(job), "rank": rank, "store": store}
-        socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs.fileno()])
-        theirs.close()
+        with theirs:
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs.fileno()])
+            except OSError:
+                raise WorkerLost(ENDED) from None
         return int(self._answer()["pid"]), ours
 
     def end(self, pid: int) -> int:
         """End a worker by force, if it has not ended; its wait status as `os.waitstatus_to_exitcode` has it."""
-        self._socket.sendall(json.dumps({"do": "end", "pid": pid}).encode())
+        try:
+            self._socket.sendall(json.dumps({"do": "end", "pid": pid}).encode())
+        except OSError:
+            raise WorkerLost(ENDED) from None
         return int(self._answer()["status"])
 
     def close(self) -> None:
@@ -73,9 +87,12 @@ class Launcher:
         return self._process.poll() is None
 
     def _answer(self) -> dict[str, Any]:
-        line = self._lines.readline()
+        try:
+            line = self._lines.readline()
+        except OSError:  # reset, not closed
+            line = b""
         if not line:
-            raise RuntimeError("the launcher of the pipeline's workers has ended; start it again")
+            raise WorkerLost(ENDED)
         answer: dict[str, Any] = json.loads(line)
         return answer
 

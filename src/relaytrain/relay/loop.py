@@ -18,7 +18,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import ImplausibleTraining, NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
+from ..core.errors import (
+    ImplausibleTraining,
+    NonFiniteTraining,
+    RelayTrainError,
+    UsageError,
+    WorkerLost,
+    interrupted,
+)
 from ..core.explain import (
     say_energy,
     say_failure,
@@ -39,6 +46,7 @@ from .events import RunPast
 from .job import Ended, Job, Line, Notice, NoticeKind, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
+from .stopping import droppable
 
 ROLL_BACKS = 3
 """Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
@@ -56,8 +64,9 @@ def start(
         WorkerLost, NonFiniteTraining, NoSpace, ...: after the verdict "failed" was recorded; `resume` may go on.
     """
     name = run or new_run_id(job.problem.name)
-    first = job.runner.first()
-    probed = _probe(job, first)
+    with droppable(stop, 1):
+        first = job.runner.first()
+        probed = _probe(job, first)
     body = {
         "run_schema": events.RUN_SCHEMA,
         "seed": job.settings.seed,
@@ -212,10 +221,10 @@ class RelayLoop:
                     return self._conclude("missed")
         except LeaseLost:
             raise  # somebody else writes this run now: nothing may be added
-        except KeyboardInterrupt:
-            self._drop_work("stopped by the user during this epoch")
-            return self._conclude("stopped", test=False)
         except BaseException as error:
+            if interrupted(error):
+                self._drop_work("stopped by the user during this epoch")
+                return self._conclude("stopped", test=False)
             with suppress(Exception):
                 if not isinstance(error, WorkerLost | NonFiniteTraining):
                     self._drop_work(f"{type(error).__name__} during this epoch", error)
@@ -233,7 +242,8 @@ class RelayLoop:
         step = None
         if self.journal.decision is None:
             self._check_not_stuck()
-            step = self.steering.next()
+            with droppable(self.stop, 1):
+                step = self.steering.next()
             if step is None or self._given_up(step):
                 self.infeasible = step is not None or not self.steering.history
                 self.notes.append("no plan can reach the target any more" if step is None else _way_out(step.plan))
@@ -281,8 +291,9 @@ class RelayLoop:
         before = self.steering.pair
         if decision.pair == before or self.handover is not None:
             return
-        handed = self.job.runner.hand_over(self.checkpoint, before, decision, self.journal.earlier)
-        probed = _probe(self.job, handed.checkpoint)
+        with droppable(self.stop, 2):
+            handed = self.job.runner.hand_over(self.checkpoint, before, decision, self.journal.earlier)
+            probed = _probe(self.job, handed.checkpoint)
         if not math.isfinite(probed):
             raise NonFiniteTraining(f"the loss after the handover {before} -> {decision.pair} is {probed}")
         modelled = self.steering.modelled(decision, self.job.costs).change
@@ -301,7 +312,10 @@ class RelayLoop:
     def _train(self, decision: Decision) -> EpochResult | None:
         """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""
         try:
-            result = self.job.runner.run_epoch(decision, self.checkpoint, run=self.journal.run, attempt=self.attempt)
+            with droppable(self.stop, 2):
+                result = self.job.runner.run_epoch(
+                    decision, self.checkpoint, run=self.journal.run, attempt=self.attempt
+                )
         except WorkerLost as error:
             self._book_lost(str(error), decision.nodes, error)
             reason = f"{decision.nodes} does not answer: {error}"

@@ -28,6 +28,7 @@ from ..core.protocols import Estimator, Planner
 from ..core.state import TOLERANCE, State
 from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
+from ..planners.plan_size import check_plan_size
 
 PATIENCE, LEAST_GAIN = 20, 0.05
 """A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
@@ -197,6 +198,8 @@ class Steering:
         """The next decision with its plan; None when no plan has one."""
         state, table = self.state, self.table()
         law, notes = self._law()
+        if not self.history:  # later plans are smaller
+            check_plan_size(self.planner, self.problem, table, law, state)
         plan = self.planner.plan(self.problem, table, law, state)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):

@@ -117,7 +117,7 @@ class Number:
             smallest = SMALLEST if self.low == 0.0 and not self.whole else math.nextafter(self.low, math.inf)
             top = math.nextafter(self.high, -math.inf) if self.high <= 1 else self.high
             return smallest <= number <= top
-        return self.low <= number <= self.high
+        return self.low <= number <= self.high and (self.whole or not 0.0 < number < SMALLEST)
 
     def _plain(self, info: core_schema.ValidationInfo) -> bool:
         """Scenarios in plain units cannot mix "10m" with figures that mean something else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 Path = tuple[str | int, ...]
 _HEADER = re.compile(r"^\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
@@ -24,6 +25,7 @@ def _parts(dotted: str) -> list[str]:
     return [next((g for g in m.groups() if g is not None), m[0]) for m in _KEY_PART.finditer(dotted)]
 
 
+@lru_cache(maxsize=1)
 def _toml_places(text: str) -> dict[Path, int]:
     places: dict[Path, int] = {}
     counts: dict[Path, int] = {}
@@ -56,6 +58,7 @@ def _under_lists(parts: list[str], counts: dict[Path, int], *, opens: bool) -> P
     return path
 
 
+@lru_cache(maxsize=1)
 def _json_places(text: str) -> dict[Path, int]:
     places: dict[Path, int] = {}
     line = 1

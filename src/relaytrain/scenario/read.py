@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 import tomllib
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
+from ..store.files import read_named
 from .fields import shown
 
 MAX_BYTES = 1 << 20
@@ -79,17 +79,13 @@ def _read_path(source: str | PathLike[str]) -> Document:
 
 def _text(path: Path, label: str) -> str:
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise ScenarioError(f"{label}: got something that is no regular file, expected a scenario in TOML or JSON")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = read_named(path, MAX_BYTES)
     except FileNotFoundError:
         presets = ", ".join(preset_names()) + did_you_mean(label, preset_names())
         raise ScenarioError(f"{label}: got no such file, expected a path or one of the presets {presets}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ScenarioError(f"{label}: got '{reason}', expected a file that can be read") from None
+        raise ScenarioError(f"{label}: got '{reason}', expected a scenario in TOML or JSON") from None
     if len(raw) > MAX_BYTES:
         raise ScenarioError(f"{label}: got more than {MAX_BYTES} bytes, expected at most 1 MiB")
     try:

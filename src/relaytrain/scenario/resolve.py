@@ -1,7 +1,8 @@
 """`module:function` references: code of the user's own, named in a scenario.
 
 Resolving one runs the user's code, by design. It is done for scenarios of the local command line or of Python, and for
-nothing that came over a network or out of a store.
+nothing that came over a network or out of a store. What is named must be defined by the package that the reference
+begins with, or by a file of the user's folder: a module holds much that it only borrows (`torch:os.system`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..core.errors import ScenarioError
+from ..core.notices import say
 from ..core.user_code import UserCodeError, place_of, told
 from .fields import shown
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_WORD}(?:\.{_WORD})*):({_WORD}(?:\.{_WORD})*)", re.ASCII)
 _LONGEST = 200
+_used: set[tuple[str, str]] = set()
+"""References that were announced, with the hash of their file: each is said once."""
 _FORM = "dotted.module:name, found in the scenario's folder or installed"
 
 
@@ -55,14 +60,51 @@ def resolve(reference: str, folder: Path | None = None) -> Resolved:
     _check_shadow(reference, module, module_name, folder)
     value: Any = module
     for part in name.split("."):
+        if isinstance(value, ModuleType):
+            _check_owner(reference, value.__name__, part, module_name, folder)
         if not hasattr(value, part):
             names = [n for n in dir(module) if not n.startswith("_")][:12]
             raise ScenarioError(f"reference: got {shown(reference)}, expected a name in the module: {', '.join(names)}")
         value = getattr(value, part)
+    _check_owner(reference, _definer(value, module), name, module_name, folder)
     file = Path(str(module.__file__)) if getattr(module, "__file__", None) else None
     if file is None:
         raise ScenarioError(f"reference: got {shown(reference)}, a module without a file, expected a Python file")
-    return Resolved(reference, value, file, hashlib.sha256(file.read_bytes()).hexdigest())
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    if (reference, digest) not in _used:
+        _used.add((reference, digest))
+        say(f"code of your own: {reference} in {file} (sha256 {digest[:12]})")
+    return Resolved(reference, value, file, digest)
+
+
+def _definer(value: Any, module: ModuleType) -> str:
+    """The module that defines a value; of one that is neither function nor class, the module that holds it."""
+    if isinstance(value, partial):
+        return _definer(value.func, module)
+    if isinstance(value, ModuleType):
+        return value.__name__
+    return str(getattr(value, "__module__", None)) if hasattr(value, "__qualname__") else module.__name__
+
+
+def _check_owner(reference: str, definer: str, name: str, module_name: str, folder: Path | None) -> None:
+    if definer.partition(".")[0] == module_name.partition(".")[0] or _in_folder(definer, folder):
+        return
+    there = f"; name it there: {definer}:{name.rpartition('.')[2]}" if definer in sys.modules else ""
+    if definer.partition(".")[0] in sys.stdlib_module_names or definer == "None":
+        there = ""
+    raise ScenarioError(
+        f"reference: got {shown(reference)}, which is defined in {definer}, expected what "
+        f"{module_name.partition('.')[0]} itself or a file of the scenario's folder defines{there}"
+    )
+
+
+def _in_folder(module_name: str, folder: Path | None) -> bool:
+    """Whether a module is a file of the user's own, not of packages that are installed below the folder."""
+    file = getattr(sys.modules.get(module_name), "__file__", None)
+    if folder is None or file is None:
+        return False
+    path, root = Path(file).resolve(), folder.resolve()
+    return path.is_relative_to(root) and not {"site-packages", "dist-packages"} & set(path.relative_to(root).parts)
 
 
 def _import(reference: str, module_name: str) -> ModuleType:

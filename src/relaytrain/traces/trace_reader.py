@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -18,6 +17,7 @@ import numpy as np
 from ..core.errors import ScenarioError
 from ..scenario.fields import shown
 from ..scenario.read import read_json
+from ..store.files import read_named
 from .trace import KINDS, Segment, TraceSet, TraceSwitch
 
 FORMAT = 1
@@ -72,14 +72,11 @@ def build(meta_text: str, tables: Mapping[str, tuple[str, str]], label: str) -> 
 
 def _bytes(path: Path, most: int) -> bytes:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise _refused(path, "something that is no regular file", "a file of a trace folder")
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
+        raw = read_named(path, most)
     except FileNotFoundError:
         raise _refused(path, "no such file", "meta.json, epochs.csv and switches.csv") from None
     except OSError as error:
-        raise _refused(path, f"'{error.strerror}'", "a file that can be read") from None
+        raise _refused(path, f"'{error.strerror}'", "a file of a trace folder") from None
     if path.suffix == ".gz":
         raw = _unpacked(raw, path, most)
     if len(raw) > most:

@@ -297,14 +297,7 @@ class TrainingSetup:
         return spec_of(model, self.full.spec)
 
     def _from_file(self, path: Path) -> Checkpoint:
-        place = path if self.folder is None or path.is_absolute() else self.folder / path
-        try:
-            data = read_regular(place, START_LIMIT_BYTES)
-        except OSError as error:
-            raise ScenarioError(
-                f"training.start: cannot read {path} ({error.strerror}); expected a checkpoint, and no link to one"
-            ) from None
-        loaded = Checkpoint.from_bytes(data, where=f"training.start: {path}")
+        loaded = start_file(path, self.folder)
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
         return replace(loaded, version=self.start)
@@ -320,6 +313,19 @@ def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
         raise UsageError(f"data: nothing for node {lacking[0]!r}{spare}; expected (images, labels) for each node")
     if foreign:
         raise UsageError(f"data: {foreign[0]!r} is no node of {problem.name}; expected {', '.join(sorted(owners))}")
+
+
+def start_file(path: Path, folder: Path | None) -> Checkpoint:
+    """The checkpoint that `training.start` names, of any origin; a relative path is seen from `folder`."""
+    place = path if folder is None or path.is_absolute() else folder / path
+    try:
+        data = read_regular(place, START_LIMIT_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ScenarioError(
+            f"training.start: cannot read {path} ({reason}); expected a checkpoint, and no link to one"
+        ) from None
+    return Checkpoint.from_bytes(data, where=f"training.start: {path}")
 
 
 def _plans(

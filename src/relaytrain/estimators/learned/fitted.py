@@ -1,6 +1,7 @@
 """Fitted estimators as one file: arrays in an npz, everything else as JSON inside it; read with numpy alone.
 
-Nothing in such a file is code. What does not form trees, networks and scales is refused with the remedy.
+Nothing in such a file is code, and nothing in it is believed (`fitted_parts`): what does not form trees, networks and
+scales is refused with its key and the remedy.
 """
 
 from __future__ import annotations
@@ -8,29 +9,34 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import ScenarioError
 from ...core.problem import Target as RunTarget
-from ...store.files import write_atomic
+from ...scenario.fields import shown
+from ...store.files import read_named, write_atomic
+from . import fitted_parts as parts
 from .auto import RunModel
 from .bundle import Metric
 from .change_model import ChangeModel, Linear
+from .change_model import Target as ChangeTarget
 from .change_net import ChangeNet
+from .features import AHEAD
+from .fitted_parts import Arrays, Wrong
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 
 SCHEMA = "relaytrain.fitted/3"
-MOST_BYTES = 64 << 20
+LEVELS = 3
+"""Forests: middle, low and high."""
+MOST_LAYERS = 8
+MOST_POWER = 3.0
 Name = Literal["auto", "paper", "zero-trace"]
-Arrays = dict[str, NDArray[Any]]
 _RUN_FIELDS = (
     "tree_share",
     "calibrated",
@@ -93,42 +99,29 @@ def load_fitted(path: str | Path) -> Fitted:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ScenarioError(
-                f"{path}: got more than {MOST_BYTES >> 20} MiB, expected a file that `relaytrain fit` wrote"
-            )
-        raw = path.read_bytes()
-    except OSError as error:
+        raw = read_named(path, parts.MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(
-            f"{path}: got '{error.strerror}', expected a fitted estimator; make one: relaytrain fit TRACES {path.name}"
+            f"{path}: got '{reason}', expected a fitted estimator; make one: relaytrain fit TRACES {path.name}"
         ) from None
     return read_fitted(raw, str(path))
 
 
 def read_fitted(raw: bytes, where: str) -> Fitted:
-    """The estimator in the bytes of a file."""
-    wanted = "expected a file that `relaytrain fit` wrote; fit again"
+    """The estimator in the bytes of a file of any origin."""
     try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
-                raise ScenarioError(f"{where}: unpacks to more than {MOST_BYTES >> 20} MiB, {wanted}")
-        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        body = json.loads(bytes(arrays.pop("json")).decode())
+        if len(raw) > parts.MOST_BYTES:
+            raise Wrong("size", f"more than {parts.MOST_BYTES >> 20} MiB", "at most that")
+        arrays = parts.read_arrays(raw)
+        if "json" not in arrays:
+            raise Wrong("json", "no such entry", "the text that goes with the arrays")
+        body = parts.read_body(arrays.pop("json"))
         if body.get("schema") != SCHEMA:
-            raise ScenarioError(f"{where}: schema {body.get('schema')!r}, expected {SCHEMA}; fit again")
+            raise ScenarioError(f"{where}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        EOFError,
-        OSError,
-    ) as error:
-        raise ScenarioError(f"{where}: got something unreadable ({type(error).__name__}), {wanted}") from None
+    except Wrong as error:
+        raise ScenarioError(f"{where}: {error}; `relaytrain fit` writes no such file: fit again") from None
 
 
 def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
@@ -164,56 +157,77 @@ def _pack_part(part: ChangeNet | Linear, prefix: str, arrays: Arrays) -> dict[st
 
 
 def _unpacked(body: Mapping[str, Any], arrays: Arrays, digest: str) -> Fitted:
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not _numbers(name, array)):
-            raise ValueError(name)
-    run = body["run"]
-    forests = tuple(Forest.of_arrays(_under(arrays, f"forest{i}.")) for i in range(int(run["forests"])))
-    nets = tuple(_net(_under(arrays, f"net{i}."), entry) for i, entry in enumerate(run["nets"]))
-    if not forests and not nets:
-        raise ValueError("nothing that predicts")
-    factors = arrays["factors"].astype(np.float64).reshape(-1, 2)
-    if not len(factors):
-        raise ValueError("no widths")
-    rest = {name: run.get(name) if name == "bound_offset" else run[name] for name in _RUN_FIELDS}
-    rest["unknown"] = tuple(int(stage) for stage in run["unknown"])
-    model = RunModel(forests, nets, **rest, factors=factors, warm=arrays["warm"].astype(np.float64))
-    change = _change(body["change"], arrays) if "change" in body else None
-    if body["metric"] not in ("train", "test") or body["name"] not in ("auto", "paper", "zero-trace"):
-        raise ValueError("metric or name")
-    return Fitted(body["name"], body["metric"], model, change, body["about"], digest)
+    name = parts.word(body.get("name"), "name", get_args(Name))
+    metric = parts.word(body.get("metric"), "metric", get_args(Metric))
+    run = _run(parts.table(body.get("run"), "run"), arrays)
+    change = _change(parts.table(body["change"], "change"), arrays) if "change" in body else None
+    return Fitted(name, metric, run, change, parts.table(body.get("about"), "about"), digest)
 
 
-def _numbers(name: str, array: NDArray[Any]) -> bool:
-    return name.endswith(".threshold") or bool(np.isfinite(array).all())
-
-
-def _under(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _net(arrays: Arrays, entry: Mapping[str, Any]) -> Recurrent:
-    known = {f.name for f in fields(Scales)}
-    scales: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in entry["scales"].items() if k in known
-    }
-    return Recurrent(
-        {name: arrays[name].astype(np.float64) for name in WEIGHTS}, Scales(**scales), bool(entry["cumulative"])
+def _run(entry: Mapping[str, Any], arrays: Arrays) -> RunModel:
+    given = {name: parts.entry(entry, name, "run") for name in (*_RUN_FIELDS, "forests", "nets")}
+    forests = parts.count(given["forests"], "run.forests", 0, LEVELS)
+    nets = parts.some(given["nets"], "run.nets", parts.MOST_PARTS)
+    if forests not in (0, LEVELS) or not (forests or nets):
+        raise Wrong("run.forests", f"{forests} and {len(nets)} networks", f"{LEVELS} or none, and something to predict")
+    factors, warm = parts.widths(arrays)
+    offset = given["bound_offset"]
+    return RunModel(
+        tuple(Forest.of_arrays(parts.forest_arrays(arrays, f"forest{i}.")) for i in range(forests)),
+        tuple(_net(arrays, i, parts.table(net, f"run.nets[{i}]")) for i, net in enumerate(nets)),
+        tree_share=parts.number(given["tree_share"], "run.tree_share", 0.0, 1.0),
+        factors=factors,
+        calibrated=parts.truth(given["calibrated"], "run.calibrated"),
+        warm=warm,
+        tail_power=parts.number(given["tail_power"], "run.tail_power", 0.0, MOST_POWER),
+        rounds=parts.rounds(given["rounds"]),
+        cumulative=parts.truth(given["cumulative"], "run.cumulative"),
+        with_start=parts.truth(given["with_start"], "run.with_start"),
+        bound_offset=None if offset is None else parts.number(offset, "run.bound_offset"),
+        unknown=parts.stages(given["unknown"], "run.unknown"),
     )
 
 
+def _net(arrays: Arrays, number: int, entry: Mapping[str, Any]) -> Recurrent:
+    where = f"run.nets[{number}]"
+    given = parts.table(entry.get("scales"), f"{where}.scales")
+    relative = parts.truth(given.get("relative", False), f"{where}.scales.relative")
+    scales = Scales(
+        parts.number(given.get("loss_mean"), f"{where}.scales.loss_mean"),
+        parts.number(given.get("loss_sd"), f"{where}.scales.loss_sd", 1e-9),
+        parts.numbers(given.get("fixed_mean"), f"{where}.scales.fixed_mean", parts.FIXED_INPUTS),
+        parts.numbers(given.get("fixed_sd"), f"{where}.scales.fixed_sd", parts.FIXED_INPUTS, 1e-9),
+        parts.numbers(given.get("target_sd"), f"{where}.scales.target_sd", AHEAD),
+        relative,
+    )
+    cumulative = parts.truth(entry.get("cumulative"), f"{where}.cumulative")
+    return Recurrent(parts.recurrent_weights(arrays, f"net{number}.", 2 if relative else 1), scales, cumulative)
+
+
 def _change(entry: Mapping[str, Any], arrays: Arrays) -> ChangeModel:
-    parts: list[ChangeNet | Linear] = []
-    for i, one in enumerate(entry["parts"]):
-        own = _under(arrays, f"change{i}.")
-        if one["kind"] == "linear":
-            parts.append(
-                Linear(own["weights"], one["intercept"], own["input_mean"], own["input_sd"], one["low"], one["high"])
-            )
-            continue
-        layers = range(int(one["layers"]))
-        weights, biases = (tuple(own[f"{name}{j}"] for j in layers) for name in ("weight", "bias"))
-        parts.append(ChangeNet(weights, biases, own["input_mean"], own["input_sd"], one["mean"], one["sd"]))
-    if entry["inputs"] not in ("paper", "nodes", "probe") or entry["target"] not in ("jump", "first-epoch"):
-        raise ValueError("inputs or target")
-    return ChangeModel(entry["inputs"], entry["target"], tuple(parts), tuple(entry["weights"]), float(entry["factor"]))
+    inputs = parts.word(entry.get("inputs"), "change.inputs", parts.CHANGE_INPUTS)
+    target = parts.word(entry.get("target"), "change.target", get_args(ChangeTarget))
+    given = parts.some(entry.get("parts"), "change.parts", parts.MOST_PARTS, 1)
+    shares = parts.some(entry.get("weights"), "change.weights", len(given))
+    return ChangeModel(
+        inputs,
+        target,
+        tuple(_change_part(arrays, i, parts.table(one, f"change.parts[{i}]"), inputs) for i, one in enumerate(given)),
+        parts.numbers(shares, "change.weights", len(given), 0.0) if shares else (),
+        parts.number(entry.get("factor"), "change.factor"),
+    )
+
+
+def _change_part(arrays: Arrays, number: int, entry: Mapping[str, Any], inputs: str) -> ChangeNet | Linear:
+    where, prefix, wide = f"change.parts[{number}]", f"change{number}.", parts.CHANGE_INPUTS[inputs]
+    mean = parts.figures(arrays, f"{prefix}input_mean", (wide,))
+    sd = parts.scale(arrays, f"{prefix}input_sd", wide)
+
+    def figure(key: str) -> float:
+        return parts.number(entry.get(key), f"{where}.{key}")
+
+    if parts.word(entry.get("kind"), f"{where}.kind", ("linear", "net")) == "linear":
+        weights = parts.figures(arrays, f"{prefix}weights", (wide,))
+        return Linear(weights, figure("intercept"), mean, sd, figure("low"), figure("high"))
+    layers = parts.count(entry.get("layers"), f"{where}.layers", 1, MOST_LAYERS)
+    return ChangeNet(*parts.layered_weights(arrays, prefix, layers, wide), mean, sd, figure("mean"), figure("sd"))

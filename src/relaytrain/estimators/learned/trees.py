@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import ScenarioError
 from ...core.law import Array
 
 ARRAYS = ("feature", "threshold", "missing_left", "left", "right", "value", "roots")
@@ -49,37 +48,13 @@ class Forest:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Forest:
-        """The forest that was kept; a walk over it always ends, inside the arrays.
-
-        Raises:
-            ScenarioError: children that do not lie behind their parent, or other nonsense.
-        """
-        try:
-            forest = cls(
-                arrays["feature"].astype(np.int32), arrays["threshold"].astype(np.float64),
-                arrays["missing_left"].astype(np.bool_), arrays["left"].astype(np.int32),
-                arrays["right"].astype(np.int32), arrays["value"].astype(np.float64),
-                arrays["roots"].astype(np.int32), float(arrays["baseline"]),
-            )  # fmt: skip
-        except KeyError as error:
-            raise ScenarioError(f"fitted trees: no array {error}, expected {', '.join(ARRAYS)}") from None
-        nodes, inner = np.arange(len(forest.feature)), forest.feature >= 0
-        sizes = {len(getattr(forest, name)) for name in ARRAYS[:-1]}
-        ends = np.append(forest.roots[1:], len(nodes))
-        last = ends[np.searchsorted(forest.roots, nodes, side="right") - 1] if len(forest.roots) else nodes
-        sound = (
-            sizes == {len(nodes)}
-            and len(forest.roots) > 0
-            and forest.roots[0] == 0
-            and (np.diff(forest.roots) > 0).all()
-        )
-        for child in (forest.left, forest.right):
-            sound = sound and bool(((child > nodes) & (child < last))[inner].all())
-        if not sound or not np.isfinite(forest.value).all():
-            raise ScenarioError(
-                "fitted trees: got nodes that form no tree, expected what `relaytrain fit` wrote; fit again"
-            )
-        return forest
+        """The forest of arrays that `arrays` gave; those of a file are looked at first, by `fitted_parts`."""
+        return cls(
+            arrays["feature"].astype(np.int32), arrays["threshold"].astype(np.float64),
+            arrays["missing_left"].astype(np.bool_), arrays["left"].astype(np.int32),
+            arrays["right"].astype(np.int32), arrays["value"].astype(np.float64),
+            arrays["roots"].astype(np.int32), float(arrays["baseline"]),
+        )  # fmt: skip
 
 
 def doubled(rows: Array) -> Array:

@@ -1,0 +1,166 @@
+"""Ctrl-C and SIGTERM, once or several times, at random moments of planning, training and writing: the verdict is
+"stopped" and the exit status 6 (or what the run had reached before), and `resume` gives bit for bit what an
+undisturbed run gives.
+
+`python -m pytest tests/hostile/test_signals.py` sends 12 volleys, with RELAYTRAIN_TIER=soak 100.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import stub
+from compare import trace
+from store_faults import RUN, Child, scratch, soak
+
+from relaytrain.cli.app import main
+from relaytrain.cli.signals import NUMBERS, deafen, signals
+from relaytrain.core.errors import interrupted
+from relaytrain.relay import loop
+from relaytrain.store import RunStore, check
+from relaytrain.store.check import errors
+
+VOLLEYS = 100 if soak() else 12
+STOPPED, DONE = 6, 0
+SIGNALS_OF_A_VOLLEY = (1, 2, 2, 3, 5)
+
+
+def volley(chance: random.Random, span_s: float) -> None:
+    """Send this process signals: the first at a random moment of the next `span_s` seconds, the others right after."""
+    left = [chance.choice(NUMBERS) for _ in range(chance.choice(SIGNALS_OF_A_VOLLEY))]
+
+    def send(number: int, frame: object) -> None:
+        if left:
+            os.kill(os.getpid(), left.pop())
+        if not left:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    signal.signal(signal.SIGALRM, send)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4 + chance.random() * span_s, 1e-4 + chance.random() * 2e-3)
+
+
+def go(folder: Path, job=None) -> int:
+    """What `relaytrain run` and `resume` do, with a runner that needs no torch; exit status as of the command."""
+    store = RunStore.open(folder)
+    made = job or stub.job()
+    with signals.stopping() as stop:
+        if store.events(RUN):
+            ended = loop.resume(made, store, RUN, stop=stop)
+        else:
+            ended = loop.start(made, store, run=RUN, stop=stop)
+    return ended.exit_status
+
+
+def guarded(work) -> int:
+    """As `main` does it."""
+    try:
+        with signals.handled():
+            return work()
+    except BaseException as error:
+        if not interrupted(error):
+            raise
+        return STOPPED
+
+
+def test_signals_at_random_moments_of_planning_training_and_writing():
+    chance = random.Random(14)
+    with scratch() as base:
+        began = time.perf_counter()
+        assert go(base) == DONE  # compiles what is not compiled yet
+        took_s = time.perf_counter() - began
+        straight = trace(RunStore.open(base), RUN)
+    with scratch() as base:
+        began = time.perf_counter()
+        go(base)
+        took_s = min(took_s, time.perf_counter() - began)
+    sent = stopped = finished = before = 0
+    while sent < VOLLEYS:
+        with scratch() as folder:
+            for _ in range(3):
+                seed, sent = chance.random(), sent + 1
+
+                def work(say, folder=folder, seed=seed) -> int:
+                    return guarded(lambda: (volley(random.Random(seed), took_s), go(folder))[1])
+
+                life = Child(work).wait()
+                store = RunStore.open(folder)
+                there = (folder / "runs.sqlite").exists() and bool(store.events(RUN))
+                verdict = store.events(RUN)[-1].body.get("verdict") if there else None
+                said = f"volley {sent}: {life}, verdict {verdict}"
+                assert (life.code, verdict) in {(STOPPED, "stopped"), (DONE, "met"), (STOPPED, None)}, said
+                stopped, finished = stopped + (verdict == "stopped"), finished + (verdict == "met")
+                before += verdict is None
+                assert not there or errors(check(folder)) == [], said
+                if verdict == "met":
+                    break
+            else:
+                assert go(folder) == DONE
+            assert trace(RunStore.open(folder), RUN) == straight, said
+    print(f"signals: {sent} volleys, {stopped} stopped, {before} before the run began, {finished} after its end")
+    assert stopped > sent // 3
+
+
+def test_a_search_that_makes_a_system_error_of_ctrl_c_is_a_stop():
+    """Compiled code does so when a signal comes while it unpacks its arguments."""
+
+    class Compiled:
+        name = "compiled"
+
+        def plan(self, problem, costs, law, state):
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as error:
+                raise SystemError("returned a result with an exception set") from error
+
+    from dataclasses import replace
+
+    with scratch() as folder:
+        ended = loop.start(replace(stub.job(), planner=Compiled()), RunStore.open(folder), run=RUN)
+        assert (ended.verdict, ended.exit_status) == ("stopped", STOPPED)
+        assert go(folder) == DONE
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("moment", ["epoch", "trained", "hand_over", "probe", "test"])
+def test_two_signals_at_a_moment_drop_it_and_many_more_change_nothing(number, moment):
+    def fault(now, decision, attempt):
+        if now == moment and (decision is None or decision.epoch >= 2):
+            for _ in range(4):
+                os.kill(os.getpid(), number)
+
+    with scratch() as folder:
+        status = guarded(lambda: go(folder, stub.job(fault=fault)))
+        events = RunStore.open(folder).events(RUN) if (folder / "runs.sqlite").exists() else ()
+        if moment == "probe":  # before the run began
+            assert status == STOPPED and not events
+        elif moment == "test":  # its target was met before they came
+            assert (status, events[-1].body["verdict"]) == (DONE, "met")
+        else:
+            assert (status, events[-1].body["verdict"]) == (STOPPED, "stopped")
+            assert go(folder) == DONE
+
+
+@pytest.mark.parametrize("volleys", [range(6 if not soak() else 40)])
+def test_a_plan_that_is_interrupted_ends_with_6_and_a_word(volleys, tmp_path):
+    words = tmp_path / "words"
+
+    def work(say, seed: int) -> int:
+        os.dup2(os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        deafen()  # to those that come before `main` or after it
+        volley(random.Random(seed), 0.15)
+        return main(["plan", "fig5"])
+
+    ended = []
+    for seed in volleys:
+        life = Child(lambda say, seed=seed: work(say, seed)).wait()
+        text = words.read_text()
+        assert life.code in (STOPPED, DONE) and "Traceback" not in text and "bug" not in text, (seed, life, text)
+        assert life.code == DONE or "stopped" in text
+        ended.append(life.code)
+    assert STOPPED in ended
