@@ -17,7 +17,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from sample_run import Sample, open_store, write_run
 
 NO_TORCH = find_spec("torch") is None
-VERBS = (("report",), ("audit",), ("export",), ("doctor",), ("profile",), ("store", "check"), ("store", "gc"))
+VERBS = (
+    ("report",),
+    ("audit",),
+    ("export",),
+    ("doctor",),
+    ("profile",),
+    ("store", "check"),
+    ("store", "repair"),
+    ("store", "gc"),
+)
 
 
 @pytest.fixture
@@ -81,11 +90,11 @@ def test_store_check_and_gc(relaytrain, runs):
     removed = json.loads(relaytrain("store", "gc", runs, "--format", "json").out)
     assert removed["files"] > 0 and removed["skipped"] == []
     assert relaytrain("store", "check").status == 0
-    blob = max((runs / "blobs" / "quick-good-1").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    blob = max((runs / "blobs" / "quick-good-1").glob("*-*"), key=lambda path: path.stat().st_mtime_ns)
     blob.write_bytes(b"rot")
     broken = relaytrain("store", "check", "--format", "json")
     assert broken.status == 9 and json.loads(broken.out)["whole"] is False
-    assert relaytrain("store", "check").out.endswith("1 promises broken\n")
+    assert "1 promises broken; " in relaytrain("store", "check").out
 
 
 def test_doctor_looks_at_machine_and_store(relaytrain, runs):

@@ -19,9 +19,20 @@ from relaytrain.scenario.read import preset_names
 
 @pytest.mark.parametrize(
     ("share", "digits", "said"),
-    [(0.9, 0, "90%"), (0.95, 0, "95%"), (0.995, 0, "99.5%"), (0.999, 0, "99.9%"), (0.99999, 0, "99.999%"), (1.0, 0, "100%"),
-     (0.0, 0, "0%"), (0.0004, 0, "0.04%"), (0.9996, 1, "99.96%"), (0.5, 1, "50.0%"), (1 - 1e-12, 0, "100.00000000%")],
-)  # fmt: skip
+    [
+        (0.9, 0, "90%"),
+        (0.995, 0, "99.5%"),
+        (0.999, 0, "99.9%"),
+        (0.99999, 0, "99.999%"),
+        (0.9996, 1, "99.96%"),
+        (1 - 1e-12, 0, ">99.9999%"),
+        (1.0, 0, "100%"),
+        (0.5, 1, "50.0%"),
+        (0.0004, 0, "0.04%"),
+        (1e-12, 0, "<0.0001%"),
+        (0.0, 0, "0%"),
+    ],
+)
 def test_a_share_below_one_is_never_a_hundred_percent(share, digits, said):
     assert say_share(share, digits) == said
 
@@ -32,7 +43,21 @@ def test_energies_share_the_unit_of_the_first():
     assert say_energies((92.4, 80.0), "cost") == ["92.4 cost", "80"]
 
 
-LINE = Line("quick-run", 17, Pair("M", "silver"), 0.41, 0.47, 0.9, 12.3, 40.0, 180.0, 600.0, (Pair("S", "bronze"), 31), None, forecast_j=(31.0, 42.0, 55.0))  # fmt: skip
+LINE = Line(
+    "quick-run",
+    epoch=17,
+    pair=Pair("M", "silver"),
+    loss=0.41,
+    guaranteed=0.47,
+    level=0.9,
+    energy_j=12.3,
+    planned_j=40.0,
+    elapsed_s=180.0,
+    deadline_s=600.0,
+    next_handover=(Pair("S", "bronze"), 31),
+    plan=None,
+    forecast_j=(31.0, 42.0, 55.0),
+)
 
 
 def test_the_line_of_an_epoch():

@@ -72,8 +72,9 @@ class Wrong:
         return replace(plan, **changes.get(self.mutation, {}))
 
 
-PLANNERS = """always feasible,never feasible,cheaper than it is,promises too much,nothing but NaN,epochs from zero,no legs,
-nearest is farther,remembers,free handovers,no deadline,easier target,harder target,forgets the state,changes its input"""
+PLANNERS = """always feasible,never feasible,cheaper than it is,promises too much,nothing but NaN,epochs from zero,
+no legs,nearest is farther,remembers,free handovers,no deadline,easier target,harder target,forgets the state,
+changes its input"""
 
 
 @pytest.mark.parametrize("mutation", ["none", *(name.strip() for name in PLANNERS.split(","))])

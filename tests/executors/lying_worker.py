@@ -1,8 +1,8 @@
 """A worker process that speaks the frames, trains nothing, and lies: `python -S lying_worker.py LIE NODE WHEN MARK`.
 
-Honest answers return the weights they were sent. It lies about NODE alone, in the first attempt (WHEN = "once"; while it
-starts, the first time, of which the file MARK is the memory) or in all ("always"). The standard library only, so that
-it starts in no time.
+Honest answers return the weights they were sent. It lies about NODE alone, in the first attempt (WHEN = "once"; while
+it starts, the first time, of which the file MARK is the memory) or in all ("always"). The standard library only, so
+that it starts in no time.
 """
 
 import array
@@ -105,7 +105,7 @@ def one_is(value):
     return change
 
 
-def with_state(answer, buffer, value, like=4):
+def with_state(answer, buffer, value):
     """An optimizer state of `value` for every weight, added to the update."""
     (length,) = struct.unpack("<Q", answer.update[:8])
     header, data = json.loads(answer.update[8 : 8 + length]), answer.update[8 + length :]

@@ -1,4 +1,4 @@
-"""The bounds on updates and losses leave honest training alone, with room: every preset, families, optimizers, rates."""
+"""The bounds on updates and losses leave honest training alone, with room: presets, families, optimizers, rates."""
 
 from __future__ import annotations
 

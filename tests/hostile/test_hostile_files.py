@@ -82,7 +82,7 @@ def test_the_fit_that_is_spoiled_is_a_good_one(tmp_path):
         ("forest0.feature", lambda arrays, body: _set(arrays, "forest0.feature", 0, 10**6)),  # was a SIGSEGV
         ("forest1.feature", lambda arrays, body: _set(arrays, "forest1.feature", 0, 40)),  # read beyond its row
         ("forest2.roots", lambda arrays, body: _set(arrays, "forest2.roots", 19, 10**8)),
-        ("forest0.left", lambda arrays, body: arrays.update({"forest0.left": arrays["forest0.left"] + 2**32})),
+        ("forest0.left", lambda arrays, body: arrays.update({"forest0.left": np.full(140, 2**32)})),
         ("run.rounds", lambda arrays, body: body["run"].update(rounds=10**9)),  # never ended
         ("net0.head.weight", lambda arrays, body: arrays.update({"net0.head.weight": np.zeros((2, 2))})),
         ("change0.input_sd", lambda arrays, body: arrays.update({"change0.input_sd": np.zeros(19)})),

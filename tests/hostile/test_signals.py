@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def test_a_plan_that_is_interrupted_ends_with_6_and_a_word(volleys, tmp_path):
 
     def work(say, seed: int) -> int:
         os.dup2(os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stderr = sys.stdout = os.fdopen(2, "w", buffering=1)
         deafen()  # to those that come before `main` or after it
         volley(random.Random(seed), 0.15)
         return main(["plan", "fig5"])

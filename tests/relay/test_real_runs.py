@@ -239,16 +239,16 @@ def test_ls_show_stop_rm(finished, scenario_file, tmp_path, capsys):
 
 
 def test_ctrl_c_stops_in_order_and_says_how_to_resume(finished, scenario_file, tmp_path, capsys, monkeypatch):
-    from relaytrain.cli import run as verb
+    from relaytrain.cli.watching import Watcher
 
-    plain = verb.say
+    plain = Watcher.__call__
 
-    def say(line) -> None:
-        plain(line)
+    def heard(watcher, line) -> None:
+        plain(watcher, line)
         if line.epoch == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(verb, "say", say)
+    monkeypatch.setattr(Watcher, "__call__", heard)
     before = signal.getsignal(signal.SIGINT)
     status = main(["run", str(scenario_file), "--store", str(tmp_path), "--name", "ctrl-c-run"])
     out, err = capsys.readouterr()

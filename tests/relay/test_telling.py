@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -59,7 +60,7 @@ def test_handovers_are_told(store):
     watcher = Watcher()
     ended = orchestrator.start(stub.job(), store, run="handed-over", told=watcher)
     pairs = [outcome.decision.pair for outcome in ended.outcomes]
-    changed = [k for k, (before, now) in enumerate(zip(pairs, pairs[1:], strict=False), 2) if before != now]
+    changed = [k for k, (before, now) in enumerate(itertools.pairwise(pairs), 2) if before != now]
     assert changed and [said.epoch for said in watcher.of("handover")][-len(changed) :] == changed
 
 

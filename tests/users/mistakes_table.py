@@ -11,10 +11,14 @@ from mistakes import MISTAKES, Mistake
 
 
 def first_words(call: forked.Call) -> str:
-    """The line that tells, in at most 110 characters."""
+    """The line that tells, in at most 160 characters."""
     lines = [line.strip() for line in call.said.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("error", "ERROR"))] or lines[:1]
-    return telling[0].replace("|", "\\|")[:110] if telling else ""
+    telling = (
+        [line for line in lines if line.startswith(("error", "ERROR"))]
+        or [line for line in lines if line == "healthy"]
+        or lines[:1]
+    )
+    return telling[0].replace("|", "\\|")[:160] if telling else ""
 
 
 def row(mistake: Mistake) -> str:

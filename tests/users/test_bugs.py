@@ -159,7 +159,10 @@ def test_the_reports_command_reproduces_the_run(reported):
     assert words[:2] == ["relaytrain", "run"]
     again = relaytrain(*words[1:], "--name", "mine-again", folder=reported)
     assert again.status == 0, f"{found[1]}: {again.said}"
-    first, second = (json.loads(relaytrain("show", run, "--format", "json", folder=reported).out)["epochs"] for run in ("mine-reported", "mine-again"))  # fmt: skip
+    first, second = (
+        json.loads(relaytrain("show", run, "--format", "json", folder=reported).out)["epochs"]
+        for run in ("mine-reported", "mine-again")
+    )
     assert first == second
 
 

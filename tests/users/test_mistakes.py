@@ -68,6 +68,14 @@ def test_epochs_before_the_mistake_are_kept(tmp_path):
     assert "relaytrain resume mine-later" in shown.out
 
 
+def test_the_traceback_is_there_for_those_who_ask(tmp_path):
+    missing = next(mistake for mistake in MISTAKES if mistake.name == "missing file")
+    missing.write(tmp_path)
+    call = relaytrain("run", "mine.toml", "-v", folder=tmp_path)
+    assert call.status == 3 and "Traceback" in call.err and "np.load('images.npz')" in call.err
+    assert "bug of relaytrain" not in call.err
+
+
 def test_a_batch_of_one_under_batch_norm_is_refused_in_words(tmp_path):
     """vgg11 ends at one pixel: with one image there is nothing to take a mean over."""
     words = ("--width", "0.0625", "--batch", "1", "--minibatches", "2", "--simulate")

@@ -39,8 +39,22 @@ def one_box_fails(mine: Path) -> Path:
     """A loss of the user's that fails wherever it meets a batch of box-2 alone; half of the edge is a quorum."""
     _edit(mine, "import torch\n", "import torch\n\nPOISON = 9.5\n", "mine.py")
     _edit(mine, '"few": draw(40, 1)', '"few": draw(40, 1), "bad": bad()', "mine.py")
-    _edit(mine, "def data():", "def bad():\n    images, labels = draw(20, 5)\n    images[:, 0, 0, 0] = POISON\n    return images, labels\n\n\ndef data():", "mine.py")  # fmt: skip
-    _edit(mine, "def net():\n    return nn.Sequential(", "class Net(nn.Sequential):\n    def forward(self, images):\n        if self.training and torch.is_grad_enabled() and (images[:, 0, 0, 0] == POISON).all():\n            raise OSError('the cable came loose')\n        return super().forward(images)\n\n\ndef net():\n    return Net(", "mine.py")  # fmt: skip
+    _edit(
+        mine,
+        "def data():",
+        "def bad():\n    images, labels = draw(20, 5)\n    images[:, 0, 0, 0] = POISON\n"
+        "    return images, labels\n\n\ndef data():",
+        "mine.py",
+    )
+    _edit(
+        mine,
+        "def net():\n    return nn.Sequential(",
+        "class Net(nn.Sequential):\n    def forward(self, images):\n"
+        "        if self.training and torch.is_grad_enabled() and (images[:, 0, 0, 0] == POISON).all():\n"
+        "            raise OSError('the cable came loose')\n"
+        "        return super().forward(images)\n\n\ndef net():\n    return Net(",
+        "mine.py",
+    )
     _edit(mine, 'box-2 = "few"', 'box-2 = "bad"')
     _edit(mine, "batch = 10", "batch = 10\nquorum = 0.5")
     _edit(mine, 'nodes = "cloud"\n[[versions]]', 'nodes = "edge"\n[[versions]]')
@@ -173,7 +187,15 @@ sys.exit(main(["simulate", "fig5", "--worlds", "24", "--workers", "1"]))
 
 def test_simulate_in_a_pipe_is_never_silent_for_long(tmp_path):
     env = {**os.environ, "RELAYTRAIN_STORE": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", SIMULATE], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-c", SIMULATE],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     said = [line for line in ended.stderr.splitlines() if re.search(r"\d+ of \d+|\d+/\d+", line)]
     assert said, "24 worlds without a line of progress"

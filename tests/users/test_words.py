@@ -14,13 +14,41 @@ from forked import relaytrain
 from mistakes import MODULE, SCENARIO
 
 VERBS = (
-    "run", "plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce", "resume", "stop", "ls",
-    "show", "rm", "report", "audit", "export", "doctor", "profile", "collect", "fit", "evaluate",
-)  # fmt: skip
+    "run",
+    "plan",
+    "compare",
+    "simulate",
+    "front",
+    "validate",
+    "new",
+    "schema",
+    "reproduce",
+    "resume",
+    "stop",
+    "ls",
+    "show",
+    "rm",
+    "report",
+    "audit",
+    "export",
+    "doctor",
+    "profile",
+    "collect",
+    "fit",
+    "evaluate",
+)
 PRESETS = (
-    "depl_alexnet", "depl_digits", "depl_mobilenet", "epoch_example", "far_pipeline", "fashion", "fig5", "quickstart",
-    "smart_factory", "worlds",
-)  # fmt: skip
+    "depl_alexnet",
+    "depl_digits",
+    "depl_mobilenet",
+    "epoch_example",
+    "far_pipeline",
+    "fashion",
+    "fig5",
+    "quickstart",
+    "smart_factory",
+    "worlds",
+)
 JARGON = ("instead, next", "level expected", "legs alone", "as if", "booked")
 
 
@@ -102,7 +130,15 @@ def test_compiling_once_is_said_once(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "RELAYTRAIN_STORE": str(tmp_path / "runs")}
     said = ""
     for words in (["plan", "fig5"], ["plan", "quickstart"], ["run", "quickstart"], ["compare", "fig5"]):
-        ended = subprocess.run([sys.executable, "-m", "relaytrain", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-m", "relaytrain", *words],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         said += ended.stderr
     assert said.count("compiling") == 1, said
 
@@ -138,11 +174,16 @@ def test_help_of_a_verb_prints_no_markup(tmp_path, verb):
 def _completed(folder: Path, *words: str, env: dict[str, str] | None = None) -> list[str]:
     """What bash is offered after `words`; the last of them is being typed."""
     asked = {
-        **os.environ, "_RELAYTRAIN_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(("relaytrain", *words)),
-        "COMP_CWORD": str(len(words)), **(env or {}),
-    }  # fmt: skip
+        **os.environ,
+        "_RELAYTRAIN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("relaytrain", *words)),
+        "COMP_CWORD": str(len(words)),
+        **(env or {}),
+    }
     code = "import sys; sys.argv[0] = 'relaytrain'; from relaytrain.cli.app import main; sys.exit(main([]))"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=folder, env=asked, capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=asked, capture_output=True, text=True, timeout=60, check=False
+    )
     return ended.stdout.split()
 
 
@@ -172,4 +213,8 @@ def test_completion(trained, words, offered):
 def test_the_readme_shows_what_any_machine_prints_or_says_what_differs():
     text = (Path(__file__).parents[2] / "README.md").read_text()
     trained = text.partition("relaytrain run quickstart")[2]
-    assert re.search(r"(last digits|another machine|other machines|other processors|your machine).{0,80}(differ|other)", trained, re.DOTALL)  # fmt: skip
+    assert re.search(
+        r"(last digits|another machine|other machines|other processors|your machine).{0,80}(differ|other)",
+        trained,
+        re.DOTALL,
+    )

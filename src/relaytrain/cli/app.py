@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with hearing(note), signals.handled():
             return _called(arguments)
     except BaseException as error:  # a signal that came while the end was being said
-        if not interrupted(error):
+        if not (signals.broke or interrupted(error)):
             raise
         return _fail("stopped", StoppedByUser.exit_status)
 
@@ -159,31 +159,34 @@ def _called(arguments: Sequence[str] | None) -> int:
         status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
             args=arguments, prog_name="relaytrain", standalone_mode=False
         )
-    except KeyboardInterrupt:
-        return _fail("stopped", StoppedByUser.exit_status)
-    except RelayTrainError as error:
-        if talk.verbose and isinstance(error, UserCodeError) and error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
-        if interrupted(error):
+    except BaseException as error:
+        if signals.broke or interrupted(error):
             return _fail("stopped", StoppedByUser.exit_status)
-        return _fail(str(error), error.exit_status)
-    except click.UsageError as error:
-        return _fail(_usage(error), UsageError.exit_status)
-    except click.ClickException as error:
-        return _fail(error.format_message(), UsageError.exit_status)
-    except click.Abort:
-        return _fail("stopped", StoppedByUser.exit_status)
-    except OSError as error:
-        if interrupted(error) or error.errno not in ABOUT_PATHS or error.filename is None:
-            return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
-        shown = str(error.filename)
-        path = shown if len(shown) <= LONG_PATH else f"{shown[: LONG_PATH // 2]}...{shown[-LONG_PATH // 2 :]}"
-        return _fail(f"{path}: {error.strerror}; choose another path", UsageError.exit_status)
-    except Exception as error:  # the last resort: nothing a user does may end in a bare traceback
-        return _fail("stopped", StoppedByUser.exit_status) if interrupted(error) else _unexpected(error)
+        if not isinstance(error, Exception):
+            raise
+        return _failed(error)
     if status == INTERRUPTED:
         return _fail("stopped", StoppedByUser.exit_status)
     return status if isinstance(status, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """What is said of an error, and the exit status that it means."""
+    if isinstance(error, RelayTrainError):
+        if talk.verbose and isinstance(error, UserCodeError) and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        return _fail(str(error), error.exit_status)
+    if isinstance(error, click.UsageError):
+        return _fail(_usage(error), UsageError.exit_status)
+    if isinstance(error, click.ClickException):
+        return _fail(error.format_message(), UsageError.exit_status)
+    if isinstance(error, click.Abort):
+        return _fail("stopped", StoppedByUser.exit_status)
+    if isinstance(error, OSError) and error.errno in ABOUT_PATHS and error.filename is not None:
+        named = str(error.filename)
+        path = named if len(named) <= LONG_PATH else f"{named[: LONG_PATH // 2]}...{named[-LONG_PATH // 2 :]}"
+        return _fail(f"{path}: {error.strerror}; choose another path", UsageError.exit_status)
+    return _unexpected(error)  # the last resort: nothing a user does may end in a bare traceback
 
 
 def command() -> NoReturn:

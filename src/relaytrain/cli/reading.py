@@ -41,15 +41,22 @@ def need_torch(verb: str) -> None:
     need_packages(f"{verb} needs", {"torch": "train"})
 
 
+def store_folder(folder: Path | None) -> Path:
+    """Where the store to read is; it, or what is left of it, must be there."""
+    from ..store import store_path
+    from ..store.database import exists
+
+    place = store_path(folder)
+    if not exists(place):
+        raise UsageError(f"{place}: no runs here; give their folder with --store or RELAYTRAIN_STORE")
+    return place
+
+
 def open_store(folder: Path | None) -> RunStore:
     """The store to read; it must be there."""
     from ..store import RunStore
-    from ..store.database import exists
 
-    store = RunStore.open(folder)
-    if not exists(store.folder):
-        raise UsageError(f"{store.folder}: no runs here; give their folder with --store or RELAYTRAIN_STORE")
-    return store
+    return RunStore.open(store_folder(folder))
 
 
 def find_run(store: RunStore, wanted: str | None) -> str:

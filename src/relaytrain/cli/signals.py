@@ -20,6 +20,8 @@ from .output import note, talk
 if TYPE_CHECKING:
     from ..relay.stopping import Stop
 
+AGAIN_S = 0.01
+Unraisable = Callable[["sys.UnraisableHookArgs"], object]
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -29,17 +31,48 @@ class Signals:
     def __init__(self) -> None:
         self.heard = 0
         self.settled = False
+        self.broke = False
+        """A verb was interrupted where it stood: whatever it raises, code that was hit may have made it of that."""
+        self._held = False
         self._run: Stop | None = None
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.heard += 1
         if self.settled:
             return
+        if self._held or _inside_numba(frame):  # whose C code is not made for an exception in the middle of a call
+            self._send_later()
+            return
+        self.heard += 1
         if self._run is None:
+            self.broke = True
             raise KeyboardInterrupt
         if self.heard == 1:
             _shout("stopping after this epoch; Ctrl-C again drops it")
         self._run.ask()
+
+    def _again(self, otherwise: Unraisable) -> Unraisable:
+        """What hears of errors that Python drops, in destructors and callbacks: a signal that hit one is sent again."""
+
+        def hook(dropped: sys.UnraisableHookArgs) -> None:
+            self._held = True  # here it would be dropped again
+            try:
+                if not issubclass(dropped.exc_type, KeyboardInterrupt):
+                    otherwise(dropped)
+                    return
+                self._send_later()
+            finally:
+                self._held = False
+
+        return hook
+
+    def _send_later(self) -> None:
+        later = threading.Timer(AGAIN_S, self._send)
+        later.daemon = True
+        later.start()
+
+    def _send(self) -> None:
+        if not self.settled:
+            os.kill(os.getpid(), signal.SIGINT)
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -48,7 +81,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        unraisable, sys.unraisablehook = sys.unraisablehook, _again(sys.unraisablehook)
+        unraisable, sys.unraisablehook = sys.unraisablehook, self._again(sys.unraisablehook)
         before = [(number, signal.signal(number, self._hear)) for number in NUMBERS if _wanted(number)]
         try:
             yield
@@ -73,16 +106,12 @@ class Signals:
 signals = Signals()
 
 
-def _again(otherwise: Callable[[sys.UnraisableHookArgs], object]) -> Callable[[sys.UnraisableHookArgs], object]:
-    """What hears of errors that Python drops, in destructors and callbacks: a signal that hit one is sent once more."""
-
-    def hook(dropped: sys.UnraisableHookArgs) -> None:
-        if issubclass(dropped.exc_type, KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        else:
-            otherwise(dropped)
-
-    return hook
+def _inside_numba(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("numba."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _wanted(number: int) -> bool:

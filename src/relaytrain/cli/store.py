@@ -10,7 +10,7 @@ import typer
 from ..core.errors import StoreDamaged
 from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json
-from .reading import open_store
+from .reading import open_store, store_folder
 
 if TYPE_CHECKING:
     from ..store import Salvage, SalvagedRun
@@ -65,11 +65,11 @@ app = typer.Typer(name="store", help=HELP, short_help=SHORT, no_args_is_help=Tru
 )
 def check(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
     """Check and list."""
-    from ..store import RunStore, store_path
+    from ..store import RunStore
     from ..store import check as look
     from ..store.check import errors
 
-    place = store_path(folder)
+    place = store_folder(folder)
     findings = look(place)
     bad = errors(findings)
     if output is Format.json:
@@ -94,9 +94,9 @@ def repair(
     verbose: Verbose = False,
 ) -> int:
     """List, and put together."""
-    from ..store import salvage, store_path
+    from ..store import salvage
 
-    place = store_path(folder)
+    place = store_folder(folder)
     found = salvage(place, write=not dry_run, force=force)
     if output is Format.json:
         emit_json(_repair_json(place, found))

@@ -54,11 +54,11 @@ def say_energies(values: Sequence[float], unit: str = "J") -> list[str]:
 
 def say_share(value: float, digits: int = 0) -> str:
     """A share in percent with as many digits as it takes: one below 1 never reads 100 %, one above 0 never 0 %."""
-    for more in range(digits, 8):
+    for more in range(digits, 5):
         shown = round(100.0 * value, more)
         if (value >= 1.0 or shown < 100.0) and (value <= 0.0 or shown > 0.0):
             return f"{value:.{more}%}"
-    return f"{value:.8%}"
+    return ">99.9999%" if value > 0.5 else "<0.0001%"
 
 
 def say_failure(node: str, reason: str) -> str:

@@ -51,7 +51,7 @@ def told(error: BaseException, reference: str) -> str:
         return str(error)
     place = place_of(error, reference)
     named = "" if place is None or ":" not in reference else f" (in {reference})"
-    words = " ".join(str(error).split())[:LONGEST]
+    words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())[:LONGEST]
     kind = type(error).__name__
     return f"{place or reference}: {kind}{': ' if words else ''}{words}{named}; {_remedy(error)}"
 

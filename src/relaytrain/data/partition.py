@@ -31,7 +31,7 @@ def by_size(count: int, sizes: Mapping[str, int], *, seed: int) -> Parts:
     _positive(sizes)
     total = sum(sizes.values())
     if total > count:
-        raise ScenarioError(f"partition: the nodes want {total} images, there are {count}")
+        raise ScenarioError(f"partition: the nodes want {total} images, there are {count}; ask for fewer samples")
     order = np.random.default_rng(seed).permutation(count)
     ends = np.cumsum([sizes[name] for name in names])
     return {name: np.sort(order[end - sizes[name] : end]) for name, end in zip(names, ends, strict=True)}

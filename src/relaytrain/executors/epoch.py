@@ -267,7 +267,7 @@ class FederatedEpoch:
             collected.fail(_missing(task), (began, time.monotonic()))
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
-        """Failed nodes, but for those whose NaN or exception would come again, and stragglers that the quorum can do without."""
+        """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""
         enough = len(collected.good) >= self._needed(nodes)
         fails = [r for r in collected.failures if r.attempt == number]
         return [r.node for r in fails if r.node not in collected.hopeless and not (enough and r.kind == "late")]

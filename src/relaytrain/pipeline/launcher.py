@@ -60,12 +60,13 @@ class Launcher:
         """A new worker: its process and our end of its socket."""
         ours, theirs = socket.socketpair()
         request = {"do": "fork", "job": str(job), "rank": rank, "store": store}
-        with theirs:
-            try:
+        try:
+            with theirs:
                 socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs.fileno()])
-            except OSError:
-                raise WorkerLost(ENDED) from None
-        return int(self._answer()["pid"]), ours
+            return int(self._answer()["pid"]), ours
+        except (OSError, WorkerLost):
+            ours.close()
+            raise WorkerLost(ENDED) from None
 
     def end(self, pid: int) -> int:
         """End a worker by force, if it has not ended; its wait status as `os.waitstatus_to_exitcode` has it."""

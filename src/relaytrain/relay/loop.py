@@ -24,7 +24,6 @@ from ..core.errors import (
     RelayTrainError,
     UsageError,
     WorkerLost,
-    interrupted,
 )
 from ..core.explain import (
     say_energy,
@@ -46,7 +45,7 @@ from .events import RunPast
 from .job import Ended, Job, Line, Notice, NoticeKind, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
-from .stopping import droppable
+from .stopping import droppable, dropped
 
 ROLL_BACKS = 3
 """Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
@@ -222,7 +221,7 @@ class RelayLoop:
         except LeaseLost:
             raise  # somebody else writes this run now: nothing may be added
         except BaseException as error:
-            if interrupted(error):
+            if dropped(self.stop, error):
                 self._drop_work("stopped by the user during this epoch")
                 return self._conclude("stopped", test=False)
             with suppress(Exception):

@@ -51,7 +51,7 @@ class Lost:
     @property
     def until(self) -> int:
         """Epochs that have to be done before it is tried again."""
-        return self.epoch + LEFT_OUT**self.times
+        return self.epoch + (LEFT_OUT << (self.times - 1))
 
     def again(self, reason: str, epoch: int) -> Lost:
         """Lost once more."""

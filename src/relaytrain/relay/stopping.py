@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from ..core.errors import interrupted
 from .job import StopAsked
 
 NEVER = 1 << 30
@@ -20,6 +21,8 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.dropped = False
+        """Something was dropped: whatever it raises, code that was hit may have made it of that."""
         self._enough = NEVER
 
     def __call__(self) -> bool:
@@ -33,6 +36,7 @@ class Stop:
 
     def _drop(self) -> None:
         if self.asked >= self._enough:
+            self.dropped = True
             raise KeyboardInterrupt
 
     @contextmanager
@@ -44,6 +48,11 @@ class Stop:
             yield
         finally:
             self._enough = NEVER
+
+
+def dropped(stop: StopAsked | None, error: BaseException) -> bool:
+    """Whether an error comes of a request to end."""
+    return interrupted(error) or (isinstance(stop, Stop) and stop.dropped)
 
 
 def droppable(stop: StopAsked | None, requests: int) -> AbstractContextManager[None]:

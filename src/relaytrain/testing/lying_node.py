@@ -52,9 +52,9 @@ def _once(change: Callable[[NodeResult], bytes]) -> Callable[[], None]:
     def lie() -> None:
         honest = NodeResult.to_bytes
 
-        def to_bytes(result: NodeResult) -> bytes:
+        def to_bytes(self: NodeResult) -> bytes:
             NodeResult.to_bytes = honest  # type: ignore[method-assign]
-            return change(result)
+            return change(self)
 
         NodeResult.to_bytes = to_bytes  # type: ignore[method-assign]
 

@@ -13,7 +13,7 @@ from ...core.plan import Alternative, Plan, build_legs
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import jit, next_loss, roll
-from ..search.solve import Solution, solve
+from ..search.solve import Solution, first_steps, solve
 from .chance import chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
@@ -140,7 +140,9 @@ def compose(
         problem, state.pair, state.epoch + 1, (solution.actions and list(solution.actions)) or [], table
     )
     feasible = solution.feasible and choice.rung > 0.0
-    bound = solution.bound_j if feasible else math.inf
+    bound = math.inf
+    if feasible:
+        bound = _bound_of_all(tables, state, solution) if explained else solution.bound_j
     gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
     first = solution.actions[0] if solution.actions else -1
     nearest = (
@@ -171,6 +173,16 @@ def compose(
         warnings=warnings,
         guaranteed_s=guaranteed_s,
     )
+
+
+def _bound_of_all(tables: Tables, state: State, solution: Solution) -> float:
+    """A bound on the energy of any plan, also of those whose first action the level does not admit."""
+    instance, start = tables.at("expected"), tables.start(state)
+    every = np.ones(len(instance.joules), np.bool_)
+    energy = instance.weight_to_go("energy", start) if instance.by_epoch else instance.energy_to_go(start)
+    if first_steps(instance, start, energy, instance.joules, every).min() >= solution.bound_j:
+        return solution.bound_j
+    return min(solution.bound_j, solve(instance, start).bound_j)
 
 
 def _jumps(tables: Tables, state: State, actions: Any, before: Any, expected: Any, changed: Any) -> list[float]:

@@ -23,7 +23,8 @@ import numpy as np  # isort: skip
 class Pact:
     """PACT: the next action by `rule`, the rest of the plan as the expected law has it.
 
-    Paper: section V. With `grid` the paper's resolutions apply and the plan says what error they cause.
+    Paper: section V. With `grid` the paper's resolutions apply and the plan says what error they cause. A plan that is
+    not `explained` has no alternatives, and its bound speaks only of plans that begin as the level admits.
     """
 
     rule: Rule = "adaptive"

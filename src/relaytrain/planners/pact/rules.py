@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
-from ..search.solve import SearchInstance, Solution, Start, first_steps, solve
+from ..search.solve import SearchInstance, Solution, Start, solve
 from .expanded_graph import arrivals
 from .level_tables import Tables
 from .nearest import least_loss
@@ -57,23 +57,10 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
     for level in levels:
         mask = tables.in_time(level, start)
         if mask.any():
-            solution = _beginning_with(mask, tables, start)
+            solution = solve(tables.at("expected"), start, mask)
             if solution.actions:
                 return ActionChoice(solution, level)
     return ActionChoice(last_resort(tables, start), 0.0)
-
-
-def _beginning_with(mask: NDArray[np.bool_], tables: Tables, start: Start) -> Solution:
-    """The best path whose first action `mask` admits; its bound holds for the plans that are not admitted as well."""
-    instance = tables.at("expected")
-    found = solve(instance, start, mask)
-    others = ~mask & (tables.earliest("expected", start) <= instance.deadline)
-    if not found.actions or not others.any():
-        return found
-    energy = instance.weight_to_go("energy", start) if instance.by_epoch else instance.energy_to_go(start)
-    if first_steps(instance, start, energy, instance.joules, others).min() < found.bound_j:  # they might need less
-        found = replace(found, bound_j=min(found.bound_j, solve(instance, start, others).bound_j))
-    return found
 
 
 def last_resort(tables: Tables, start: Start) -> Solution:
@@ -119,7 +106,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     best = np.flatnonzero(score <= np.nanmin(score) + TOLERANCE)
     now = int(paths.first[best[np.argmin(paths.energy[best])]])
     mask: NDArray[np.bool_] = np.arange(len(robust.joules)) == now
-    solution = _beginning_with(mask, tables, start)
+    solution = solve(expected, start, mask)
     if not solution.actions:
         return ActionChoice(last_resort(tables, start), 0.0)
     return ActionChoice(solution, level)
