@@ -222,14 +222,14 @@ LIES = {
     "child-holds-the-pipe": hold_the_pipe,
     "says-late": lambda a: a.send(b"", whole=False, error="took my time", kind="late"),
     "says-refused": lambda a: a.send(b"", whole=False, error="no", kind="refused", cpu_s=1e12),
-    "says-broken": lambda a: say("broken", error="halfway"),
+    "says-broken": lambda a: say("broken", failure="refused", error="halfway"),
     "answers-twice": lambda a: (a.send(), a.send()),
 }
 STARTS = {
     "dies-at-once": lambda: os._exit(4),
     "starts-with-noise": lambda: raw(b"hello, world; this is no frame of ours"),
     "beats-before-ready": lambda: say("beat", cpu_s=0.0),
-    "broken-at-once": lambda: say("broken", error="no such module"),
+    "broken-at-once": lambda: say("broken", failure="refused", error="no such module"),
     "answers-unasked": lambda: say("result"),
 }
 

@@ -58,6 +58,7 @@ KINDS = {
     **dict.fromkeys(["nan", "infinity", "state-nan"], "non-finite"),
     **dict.fromkeys(["dies", "dies-in-a-frame", "hangs-up", "dies-at-once"], "lost"),
     **dict.fromkeys([*NEVER, "says-late"], "late"),
+    "one-weight-huge": "non-finite",  # weights without measure
     **dict.fromkeys(["says-refused", "says-broken", "broken-at-once"], "refused"),
 }
 """What each lie is called in the failure that is recorded."""

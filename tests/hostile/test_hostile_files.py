@@ -20,7 +20,7 @@ from store_faults import soak
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError, WorkerLost
 from relaytrain.estimators.learned.fitted import load_fitted
-from relaytrain.store.files import read_regular
+from relaytrain.store.files import read_named
 
 COUNT = 240 if soak() else 32
 TORCH = find_spec("torch") is not None and soak()
@@ -105,7 +105,7 @@ def test_nothing_is_read_from_a_fifo_or_device(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for place in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError, match="no regular file"):
-            read_regular(place, 10)
+            read_named(place, 10)
 
 
 @pytest.mark.parametrize(

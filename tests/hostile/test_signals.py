@@ -86,6 +86,7 @@ def test_signals_at_random_moments_of_planning_training_and_writing():
                 seed, sent = chance.random(), sent + 1
 
                 def work(say, folder=folder, seed=seed) -> int:
+                    deafen()  # as the command does before and behind `main`
                     return guarded(lambda: (volley(random.Random(seed), took_s), go(folder))[1])
 
                 life = Child(work).wait()

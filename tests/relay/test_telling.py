@@ -41,7 +41,7 @@ def _bronze_is_gone(moment, decision, attempt):
 def test_a_lost_node_set_is_told_before_the_line_of_its_epoch_and_kept(store):
     watcher = Watcher()
     orchestrator.start(stub.job(fault=_bronze_is_gone), store, run="bronze-lost", told=watcher)
-    (failed,), (back,) = watcher.of("failure"), watcher.of("roll-back")
+    failed, back = watcher.of("failure")[0], watcher.of("roll-back")[0]  # it is tried again later
     assert "bronze failed: bronze: 1 of 3 nodes answered" in failed.words and "does not answer" in back.words
     after = next(said for said in watcher.heard[watcher.heard.index(failed) :] if isinstance(said, Line))
     assert after.epoch == failed.epoch == back.epoch, "the epoch was decided anew, and then its line came"
@@ -94,6 +94,22 @@ def test_the_forecast_is_kept_with_the_decision(store):
     for line in lines:
         low, middle, high = line.forecast_j
         assert line.energy_j - 1e-9 <= high and low <= middle <= high < math.inf
+
+
+class Failing:
+    """An estimator of a third party that raises."""
+
+    def law(self, history, pairs):
+        raise ArithmeticError("its forecasts are no numbers")
+
+
+def test_a_fallback_of_an_estimator_is_told_before_the_line_that_rests_on_it_and_kept(store):
+    watcher = Watcher()
+    orchestrator.start(stub.job(estimator=lambda problem: Failing()), store, run="no-estimator", told=watcher)
+    (said,) = watcher.of("estimator")
+    assert "the estimator failed (ArithmeticError: its forecasts are no numbers)" in said.words
+    assert watcher.heard.index(said) < next(i for i, heard in enumerate(watcher.heard) if isinstance(heard, Line))
+    assert said.words in {row.words for row in happenings(RunView.of(store.events("no-estimator")))}
 
 
 def _steering(**overrides) -> Steering:

@@ -7,7 +7,7 @@
 
 | from the worker | body |
 |---|---|
-| ready, broken (with `error`) | - |
+| ready, broken (with `failure`, its kind, and `error`) | - |
 | beat (with `cpu_s`) | - |
 | result | `NodeResult.to_bytes()` |
 
@@ -25,7 +25,7 @@ from ..training.task import BadMessage, Check, check_header, pack, unpack
 _SIZE = struct.Struct("<Q")
 FROM_WORKER: Mapping[str, Mapping[str, Check]] = {
     "ready": {},
-    "broken": {"error": "text"},
+    "broken": {"failure": "text", "error": "text"},
     "beat": {"cpu_s": "amount"},
     "result": {},
 }

@@ -179,6 +179,8 @@ class Processes:
             for task in worker.waiting.values():
                 worker.hand(task)
         elif header["kind"] == "broken":
+            if header["failure"] not in ("user", "refused"):
+                raise BadMessage(f"a failure of kind {header['failure'][:40]!r}")
             return self._lose(worker, header["failure"], header["error"])
         elif header["kind"] == "result":
             result = NodeResult.from_bytes(body)

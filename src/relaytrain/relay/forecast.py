@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.cost import CostTable
-from ..core.law import LossLaw, begin, evaluate
+from ..core.law import LossLaw, begin
 from ..core.plan import Plan
 from ..core.problem import Pair, Problem
 from ..core.state import TOLERANCE, State
@@ -53,39 +54,58 @@ def forecast(
 
     plain = all(d.resources == 1.0 and not d.datasets for d in plan.decisions)
     tables = Tables(problem, costs, law) if replan and plain else None
-    to_go = {level: _to_go(problem, plan, law, state, tables, level) for level in (LOW, *MIDDLE, HIGH)}
+    levels = (LOW, *MIDDLE, HIGH)
+    searched = {level: _searched(tables, state, level) for level in levels}
+    if all(math.isfinite(energy_j) for energy_j in searched.values()):
+        to_go = searched
+    else:
+        way = _way(problem, plan, state)
+        to_go = {
+            level: energy_j if math.isfinite(energy_j) else _followed(problem, way, law, state, level)
+            for level, energy_j in searched.items()
+        }
     middle = math.fsum(to_go[level] for level in MIDDLE) / len(MIDDLE)
     return Forecast(min(to_go[LOW], middle), middle, max(to_go[HIGH], middle))
 
 
-def _to_go(problem: Problem, plan: Plan, law: LossLaw, state: State, tables: Tables | None, level: float) -> float:
-    """Joules to go if things go as `level` says."""
-    if tables is not None:
-        from ..planners.search.solve import solve
+class _Way(NamedTuple):
+    """The plan's own pairs, the last one training on, with what has been spent by the end of each epoch."""
 
-        start = tables.at_level(tables.start(state), level)
-        found = solve(tables.at(level), start, effort=EFFORT)
-        if found.feasible and found.actions:
-            return found.energy_j
-    return _followed(problem, plan, law, state, level)
+    pairs: NDArray[np.int64]
+    until_s: NDArray[np.float64]
+    spent_j: NDArray[np.float64]
 
 
-def _followed(problem: Problem, plan: Plan, law: LossLaw, state: State, level: float) -> float:
-    """Joules along the plan's own pairs, the last one training on."""
-    form, before, now_s, spent_j = law.form(level), state.pair, state.elapsed_s, 0.0
-    loss = np.array(begin(law, state.loss, state.pair, level))
-    for epoch, (now, seconds, joules) in enumerate(_epochs(problem, plan), state.epoch + 1):
-        now_s += seconds
-        if epoch - state.epoch > LONGEST:
-            return math.inf
-        if now_s > problem.target.deadline_s + TOLERANCE and spent_j > 0.0:
-            return spent_j
-        spent_j += joules
-        loss = evaluate(form, epoch, loss, before, now)
-        if float(loss) <= problem.target.loss + TOLERANCE:
-            return spent_j
-        before = now
-    return spent_j
+def _searched(tables: Tables | None, state: State, level: float) -> float:
+    """The least joules to go if things go as `level` says; infinity where no path arrives, or none is searched."""
+    if tables is None:
+        return math.inf
+    from ..planners.search.solve import solve
+
+    found = solve(tables.at(level), tables.at_level(tables.start(state), level), effort=EFFORT)
+    return found.energy_j if found.feasible and found.actions else math.inf
+
+
+def _way(problem: Problem, plan: Plan, state: State) -> _Way:
+    """As many epochs of the plan as fit before the deadline, the first of them in any case."""
+    pairs, seconds, joules = (np.array(column) for column in zip(*islice(_epochs(problem, plan), LONGEST), strict=True))
+    until_s = state.elapsed_s + np.cumsum(seconds)
+    room = max(int((until_s <= problem.target.deadline_s + TOLERANCE).sum()), 1)
+    return _Way(np.ascontiguousarray(pairs[:room], np.int64), until_s[:room], np.cumsum(joules)[:room])
+
+
+def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, level: float) -> float:
+    """Joules until the target is met on `way`; all of them where it is not, infinity where no deadline ends it."""
+    from ..planners.search.instance import contiguous
+    from ..planners.search.kernels import roll
+
+    losses = np.empty(len(way.pairs))
+    first = begin(law, state.loss, state.pair, level)
+    roll(contiguous(law.form(level)), first, state.pair, state.epoch + 1, way.pairs, losses)
+    met = np.flatnonzero(losses <= problem.target.loss + TOLERANCE)
+    if len(met):
+        return float(way.spent_j[met[0]])
+    return math.inf if len(way.pairs) == LONGEST else float(way.spent_j[-1])
 
 
 def _epochs(problem: Problem, plan: Plan) -> Iterator[tuple[int, float, float]]:

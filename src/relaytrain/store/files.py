@@ -200,7 +200,9 @@ def is_regular(path: str | Path) -> bool:
     """Whether a file, and no link to one, is there."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise
         return False
 
 
@@ -208,7 +210,9 @@ def is_folder(path: str | Path) -> bool:
     """Whether a folder, and no link to one, is there."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise
         return False
 
 
