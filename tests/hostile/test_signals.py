@@ -68,6 +68,7 @@ def guarded(work) -> int:
         return STOPPED
 
 
+@pytest.mark.soak
 def test_signals_at_random_moments_of_planning_training_and_writing():
     chance = random.Random(14)
     with scratch() as base:

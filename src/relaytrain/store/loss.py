@@ -17,16 +17,21 @@ def lost(connection: sqlite3.Connection, store: Path, run: str) -> str | None:
     `connection` must not be inside a transaction: the trail is read first, the database after it.
     """
     mark = trail.mark(store, run)
+    last = connection.execute("SELECT max(seq) FROM event WHERE run = ?", (run,)).fetchone()[0]
+    # readers walk along the rows: a damaged key ends their walk early, although a row behind it can still be looked up
+    count = connection.execute("SELECT count(*) FROM event WHERE run = ?", (run,)).fetchone()[0]
+    short = isinstance(last, int) and count < last
     if mark is None:
-        return None
+        return f"{last - count} of {last} events cannot be found in the database" if short else None
     row = connection.execute("SELECT crc FROM event WHERE run = ? AND seq = ?", (run, mark.seq)).fetchone()
-    if row is not None and row[0] == mark.crc:
+    if row is not None and row[0] == mark.crc and count >= mark.seq and not short:
         return None
     known = trail.read(store, run)
     if known.removed:
         return None
     held = dict(connection.execute("SELECT seq, crc FROM event WHERE run = ?", (run,)).fetchall())
-    return describe(row for seq, row in sorted(known.rows.items()) if held.get(seq) != row[8])
+    words = describe(row for seq, row in sorted(known.rows.items()) if held.get(seq) != row[8])
+    return words or (f"{last - count} of {last} events cannot be found in the database" if short else None)
 
 
 def describe(rows: Iterable[Sequence[object]]) -> str | None:
