@@ -39,7 +39,7 @@ class Signals:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.settled:
             return
-        if self._held or _inside_numba(frame):  # whose C code is not made for an exception in the middle of a call
+        if self._held or _inside_numba(frame):
             self._send_later()
             return
         self.heard += 1
@@ -107,8 +107,10 @@ signals = Signals()
 
 
 def _inside_numba(frame: FrameType | None) -> bool:
+    """Whether compiled code is being entered or left. An exception there ends in a SystemError, or the interpreter
+    crashes: results that are named tuples are made by Python code, and its failure is not looked for."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("numba."):
+        if str(frame.f_globals.get("__name__")).startswith(("numba.", "namedtuple_")):
             return True
         frame = frame.f_back
     return False

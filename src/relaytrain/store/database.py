@@ -141,7 +141,7 @@ def build(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 def check_files(folder: Path) -> None:
     """Refuse links, pipes and devices in the place of the database's files."""
     for name in FILES:
-        if os.path.lexists(folder / name) and not files.is_regular(folder / name):
+        if files.is_odd(folder / name):
             raise StoreDamaged(f"{folder / name}: not a regular file; it is not followed: put the file itself there")
 
 

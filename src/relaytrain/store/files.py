@@ -206,6 +206,14 @@ def is_regular(path: str | Path) -> bool:
         return False
 
 
+def is_odd(path: str | Path) -> bool:
+    """Whether something is there that is no file; one look, for SQLite's own files come and go beside us."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
 def is_folder(path: str | Path) -> bool:
     """Whether a folder, and no link to one, is there."""
     try:
