@@ -31,7 +31,8 @@ from relaytrain.estimators.learned.features import (
     tree_features,
     windows,
 )
-from relaytrain.estimators.learned.fitted_parts import Wrong, forest_arrays
+from relaytrain.core.npz import Wrong
+from relaytrain.estimators.learned.fitted_parts import forest_arrays
 from relaytrain.estimators.learned.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
 from relaytrain.estimators.learned.trees import ARRAYS, exported, fit_forest, joined
