@@ -12,12 +12,13 @@ from ..scenario.model import PlannerSettings, Scenario
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.planner import Optimum, Pact
 from .pact.rules import RULES, Rule
+from .pact.sampled import Sampled
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
 
 PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
-    "pact": lambda rule, grid: Pact(rule, grid),
+    "pact": lambda rule, grid: Sampled() if rule == "sampled" else Pact(rule, grid),
     "optimum": lambda rule, grid: Optimum(grid),
     "one-switch": lambda rule, grid: OneSwitch(),
     "static-learn": lambda rule, grid: StaticLearn(),

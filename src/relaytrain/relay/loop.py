@@ -136,6 +136,7 @@ class RelayLoop:
             learn_costs=job.clock.meter is not None,
             replan=job.settings.replan,
             prices=job.prices,
+            seed=job.settings.seed,
         )
         self.checkpoint: Any = None
         self.handover: Mapping[str, Any] | None = None  # the one that `checkpoint` is the result of, until trained

@@ -114,6 +114,7 @@ class Steering:
     charged_s: float = 0.0
     wasted_j: float = 0.0
     path: tuple[Pair, ...] = ()
+    seed: int = 0
     _believed: TableCosts | None = None
 
     @property
@@ -200,7 +201,7 @@ class Steering:
         law, notes = self._law()
         if not self.history:  # later plans are smaller
             check_plan_size(self.planner, self.problem, table, law, state)
-        plan = self.planner.plan(self.problem, table, law, state)
+        plan = self._planned(table, law, state)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None
@@ -215,6 +216,15 @@ class Steering:
         guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
+
+    def _planned(self, table: CostTable, law: LossLaw, state: State) -> Plan:
+        """The planner's plan; one that decides over worlds is given those that the estimator draws."""
+        count, draw = getattr(self.planner, "worlds", 0), getattr(self.estimator, "sample", None)
+        if not count or draw is None:
+            return self.planner.plan(self.problem, table, law, state)
+        worlds = draw(tuple(self.history), self.problem.pairs, count, self.seed)
+        plan: Plan = self.planner.plan(self.problem, table, law, state, worlds=worlds)
+        return plan
 
     def modelled(self, decision: Decision, table: CostTable | None = None) -> ModelledCost:
         """Of an epoch of `decision`, as `table` (the present belief) has it; resources and data count where they do."""

@@ -14,7 +14,8 @@ class PriorCurveTable(Table):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
     `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
-    `noise`: relative scatter of the pair's own losses, where it differs from that of all.
+    `noise`: relative scatter of the pair's own losses, where it differs from that of all; along a leg it falls to
+    `late_noise`, over `noise_fall` epochs.
     """
 
     version: Annotated[str, ANY_NAME] = "*"
@@ -26,6 +27,8 @@ class PriorCurveTable(Table):
     spread: Annotated[float | None, Number(0.0, 3.0)] = None
     floor_spread: Annotated[float | None, Number(0.0, 1e6)] = None
     noise: Annotated[float | None, Number(1e-4, 3.0)] = None
+    late_noise: Annotated[float | None, Number(1e-4, 3.0)] = None
+    noise_fall: Annotated[float | None, Number(0.1, 1e4)] = None
 
 
 class PriorHandoverTable(Table):
@@ -43,7 +46,7 @@ class PriorTable(Table):
     """What is known before a run; where it says nothing, `[law]` and its robust figures hold.
 
     `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
-    share of a pair's deviation that all pairs of a run have in common. `recovers`: what a handover does to the loss is
+    share of a pair's deviation in pace that all pairs of a run have in common, `floor_common` that in floors. `recovers`: what a handover does to the loss is
     undone by the first epoch, and its figures say whence the curve goes on, not what the forward pass after the switch
     shows. `source` says where the figures come from.
     """
@@ -52,6 +55,7 @@ class PriorTable(Table):
     noise: Annotated[float, Number(1e-4, 3.0)] = 0.05
     correlation: Annotated[float, Number(0.0, 0.99)] = 0.6
     common: Annotated[float, Number(0.0, 0.99)] = 0.5
+    floor_common: Annotated[float, Number(0.0, 0.99)] = 0.0
     recovers: bool = False
     curves: Annotated[list[PriorCurveTable], Field(max_length=MAX_ENTRIES)] = []
     handovers: Annotated[list[PriorHandoverTable], Field(max_length=MAX_ENTRIES)] = []

@@ -13,6 +13,7 @@ from ...core.problem import Pair
 from ...scenario.build import ChangeRules
 from ...scenario.model import Scenario
 
+NOISE_KEYS = ("noise", "correlation", "common", "floor_common")
 LEAST_SPREAD = 0.02
 """No prior is surer than this about a pair's pace, or no observation could move it."""
 
@@ -22,12 +23,14 @@ class Noise:
     """How observed losses scatter round a curve, and what runs have in common.
 
     `noise`: relative standard deviation of a loss. `correlation`: of the scatter of neighbouring epochs (real curves:
-    0.4 to 0.8). `common`: the share of a pair's deviation from its prior that all pairs of a run have in common.
+    0.4 to 0.8). `common`: the share of a pair's deviation in pace from its prior that all pairs of a run have in
+    common; `floor_common`: the same of floors.
     """
 
     noise: float = 0.05
     correlation: float = 0.6
     common: float = 0.5
+    floor_common: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class CurveBelief:
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
-    pair has its own, else that of all. `recovers`: a handover's jump is not the probed one but whence the curve goes
+    pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`: a handover's jump is not the probed one but whence the curve goes
     on.
     """
 
@@ -51,12 +54,22 @@ class CurveBelief:
     jump_spread: Array
     noise: Noise = Noise()
     scatter: Array | None = None
+    late: Array | None = None
+    fall: Array | None = None
     recovers: bool = False
 
     @property
     def scatters(self) -> Array:
         """The relative scatter (P,) of every pair's losses."""
         return np.full(len(self.pairs), self.noise.noise) if self.scatter is None else self.scatter
+
+    def scatter_by_epoch(self, epochs: int) -> Array:
+        """The relative scatter (P, epochs) by epoch of a leg: late + (first - late) exp(-(j - 1) / fall)."""
+        first = self.scatters[:, None]
+        if self.late is None or self.fall is None:
+            return np.repeat(first, max(epochs, 1), axis=1)
+        late = self.late[:, None]
+        return np.asarray(late + (first - late) * np.exp(-np.arange(max(epochs, 1)) / self.fall[:, None]))
 
     def ordered(self, order: list[int]) -> CurveBelief:
         """The same with the pairs in another order."""
@@ -65,7 +78,8 @@ class CurveBelief:
         by_pair = {name: getattr(self, name)[index] for name in ("curves", "pace_spread", "floor_spread")}
         by_change = {name: getattr(self, name)[square] for name in ("jump0", "jump1", "jump_spread")}
         pairs, mult = tuple(self.pairs[i] for i in order), self.mult[:, index]
-        return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **by_pair, **by_change)
+        falling = {"late": None if self.late is None else self.late[index], "fall": None if self.fall is None else self.fall[index]}
+        return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
     @classmethod
     def from_law(
@@ -132,13 +146,16 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
         for target, key in ((jump0, "mean"), (jump1, "mean_per_loss"), (jump_spread, "spread")):
             if rule.get(key) is not None:
                 target[mask] = rule[key]
-    noise = Noise(**{key: table[key] for key in ("noise", "correlation", "common") if table.get(key) is not None})
-    scatter = np.full(len(plain.pairs), noise.noise)
+    noise = Noise(**{key: table[key] for key in NOISE_KEYS if table.get(key) is not None})
+    scatter, late, fall = (np.full(len(plain.pairs), figure) for figure in (noise.noise, np.nan, 8.0))
     for rule, covered in covering:
-        if rule.get("noise") is not None:
-            scatter[covered] = rule["noise"]
+        for figures, key in ((scatter, "noise"), (late, "late_noise"), (fall, "noise_fall")):
+            if rule.get(key) is not None:
+                figures[covered] = rule[key]
+    late = np.where(np.isnan(late), scatter, late)
     recovers = bool(table.get("recovers", False))
-    return CurveBelief(plain.pairs, curves, mult, pace, floor, jump0, jump1, jump_spread, noise, scatter, recovers)
+    told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
+    return CurveBelief(plain.pairs, curves, mult, *told)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

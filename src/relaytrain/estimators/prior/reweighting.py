@@ -32,9 +32,11 @@ from ...core.curve import onward, whence
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
+from ...core.worlds import Worlds
 from ...scenario.model import Scenario
 from ..legs import SeenLeg, legs_of
 from .belief import CurveBelief
+from .drawing import draw_worlds, with_common
 from .epoch_tables import StepsPrior
 from .robust_twin import HORIZONS, robust_figures
 
@@ -91,13 +93,13 @@ class Prior:
         if tuple(pairs) != belief.pairs:
             order = [belief.pairs.index(pair) for pair in pairs]
             return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
-        legs = self._anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
+        legs = self.anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
         weights = self.weights(legs)
-        log_pace, floors = self._hypotheses
+        log_pace, floors = self.hypotheses
         curves = belief.curves.copy()
         curves[:, 0] = (weights * floors).sum(axis=1)
         curves[:, 2] /= np.exp((weights * log_pace).sum(axis=1))
-        jump0, jump_spread = self._jumps(legs)
+        jump0, jump_spread = self.jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
         at = legs[-1].pair if legs else self.start
         memory = belief.noise.correlation
@@ -133,22 +135,40 @@ class Prior:
             standing=standing,
         )
 
+    def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
+        """Worlds drawn from the same belief; a pure function of what it is given."""
+        if tuple(pairs) != self.belief.pairs:
+            order = [self.belief.pairs.index(pair) for pair in pairs]
+            ordered = Prior(self.belief.ordered(order), order.index(self.start), self.initial_loss)
+            return ordered.sample(history, pairs, count, seed)
+        return draw_worlds(self, history, count, seed)
+
     def weights(self, legs: Sequence[SeenLeg]) -> Array:
         """The posterior weight (P, H) of every pair's hypotheses."""
-        likelihood = np.zeros_like(self._hypotheses[0])
+        given, common, within = self.posterior(legs)
+        evidence = np.maximum(given @ within.T, 1e-300)  # (P, C)
+        mixed = ((common / evidence) @ within) * given
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
+
+    def posterior(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array, Array]:
+        """Likelihood (P, H) of every pair's hypotheses, the posterior (C,) of what pairs have in common, and the prior
+        (C, H) of hypotheses given that."""
+        likelihood = np.zeros_like(self.hypotheses[0])
         for leg in legs:
             likelihood[leg.pair] += self._log_likelihood(leg)
         likelihood -= likelihood.max(axis=1, keepdims=True)
-        given = np.exp(likelihood)  # (P, H)
-        prior = _prior_given_common(self.belief.noise.common, self._offsets)  # (C, H)
-        evidence = given @ prior.T  # (P, C): a pair that was not tried has the same for every C
-        common = np.exp(-0.5 * COMMON**2 + np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
-        common /= common.sum()
-        mixed = np.einsum("c,pc,ch->ph", common, 1.0 / np.maximum(evidence, 1e-300), prior) * given
-        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
+        given = np.exp(likelihood)
+        chance, within = self._prior
+        evidence = given @ within.T  # (P, C): a pair that was not tried has the same for every C
+        common = chance * np.exp(np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
+        return given, common / common.sum(), within
 
     @cached_property
-    def _hypotheses(self) -> tuple[Array, Array]:
+    def _prior(self) -> tuple[Array, Array]:
+        return with_common(self.belief.noise.common, self.belief.noise.floor_common, self._offsets)
+
+    @cached_property
+    def hypotheses(self) -> tuple[Array, Array]:
         """Log pace and asymptote of every hypothesis, (P, H) each."""
         belief = self.belief
         paces, floors, _ = (part.ravel() for part in np.meshgrid(PACES, FLOORS, self._offsets, indexing="ij"))
@@ -161,14 +181,14 @@ class Prior:
         """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss."""
         return OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
 
-    def _anchored(self, legs: list[SeenLeg]) -> list[SeenLeg]:
+    def anchored(self, legs: list[SeenLeg]) -> list[SeenLeg]:
         """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
         belief = self.belief
         for position, leg in enumerate(legs):
             if belief.recovers and leg.jumped_from is not None and position:
                 before = legs[position - 1]
                 weights = self.weights(legs[:position])[before.pair]
-                stood = float(np.exp(weights @ np.log(self._along(before)[0][:, -1] + TINY)))
+                stood = float(np.exp(weights @ np.log(self.along(before)[0][:, -1] + TINY)))
                 start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
                 leg.start = float(max(start, TINY)) if np.isfinite(start) else leg.start
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
@@ -176,12 +196,12 @@ class Prior:
 
     def _path(self, pair: int, loss: Array, advance: Array) -> Array:
         """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
-        log_pace, floors = self._hypotheses
+        log_pace, floors = self.hypotheses
         _, drop, scale, power = self.belief.curves[pair]
         curve = (floors[pair][:, None], drop, scale, power)
         return onward(curve, loss, np.exp(log_pace[pair])[:, None] * advance[None, :])
 
-    def _along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
+    def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
         skipped = max(len(leg.losses) - WINDOW, 0)
         first = np.array(leg.start if skipped == 0 else leg.losses[skipped - 1])
@@ -202,21 +222,21 @@ class Prior:
 
     def _log_likelihood(self, leg: SeenLeg) -> Array:
         """Of a leg's losses under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
-        residual, memory = self._residuals(leg, self._along(leg)[0]), self.belief.noise.correlation
+        residual, memory = self._residuals(leg, self.along(leg)[0]), self.belief.noise.correlation
         fresh = residual.copy()
         fresh[:, 1:] = (residual[:, 1:] - memory * residual[:, :-1]) / np.sqrt(1.0 - memory**2)
-        noise = self.belief.scatters[leg.pair]
+        noise = self.belief.scatter_by_epoch(len(leg.losses))[leg.pair, -fresh.shape[1] :]
         return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise) ** 2 / TAIL).sum(axis=1))
 
     def _ahead_of(self, leg: SeenLeg) -> Array:
         """Losses (H, horizons) of the present leg under every hypothesis; what scatter has memory fades."""
-        curve, later = self._along(leg, HORIZONS)
+        curve, later = self.along(leg, HORIZONS)
         memory = self.belief.noise.correlation
         return np.asarray(later * np.exp(self._residuals(leg, curve)[:, -1:] * memory ** np.array(HORIZONS)))
 
     def _standing(self, leg: SeenLeg, weights: Array, curve: Array, done: int, loss: float) -> float:
         """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the loss expected."""
-        curve_seen, later = self._along(leg, (1,))
+        curve_seen, later = self.along(leg, (1,))
         memory = self.belief.noise.correlation
         logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
         wanted = float(np.exp(weights @ logs))
@@ -231,7 +251,7 @@ class Prior:
         mult = self.belief.mult[-1]
         return np.array([self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))])
 
-    def _jumps(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array]:
+    def jumps(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array]:
         """Mean and spread of every handover's jump after those seen in this run."""
         belief = self.belief
         shift, factor = np.zeros_like(belief.jump0), np.ones_like(belief.jump0)
@@ -254,17 +274,3 @@ class Prior:
                 shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
         spread = belief.jump_spread * np.sqrt(factor)
         return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
-
-
-def _prior_given_common(common: float, offsets: Array) -> Array:
-    """Weights (C, H) of the hypotheses for each value of what the run's pairs have in common."""
-    centre = np.sqrt(common) * COMMON[:, None]
-    share, wide = WIDE
-    paces = np.zeros((len(COMMON), len(PACES)))
-    for part, width in ((1.0 - share, 1.0), (share, wide)):
-        variance = (1.0 - common) * width**2
-        paces += part * np.exp(-0.5 * (PACES[None, :] - centre) ** 2 / variance) / np.sqrt(variance)
-    floors = (1.0 - share) * np.exp(-0.5 * FLOORS**2) + share / wide * np.exp(-0.5 * (FLOORS / wide) ** 2)
-    rest = floors[:, None] * np.exp(-0.5 * offsets**2)[None, :]
-    grid = (paces[:, :, None] * rest.ravel()[None, None, :]).reshape(len(COMMON), -1)
-    return np.asarray(grid / grid.sum(axis=1, keepdims=True))

@@ -25,8 +25,8 @@ from .expanded_graph import arrivals
 from .level_tables import Tables
 from .nearest import least_loss
 
-Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"]
-RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
+Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"]
+RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled")
 LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
 """Levels that `adaptive` steps down through, from the target's probability."""
 

@@ -1,0 +1,47 @@
+"""Worlds: many ways in which the losses of one run may go, drawn from what an estimator believes.
+
+A world knows every pair's curve and what each handover does; what scatters an observed loss round its curve is luck,
+and known only by its size. Along a leg of world w on pair p, beginning at the loss l0,
+
+    u = ((l0 - floor) / drop)^(-1/power),   u += mult[epoch, p] / scale each epoch,   curve = floor + drop u^-power
+
+    observed = curve * exp(luck[w] * scatter[p, epoch of the leg] * z),   z standard normal, anew each epoch
+
+The worlds of one draw are equally likely and joint over pairs: a world that is slow on one pair may be so on all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .law import Array
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """N worlds over P pairs.
+
+    `curves` (N, P, 4): floor, drop, scale, power. `mult` (K, P): progress by epoch of the run, the last row holding
+    on. `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
+    present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
+    column holding on; `luck` (N,) its factor. `leg_epochs`: how many the present leg has behind it.
+    """
+
+    curves: Array
+    mult: Array
+    jump0: Array
+    jump1: Array
+    stands: Array
+    scatter: Array
+    luck: Array
+    leg_epochs: int = 0
+
+    def __len__(self) -> int:
+        return len(self.stands)
+
+    def first(self, count: int) -> Worlds:
+        """The first so many: draws are in no order, so they are as good as any."""
+        part = {name: np.ascontiguousarray(getattr(self, name)[:count]) for name in ("curves", "jump0", "stands", "luck")}
+        return Worlds(mult=self.mult, jump1=self.jump1, scatter=self.scatter, leg_epochs=self.leg_epochs, **part)
