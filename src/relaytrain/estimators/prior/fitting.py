@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.law import Z_ROBUST, Array
+from ...core.problem import Pair
 from ...traces.atlas import Atlas, LegKey
 
 POWER = 4.0
@@ -26,7 +27,7 @@ KNOTS = (1, 5, 9, 13, 17, 21)
 STARTS, FLOORS, PACES = 15, 11, 11
 ROUNDS, SHRINK = 5, 0.5
 """Of closing in, and what is left of the range in each."""
-SETTLED = 13
+SETTLED = 21
 """Legs that begin at this epoch of a run or later show a pair's own curve; earlier ones, how progress begins."""
 WIDTHS = (2.0, 1.4, 1.2)
 """Steps in which progress is sought."""
@@ -206,6 +207,7 @@ class FittedBelief:
 
     pairs: dict[int, FittedPair]
     floor_spread: dict[int, float]
+    pace_spread: dict[int, float]
     noise: dict[int, tuple[float, float, float]]
     handovers: dict[tuple[int, int], tuple[float, float, float]]
     common: float
@@ -217,13 +219,17 @@ def fit_belief(atlas: Atlas) -> FittedBelief:
     """What an atlas teaches of its scenario."""
     initial = float(np.mean([legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]))
     pairs = {pair: fit_pair(pair, legs, initial) for pair, legs in sorted(legs_by_pair(atlas).items())}
-    spreads, noise = {}, {}
-    for pair, fit in pairs.items():
-        spreads[pair] = _spread(fit, "floor", fit.floors)
-        noise[pair] = _scatter(fit)
+    middle = {pair: float(np.mean([leg.pace for leg in fit.legs])) for pair, fit in pairs.items()}
+    floors = {pair: _spread(fit, "floor", fit.floors) for pair, fit in pairs.items()}
+    paces = {
+        pair: max(_spread(fit, "pace", {seed: pace + middle[pair] for seed, pace in fit.paces.items()}), 0.05)
+        for pair, fit in pairs.items()
+    }
+    noise = {pair: _scatter(fit) for pair, fit in pairs.items()}
     return FittedBelief(
         pairs,
-        spreads,
+        floors,
+        paces,
         noise,
         _handovers(pairs),
         _correlation([fit.paces for fit in pairs.values()]),
@@ -273,7 +279,7 @@ def _handovers(pairs: Mapping[int, FittedPair]) -> dict[tuple[int, int], tuple[f
                 continue
             (before, epochs), way = leg.key.before[-1], leg.key.before[:-1]
             curve = stood.get((leg.seed, LegKey(way, before)))
-            if curve is not None and len(curve) > epochs and leg.first_epoch >= SETTLED:
+            if curve is not None and len(curve) > epochs:
                 seen.setdefault((before, fit.pair), []).append((float(curve[epochs]), leg.start))
     found = {}
     for key, points in seen.items():
@@ -296,3 +302,66 @@ def _correlation(by_pair: Sequence[Mapping[int, float]]) -> float:
                 table = np.corrcoef([one[seed] for seed in both], [other[seed] for seed in both])
                 found.append(float(np.nan_to_num(table[0, 1])) * len(both) / (len(both) + 4.0))
     return float(np.clip(np.mean(found), 0.0, 0.9)) if found else 0.0
+
+
+def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[str, dict[str, Any]]:
+    """`[law]` and `[prior]` of a scenario, as its file would have them."""
+    curves, doubts = [], []
+    for pair, fit in belief.pairs.items():
+        floor, spread = float(np.mean(list(fit.floors.values()))), belief.floor_spread[pair]
+        pace = belief.pace_spread[pair]
+        first, late, fall = belief.noise[pair]
+        rows = progress_rows(fit.progress)
+        named = {"version": pairs[pair].version, "nodes": pairs[pair].nodes}
+        slow = float(np.exp(-Z_ROBUST * pace))
+        curves.append(
+            {
+                **named,
+                "floor": _short(floor),
+                "drop": _short(fit.drop),
+                "scale": _short(fit.scale),
+                "power": POWER,
+                "progress": [_short(figure) for figure in rows],
+                "robust_progress": [_short(figure * slow) for figure in rows],
+                "robust_floor": _short(floor + Z_ROBUST * spread),
+            }
+        )
+        doubts.append(
+            {
+                **named,
+                "spread": _short(pace),
+                "floor_spread": _short(spread),
+                "noise": _short(first),
+                "late_noise": _short(late),
+                "noise_fall": fall,
+            }
+        )
+    jumps = [
+        {
+            "from": str(pairs[before]),
+            "to": str(pairs[now]),
+            "jump": _short(jump0),
+            "jump_per_loss": _short(jump1),
+            "robust_jump": _short(jump0 + Z_ROBUST * spread),
+            "robust_jump_per_loss": _short(jump1),
+        }
+        for (before, now), (jump0, jump1, spread) in belief.handovers.items()
+    ]
+    handovers = [
+        {"from": str(pairs[before]), "to": str(pairs[now]), "spread": _short(spread)}
+        for (before, now), (_, _, spread) in belief.handovers.items()
+    ]
+    prior = {
+        "source": source,
+        "correlation": 0.0,
+        "common": _short(belief.common),
+        "floor_common": _short(belief.floor_common),
+        "recovers": True,
+        "curves": doubts,
+        "handovers": handovers,
+    }
+    return {"law": {"kind": "level", "curves": curves, "jumps": jumps}, "prior": prior}
+
+
+def _short(figure: float) -> float:
+    return float(f"{figure:.4g}")
