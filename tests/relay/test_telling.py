@@ -9,8 +9,8 @@ import pytest
 import stub
 
 from relaytrain.core.errors import WorkerLost
+from relaytrain.planners.pact.forecast import forecast
 from relaytrain.relay import loop as orchestrator
-from relaytrain.relay.forecast import forecast
 from relaytrain.relay.job import Line, Notice
 from relaytrain.relay.steering import Steering
 from relaytrain.report.happenings import happenings

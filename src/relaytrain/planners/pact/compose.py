@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Level, begin, evaluate
+from ...core.law import Level, at_levels, evaluate
 from ...core.plan import Alternative, Plan, build_legs
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
@@ -90,11 +90,11 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     return low / SAMPLES
 
 
-def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], level: Level) -> NDArray[np.float64]:
-    """The un-quantised losses after each action at `level`."""
-    losses = np.empty(len(actions))
-    first = begin(tables.law, state.loss, state.pair, level)
-    roll(contiguous(tables.law.form(level)), first, state.pair, state.epoch + 1, actions, losses)
+def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], *levels: Level) -> NDArray[np.float64]:
+    """The un-quantised losses (levels, epochs) after each action."""
+    losses = np.empty((len(levels), len(actions)))
+    for row, (first, form) in zip(losses, at_levels(tables.law, levels, state.loss, state.pair), strict=True):
+        roll(contiguous(form), first, state.pair, state.epoch + 1, actions, row)
     return losses
 
 
@@ -113,13 +113,9 @@ def compose(
     actions = np.array(solution.actions, np.int64)
     before = np.concatenate(([state.pair], actions[:-1])).astype(np.int64)
     rung = choice.rung if solution.feasible else 0.0
-    expected = losses_at(tables, state, actions, "expected")
     level = min(max(rung or target.probability, 1e-6), 1 - 1e-6)
-    guaranteed = (
-        np.maximum(losses_at(tables, state, actions, level), expected)
-        if level >= 0.5
-        else losses_at(tables, state, actions, level)
-    )
+    expected, guaranteed = losses_at(tables, state, actions, "expected", level)
+    guaranteed = np.maximum(guaranteed, expected) if level >= 0.5 else guaranteed
     seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
     elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
     total_j = float(energy[-1]) if len(actions) else 0.0

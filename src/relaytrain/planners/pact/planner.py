@@ -76,7 +76,7 @@ class Optimum:
 def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:
     level = min(max(made.asked, 1e-6), 1 - 1e-6)
     actions = np.array([tables.problem.index(d.pair) for d in made.decisions], np.int64)
-    return tuple(losses_at(tables, state, actions, level).tolist())
+    return tuple(losses_at(tables, state, actions, level)[0].tolist())
 
 
 def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]:
