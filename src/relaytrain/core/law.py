@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -115,6 +115,7 @@ def after(law: LossLaw, epoch: int, loss: float, before: int, now: int, level: L
     return float(law.next_loss(epoch, np.array(begin(law, loss, before, level)), before, now, level))
 
 
+@lru_cache(maxsize=1024)
 def shading(level: Level) -> float:
     """How far a level lies between expected (0) and robust (1): z_q / z_0.95."""
     if level == "expected":
@@ -129,7 +130,7 @@ def shading(level: Level) -> float:
 def between(expected: Array, robust: Array, level: Level) -> Array:
     """Parameters at `level`; what only the robust side forbids is forbidden at every level above expected."""
     share = shading(level)
-    if share == 0.0:
+    if share == 0.0 or robust is expected:
         return expected
     with np.errstate(invalid="ignore"):
         mixed = expected + share * (robust - expected)

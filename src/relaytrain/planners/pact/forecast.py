@@ -12,7 +12,7 @@ not arrive, the totals of all levels are two heaps, and the median falls from on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
-from ...core.law import LawForm, LossLaw, at_levels
+from ...core.law import LossLaw, at_levels
 from ...core.plan import Plan
 from ...core.problem import Pair, Problem
 from ...core.state import TOLERANCE, State
@@ -57,8 +57,7 @@ def forecast(
     if len(to_go) < len(LEVELS):
         way = _way(problem, plan, state)
         missing = [level for level in LEVELS if level not in to_go]
-        paths = at_levels(law, missing, state.loss, state.pair)
-        to_go |= {level: _followed(problem, way, state, *path) for level, path in zip(missing, paths, strict=True)}
+        to_go |= zip(missing, _followed(problem, way, law, state, missing), strict=True)
     middle = math.fsum(to_go[level] for level in MIDDLE) / len(MIDDLE)
     return Forecast(min(to_go[LOW], middle), middle, max(to_go[HIGH], middle))
 
@@ -87,14 +86,20 @@ def _way(problem: Problem, plan: Plan, state: State) -> _Way:
     return _Way(np.ascontiguousarray(pairs[:room], np.int64), until_s[:room], np.cumsum(joules)[:room])
 
 
-def _followed(problem: Problem, way: _Way, state: State, first: float, form: LawForm) -> float:
-    """Joules until the target is met on `way`; all of them where it is not, infinity where no deadline ends it."""
-    losses = np.empty(len(way.pairs))
-    roll(contiguous(form), first, state.pair, state.epoch + 1, way.pairs, losses)
-    met = np.flatnonzero(losses <= problem.target.loss + TOLERANCE)
-    if len(met):
-        return float(way.spent_j[met[0]])
-    return math.inf if len(way.pairs) == LONGEST else float(way.spent_j[-1])
+def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, levels: Sequence[float]) -> list[float]:
+    """By level (ascending) joules until the target is met on `way`; all where it is not, infinity without a deadline.
+
+    Levels are path-wise: where one does not arrive, no worse one does.
+    """
+    losses, joules = np.empty(len(way.pairs)), []
+    for first, form in at_levels(law, levels, state.loss, state.pair):
+        roll(contiguous(form), first, state.pair, state.epoch + 1, way.pairs, losses)
+        met = np.flatnonzero(losses <= problem.target.loss + TOLERANCE)
+        if not len(met):
+            break
+        joules.append(float(way.spent_j[met[0]]))
+    never = math.inf if len(way.pairs) == LONGEST else float(way.spent_j[-1])
+    return joules + [never] * (len(levels) - len(joules))
 
 
 def _epochs(problem: Problem, plan: Plan) -> Iterator[tuple[int, float, float]]:
