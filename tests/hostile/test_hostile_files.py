@@ -20,7 +20,7 @@ from store_faults import soak
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError, WorkerLost
 from relaytrain.estimators.learned.fitted import load_fitted
-from relaytrain.store.files import read_named
+from relaytrain.scenario.read import read_named
 
 COUNT = 240 if soak() else 32
 TORCH = find_spec("torch") is not None and soak()

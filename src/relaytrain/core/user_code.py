@@ -10,7 +10,6 @@ the line of their own code, whatever lies below it, and never a traceback of our
 from __future__ import annotations
 
 import os
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -93,6 +92,8 @@ def _ours_or_installed(file: str) -> bool:
 @cache
 def _roots() -> tuple[str, ...]:
     """Folders of relaytrain and of Python itself; a virtual environment borrows the latter from elsewhere."""
+    import sysconfig  # only where user code failed
+
     ours, borrowed = str(Path(__file__).parents[1]), os.path.dirname(os.__file__)
     places = (ours, borrowed, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
     return tuple({os.path.join(os.path.realpath(place), "") for place in places})
