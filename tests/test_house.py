@@ -275,6 +275,12 @@ def test_import_is_instant():
     assert not {"numpy", "pydantic", "numba", "torch", "rich", "typer"} & set(ended.stdout.split())
 
 
+def test_quick_verbs_open_no_database():
+    code = "import sys; import relaytrain.cli.app, relaytrain.cli.validate, relaytrain.scenario; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"sqlite3", "relaytrain.store", "numba", "torch"} & set(ended.stdout.split())
+
+
 def test_every_module_says_what_it_is():
     assert [_name(file) for file in FILES if not ast.get_docstring(_tree(file))] == []
 
