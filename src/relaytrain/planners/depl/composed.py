@@ -10,19 +10,14 @@ import numpy as np
 
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
-from ...core.fourier import SLACK, Label, Real, cdf_many
+from ...core.fourier import SLACK, Real
 from ...core.plan import Alternative, Nearest, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
 from .exact.dependent_epochs import NOTHING, Paths
-from .schedule_losses import exact_loss, exact_probability, losses_by_epoch
+from .schedule_losses import exact_probability, expected_by_epoch, losses_by_epoch
 from .solution import DeplPlan
-
-SURELY = 1e-4
-"""A quantile below which there is too little to matter for a mean."""
-POINTS = 129
-"""Of the trapezoids under a distribution function."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +108,7 @@ def _alternative(answer: DeplAnswer, name: str, other: DeplPlan, state: State) -
     sure = other.probability
     if not answer.settings.belief.independent:
         sure = answer.paths.probability(other.datasets, other.versions)
-    mean = _expected(exact_loss(answer.settings.instance, other.datasets, other.versions))
-    counted = f"{len(other.versions)} epochs, expected loss {mean:.4g}, {sure:.1%} sure"
+    counted = f"{len(other.versions)} epochs, expected loss {other.mean:.4g}, {sure:.1%} sure"
     return Alternative(name, other.cost, state.elapsed_s + other.elapsed_s, counted)
 
 
@@ -140,26 +134,12 @@ def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[st
         return np.zeros(0), np.zeros(0), ()
     if belief.independent:
         after = losses_by_epoch(instance, *schedule)
-        expected, guaranteed = ([_expected(loss) for loss in after], [max(loss.quantile(level), 0.0) for loss in after])
-        return np.array(expected), np.array(guaranteed), (("independent epochs", answer.solution.probability),)
+        expected = expected_by_epoch(instance, *schedule, after)
+        guaranteed = np.array([max(loss.quantile(level), 0.0) for loss in after])
+        return expected, guaranteed, (("independent epochs", answer.solution.probability),)
     losses = np.maximum(answer.paths.losses(*schedule), 0.0)
     sure = (
         ("independent epochs", exact_probability(instance, *schedule)),
         (str(belief), float((losses[-1] <= instance.target.loss + SLACK).mean())),
     )
     return losses.mean(axis=1), np.quantile(losses, level, axis=1), sure
-
-
-def _expected(loss: Label) -> float:
-    """The mean of a loss that the additive model may put below zero, where no loss is: E max(loss, 0).
-
-    It is the mean and what lies below zero, the integral of the distribution function up to there.
-    """
-    low = loss.quantile(SURELY) if loss.random else loss.mean
-    if low >= 0.0:
-        return loss.mean
-    if not loss.random:
-        return 0.0
-    at = np.linspace(low, 0.0, POINTS)
-    below = cdf_many(at - loss.mean, np.tile(loss.log_cf, (POINTS, 1)), loss.frequencies)
-    return max(loss.mean + float(np.trapezoid(below, at)), 0.0)
