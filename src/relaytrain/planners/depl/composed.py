@@ -11,7 +11,7 @@ import numpy as np
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
 from ...core.fourier import SLACK, Real
-from ...core.plan import Alternative, Nearest, Plan, build_legs
+from ...core.plan import Alternative, Nearest, Plan, along, gap_to
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
@@ -57,41 +57,30 @@ def composed(
     seconds, prices = _spent(settings, solution, pairs, shares)
     expected, guaranteed, sure = _bands(answer, answer.level or target.probability)
     start = problem.index(pairs[0]) if pairs and settings.free_start and not state.epoch else state.pair
-    actions = [problem.index(pair) for pair in pairs]
     table = {
-        "seconds": seconds.tolist(),
-        "joules": prices.tolist(),
-        "loss": expected.tolist(),
-        "change_s": [0.0] * len(pairs),
-        "change_j": [0.0] * len(pairs),
+        "seconds": seconds,
+        "joules": prices,
+        "loss": expected,
         "jump": list(map(instance.mean_jump, (instance.before, *solution.versions), solution.versions)),
     }
-    plain, legs, handovers = build_legs(problem, start, state.epoch + 1, actions, table)
+    path = along(problem, state, [problem.index(pair) for pair in pairs], table, start)
     names = tuple(instance.datasets[d].name for d in solution.datasets) if len(instance.datasets) > 1 else ()
-    decisions = tuple(
-        replace(d, datasets=names, resources=round(min(share, 1.0), 12)) for d, share in zip(plain, shares, strict=True)
+    path["decisions"] = tuple(
+        replace(d, datasets=names, resources=round(min(share, 1.0), 12))
+        for d, share in zip(path["decisions"], shares, strict=True)
     )
     feasible = answer.level > 0.0
-    spent, elapsed = np.cumsum(prices), state.elapsed_s + np.cumsum(seconds)
-    total = float(spent[-1]) if pairs else 0.0
     bound = solution.dual_bound if feasible else math.inf
     return Plan(
         **standing(problem, state),
         planner=planner,
         feasible=feasible,
-        decisions=decisions,
-        legs=legs,
-        handovers=handovers,
-        losses=tuple(expected.tolist()),
+        **path,
         guaranteed=tuple(guaranteed.tolist()),
-        energies_j=tuple((state.energy_j + spent).tolist()),
-        times_s=tuple(elapsed.tolist()),
-        energy_j=total,
-        elapsed_s=float(elapsed[-1]) if pairs else state.elapsed_s,
         rung=answer.level,
         probability=solution.probability,
         bound_j=bound,
-        gap=max(total / bound - 1.0, 0.0) if feasible and 0 < bound < math.inf else 0.0,
+        gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=tuple(_alternative(answer, name, other, state) for name, other in alternatives),
         nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),

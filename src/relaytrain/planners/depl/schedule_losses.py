@@ -252,7 +252,7 @@ def expected_by_epoch(
     means = np.array([loss.mean for loss in after])
     with np.errstate(divide="ignore", invalid="ignore"):  # means of 0 are worked out below
         at_most = np.minimum(variance / (4.0 * means), _FAR * (3.0 * variance**2 + fourth) / means**3)
-    for i in np.flatnonzero((means <= 0.0) | (at_most > _NEGLIGIBLE * means)):
+    for i in np.flatnonzero((means <= 0.0) | (at_most > _NEGLIGIBLE * means)).tolist():
         means[i] = after[i].mean_at_least(0.0)
     return means
 

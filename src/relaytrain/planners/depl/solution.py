@@ -19,9 +19,10 @@ from .schedule_losses import exact_loss
 class DeplPlan:
     """What to do, by indices into its instance; node sets, resources and versions have one entry an epoch.
 
-    `probability`, `quantile` and `mean` are those of the final loss (for the mean, losses below 0 count as 0, since there
-    are none); `dual_bound` bounds from below the cost of any allocation of the same schedule. `data_of` tells which datasets each used node set holds, z(d, n); `datasets` is
-    their union. `exact` says that every choice of datasets was tried.
+    `probability`, `quantile` and `mean` are those of the final loss; for the mean, losses below 0 count as 0, since
+    there are none. `dual_bound` bounds from below the cost of any allocation of the same schedule. `data_of` tells
+    which datasets each used node set holds, z(d, n); `datasets` is their union. `exact` says that every choice of
+    datasets was tried.
     """
 
     feasible: bool
