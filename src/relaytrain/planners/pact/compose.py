@@ -137,7 +137,7 @@ def compose(
     feasible = solution.feasible and choice.rung > 0.0
     bound = math.inf
     if feasible:
-        bound = _bound_of_all(tables, state, solution) if explained else solution.bound_j
+        bound = _bound_of_all(tables, state, solution) if choice.barred else solution.bound_j
     first = solution.actions[0] if solution.actions else -1
     nearest = (
         nearest_targets(tables, state, target.probability)
@@ -158,6 +158,7 @@ def compose(
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
         nearest=nearest,
         warnings=warnings,
+        bounded=Plan.bounded if tables.grid is None else "plan on this grid",
         guaranteed_s=guaranteed_s,
     )
 
