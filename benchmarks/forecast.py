@@ -1,7 +1,7 @@
 """Is a run's forecast true? How often the energy that a run ended with lay between what the forecast said: 10 to 90 %.
 
-    python benchmarks/forecast.py                          # loops of the product whose losses are drawn, a minute
-    python benchmarks/forecast.py --runs 200 smart_factory
+    python benchmarks/forecast.py                          # loops of the product whose losses are drawn, minutes
+    python benchmarks/forecast.py smart_factory            # runs of 300 epochs: most of an hour
     python benchmarks/forecast.py --trained 30             # real training of `quickstart`, minutes
 
 Drawn: before a run one level of the law that is believed then is drawn, evenly between 0 and 1, and the losses follow
@@ -185,7 +185,7 @@ def interval(runs: list[list[Judged]], name: str, draws: int = 400) -> tuple[flo
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("presets", nargs="*", default=["quickstart", "smart_factory"])
+    asked.add_argument("presets", nargs="*", default=["quickstart"])
     asked.add_argument("--runs", type=int, default=60)
     asked.add_argument("--noise", type=float, default=0.03)
     asked.add_argument("--trained", type=int, default=0, help="runs of real training instead")
