@@ -40,6 +40,19 @@ def test_no_alternative_is_below_the_proven_bound():
     _check_bound(rt.plan(str(HERE / "bound.toml")))
 
 
+@pytest.mark.parametrize("grid", [False, True])
+def test_bounds_hold_in_a_comparison_too(grid):
+    """No planner may say that nothing needs less than it while another one needs less; on a grid, it speaks of that."""
+    coarse = ("planner.grid.loss_step=0.02", "planner.grid.time_step=1s") if grid else ()
+    plans = rt.compare(str(HERE / "bound.toml"), overrides=coarse).plans
+    for name, plan in plans.items():
+        everywhere = "grid" not in plan.bounded
+        assert everywhere or (grid and name.startswith("pact/"))
+        if everywhere and plan.feasible and math.isfinite(plan.bound_j):
+            _check_bound(plan)
+            assert plan.bound_j <= plans["optimum"].energy_j + TINY, name
+
+
 def test_the_words_of_the_bound_do_not_contradict_the_alternatives(tmp_path):
     said = relaytrain("plan", HERE / "bound.toml", folder=tmp_path).out
     bound = re.search(r"no (.*) needs less than ([\d.]+) J", said)

@@ -76,6 +76,35 @@ def test_the_traceback_is_there_for_those_who_ask(tmp_path):
     assert "bug of relaytrain" not in call.err
 
 
+STAGED = """\
+class Scale(nn.Module):
+    def forward(self, images):
+        if torch.distributed.is_initialized():
+            raise RuntimeError("the scale slipped")  # here
+        return images
+
+
+def net():
+    return nn.Sequential(
+        Scale(), """
+
+
+@pytest.mark.slow
+def test_a_network_that_fails_in_a_stage_of_a_pipeline_is_named_by_file_and_line(tmp_path):
+    """In a process of its own, which finds the user's code wherever the command was called from."""
+    small = SCENARIO.partition('[[versions]]\nname = "small"')[0]
+    pipe = "[[nodes]]" + SCENARIO.partition("[[nodes]]")[2].replace('"box-2"]', '"box-2"]\nmode = "pipeline"')
+    (tmp_path / "mine.toml").write_text((small + pipe).replace('"cloud"\n[[v', '"edge"\n[[v'))
+    (tmp_path / "mine.py").write_text(MODULE.replace("def net():\n    return nn.Sequential(\n        ", STAGED))
+    (tmp_path / "elsewhere").mkdir()
+    options = ("--without", "cloud", "--set", "training.transport=processes")
+    call = relaytrain("run", "../mine.toml", *options, folder=tmp_path / "elsewhere")
+    _check_said(call, 3)
+    assert call.status == 3, call.said
+    before = (tmp_path / "mine.py").read_text().partition("# here")[0]
+    assert f"mine.py:{before.count(chr(10)) + 1}: RuntimeError: the scale slipped" in call.err
+
+
 def test_a_batch_of_one_under_batch_norm_is_refused_in_words(tmp_path):
     """vgg11 ends at one pixel: with one image there is nothing to take a mean over."""
     words = ("--width", "0.0625", "--batch", "1", "--minibatches", "2", "--simulate")

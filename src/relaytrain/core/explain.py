@@ -139,7 +139,8 @@ def say_bound(plan: Plan) -> list[str]:
     """The proven bound, if there is one."""
     if not math.isfinite(plan.bound_j):
         return []
-    best = plan.bounded.replace("plan under", "optimal under").replace("allocation of", "the best allocation of")
+    best = plan.bounded.replace("allocation of", "the best allocation of")
+    best = f"optimal {best.removeprefix('plan ')}" if best.startswith("plan ") else best
     proof = best if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
     return [f"no {plan.bounded} needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"]
 

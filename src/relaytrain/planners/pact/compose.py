@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Level, at_levels, evaluate
-from ...core.plan import Alternative, Plan, build_legs
+from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import jit, next_loss, roll
@@ -117,29 +117,23 @@ def compose(
     expected, guaranteed = losses_at(tables, state, actions, "expected", level)
     guaranteed = np.maximum(guaranteed, expected) if level >= 0.5 else guaranteed
     seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
-    elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
-    total_j = float(energy[-1]) if len(actions) else 0.0
-    total_s = float(elapsed[-1]) if len(actions) else state.elapsed_s
-    guaranteed_s = None
-    if tables.variance is not None:
-        guaranteed_s = total_s + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
     changed = before != actions
     table = {
-        "seconds": seconds.tolist(),
-        "joules": joules.tolist(),
-        "loss": expected.tolist(),
-        "change_s": costs.change_s[before, actions].tolist(),
-        "change_j": costs.change_j[before, actions].tolist(),
+        "seconds": seconds,
+        "joules": joules,
+        "loss": expected,
+        "change_s": costs.change_s[before, actions],
+        "change_j": costs.change_j[before, actions],
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
-    decisions, legs, handovers = build_legs(
-        problem, state.pair, state.epoch + 1, (solution.actions and list(solution.actions)) or [], table
-    )
+    path = along(problem, state, solution.actions, table)
+    guaranteed_s = None
+    if tables.variance is not None:
+        guaranteed_s = path["elapsed_s"] + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
     feasible = solution.feasible and choice.rung > 0.0
     bound = math.inf
     if feasible:
-        bound = _bound_of_all(tables, state, solution) if explained else solution.bound_j
-    gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
+        bound = _bound_of_all(tables, state, solution) if choice.barred else solution.bound_j
     first = solution.actions[0] if solution.actions else -1
     nearest = (
         nearest_targets(tables, state, target.probability)
@@ -150,23 +144,17 @@ def compose(
         **standing(problem, state),
         planner=planner,
         feasible=feasible,
-        decisions=decisions,
-        legs=legs,
-        handovers=handovers,
-        losses=tuple(expected.tolist()),
+        **path,
         guaranteed=tuple(guaranteed.tolist()),
-        energies_j=tuple((state.energy_j + energy).tolist()),
-        times_s=tuple(elapsed.tolist()),
-        energy_j=total_j,
-        elapsed_s=total_s,
         rung=rung,
         probability=probability(tables, state, actions),
         bound_j=bound,
-        gap=max(gap, 0.0),
+        gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
         nearest=nearest,
         warnings=warnings,
+        bounded=Plan.bounded if tables.grid is None else "plan on this grid",
         guaranteed_s=guaranteed_s,
     )
 

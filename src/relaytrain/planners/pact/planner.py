@@ -24,7 +24,7 @@ class Pact:
     """PACT: the next action by `rule`, the rest of the plan as the expected law has it.
 
     Paper: section V. With `grid` the paper's resolutions apply and the plan says what error they cause. A plan that is
-    not `explained` has no alternatives, and its bound speaks only of plans that begin as the level admits.
+    not `explained` has no alternatives.
     """
 
     rule: Rule = "adaptive"
