@@ -19,7 +19,7 @@ from relaytrain.relay.assembly import job_of
 from relaytrain.relay.job import Ended, Job
 from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
-from relaytrain.relay.replay import Place, Replay
+from relaytrain.relay.replay import AtlasRunner, Place
 from relaytrain.scenario import load_scenario
 from relaytrain.traces.atlas import LegKey, read_atlas
 
@@ -63,10 +63,10 @@ def test_a_replay_decides_and_books_as_training_did(metric: str, tmp_path: Path)
         asked.append((key, epochs))
         return train(seed, key, epochs)
 
-    played = through_the_loop(replace(job, runner=Replay(atlas, SEED, missing)))
+    played = through_the_loop(replace(job, runner=AtlasRunner(atlas, SEED, missing)))
     assert told(played) == told(trained) and asked and atlas.epochs == len(trained.outcomes)
     atlas.save(tmp_path / "a.npz")
-    again = through_the_loop(replace(job, runner=Replay(read_atlas(tmp_path / "a.npz"), SEED)))
+    again = through_the_loop(replace(job, runner=AtlasRunner(read_atlas(tmp_path / "a.npz"), SEED)))
     assert told(again) == told(trained)
 
 
@@ -75,7 +75,7 @@ def test_what_an_atlas_does_not_hold_is_named():
     atlas = empty_atlas(scenario)
     trainer = AtlasTrainer(scenario, SEED)
     atlas.seeds[SEED] = {LegKey((), 0): trainer.leg(LegKey((), 0), 1)}
-    replay = Replay(atlas, SEED)
+    replay = AtlasRunner(atlas, SEED)
     first = Place(LegKey((), 0), 0)
     decisions = [Decision(k, "full", "gold") for k in (1, 2)]
     after = replay.run_epoch(decisions[0], first, run="r").checkpoint
@@ -85,7 +85,7 @@ def test_what_an_atlas_does_not_hold_is_named():
     with pytest.raises(UsageError, match=r"no seed 3 of full on gold x1 -> small on silver x0"):
         replay.hand_over(after, atlas.pairs[0], Decision(2, "small", "silver"), lambda version: None)
     with pytest.raises(UsageError, match="no seed 4 of full on gold x0"):
-        Replay(atlas, 4).probe(first)
+        AtlasRunner(atlas, 4).probe(first)
     with pytest.raises(UsageError, match="data and resources cannot be replayed"):
         replay.hand_over(after, atlas.pairs[0], Decision(2, "small", "silver", ("a",)), lambda version: None)
     with pytest.raises(UsageError, match="other data, versions or training"):

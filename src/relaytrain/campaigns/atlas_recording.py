@@ -224,7 +224,7 @@ def _decision(epoch: int, pair: Pair) -> Decision:
 
 
 def off_grid(scenario: Scenario, atlas: Atlas) -> Missing:
-    """For a `Replay`: trains what `atlas` does not hold, and adds it there. Seeds are best replayed one by one."""
+    """For a `AtlasRunner`: trains what `atlas` does not hold, and adds it there. Seeds are best replayed one by one."""
     if digest_of(scenario) != atlas.digest:
         raise UsageError(
             f"atlas of {atlas.scenario}: made with other data, versions or training than {scenario.name} has now; "
