@@ -204,15 +204,15 @@ def _read(raw: bytes) -> Atlas:
     atlas.seeds = {seed: {} for seed in seeds}
     ends = np.cumsum(counts)
     for row, seed in enumerate(arrays["leg_seed"].tolist()):
-        key = _key(arrays["way"][row].tolist(), len(atlas.pairs))
-        if seed not in atlas.seeds or key in atlas.seeds[seed]:
+        way = _key(arrays["way"][row].tolist(), len(atlas.pairs))
+        if seed not in atlas.seeds or way in atlas.seeds[seed]:
             raise Wrong("leg_seed", f"leg {row} of seed {seed}", "seeds that are listed, and each of their legs once")
         told = dict(zip(HANDED, handed[row, 1:].tolist(), strict=True))
         known: dict[str, Any] = {name: figure for name, figure in told.items() if math.isfinite(figure)}
-        if kind := kinds[int(handed[row, 0])]:
-            known["kind"] = kind
+        if handover := kinds[int(handed[row, 0])]:
+            known["kind"] = handover
         epochs = losses[ends[row] - counts[row] : ends[row]].tolist()
-        atlas.seeds[seed][key] = AtlasLeg(float(arrays["start"][row]), epochs, known)
+        atlas.seeds[seed][way] = AtlasLeg(float(arrays["start"][row]), epochs, known)
     return atlas
 
 
