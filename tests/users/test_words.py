@@ -33,11 +33,13 @@ VERBS = (
     "export",
     "doctor",
     "profile",
+    "atlas",
     "collect",
     "fit",
     "evaluate",
 )
 PRESETS = (
+    "deeper",
     "depl_alexnet",
     "depl_digits",
     "depl_mobilenet",

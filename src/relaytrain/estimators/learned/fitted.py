@@ -7,16 +7,14 @@ scales is refused with its key and the remedy.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
+from ...core import npz
 from ...core.errors import ScenarioError
+from ...core.npz import Arrays, Wrong
 from ...core.problem import Target as RunTarget
 from ...scenario.fields import shown
 from ...scenario.read import read_named
@@ -28,7 +26,6 @@ from .change_model import ChangeModel, Linear
 from .change_model import Target as ChangeTarget
 from .change_net import ChangeNet
 from .features import AHEAD
-from .fitted_parts import Arrays, Wrong
 from .lstm import WEIGHTS, Recurrent, Scales
 from .trees import Forest
 
@@ -83,12 +80,7 @@ class Fitted:
     def save(self, path: str | Path) -> Path:
         """Write the file; the same fit gives the same bytes."""
         arrays, body = _packed(self)
-        body["schema"] = SCHEMA
-        text = json.dumps(body, sort_keys=True, allow_nan=False)
-        arrays["json"] = np.frombuffer(text.encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        write_atomic(path, buffer.getvalue())
+        write_atomic(path, npz.write_arrays({**body, "schema": SCHEMA}, arrays))
         return Path(path)
 
 
@@ -100,7 +92,7 @@ def load_fitted(path: str | Path) -> Fitted:
     """
     path = Path(path)
     try:
-        raw = read_named(path, parts.MOST_BYTES)
+        raw = read_named(path, npz.MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(
@@ -112,12 +104,12 @@ def load_fitted(path: str | Path) -> Fitted:
 def read_fitted(raw: bytes, where: str) -> Fitted:
     """The estimator in the bytes of a file of any origin."""
     try:
-        if len(raw) > parts.MOST_BYTES:
-            raise Wrong("size", f"more than {parts.MOST_BYTES >> 20} MiB", "at most that")
-        arrays = parts.read_arrays(raw)
+        if len(raw) > npz.MOST_BYTES:
+            raise Wrong("size", f"more than {npz.MOST_BYTES >> 20} MiB", "at most that")
+        arrays = npz.read_arrays(raw)
         if "json" not in arrays:
             raise Wrong("json", "no such entry", "the text that goes with the arrays")
-        body = parts.read_body(arrays.pop("json"))
+        body = npz.read_body(arrays.pop("json"))
         if body.get("schema") != SCHEMA:
             raise ScenarioError(f"{where}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())

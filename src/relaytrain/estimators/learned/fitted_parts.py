@@ -2,32 +2,25 @@
 
 Compiled code follows the indices of trees without looking, and networks multiply whatever shapes meet. So a file of any
 origin is believed in nothing: what an array claims to be is compared with the bytes that are there before memory is
-taken, and every index, shape, count and figure has its bounds. `Wrong` names the key, what was got and what is
-expected.
+taken (`core.npz`), and every index, shape, count and figure has its bounds. `Wrong` names the key, what was got and
+what is expected.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import math
-import re
-import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.npz import Arrays, Wrong
 from .calibration import BUFFER
 from .change_model import KINDS, LAST
 from .features import AHEAD, NAMES
 from .lstm import WEIGHTS
 from .tail import MOST_ROUNDS
 
-MOST_BYTES = 64 << 20
-"""Of a file, packed and unpacked; a fit of the paper's whole grid has a hundredth of that."""
-MOST_ARRAYS = 1000
 MOST_PARTS = 64
 """Networks, or models of handovers; a fit has five at most."""
 MOST_STAGES = 1000
@@ -39,65 +32,6 @@ LARGEST = 1e9
 """No weight, mean or leaf of a fit is near it, and no product of a few of them overflows."""
 FIXED_INPUTS = 3
 CHANGE_INPUTS = {"paper": 1 + LAST, "nodes": 9 + LAST + len(KINDS), "probe": 12 + LAST + len(KINDS)}
-
-Arrays = dict[str, NDArray[Any]]
-_HEADER = re.compile(
-    rb"\{'descr': '([<|][fiub][1248])', 'fortran_order': (True|False), "
-    rb"'shape': \(((?:[0-9]{1,9}(?:, |,)?){0,4})\), \} *\n"
-)
-_MAGIC = b"\x93NUMPY\x01\x00"
-
-
-class Wrong(ValueError):
-    """Something in a fitted file that no fit writes: the key, what was got, what is expected."""
-
-    def __init__(self, key: str, got: str, expected: str) -> None:
-        super().__init__(f"{key}: got {got}, expected {expected}")
-
-
-def read_arrays(raw: bytes) -> Arrays:
-    """The arrays of an npz by name; none is larger than the bytes that are there for it."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            entries = archive.infolist()
-            if len(entries) > MOST_ARRAYS or len({entry.filename for entry in entries}) < len(entries):
-                raise Wrong("arrays", f"{len(entries)} entries", f"at most {MOST_ARRAYS}, each once")
-            if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-                raise Wrong("arrays", "a way of packing that asks for memory", "stored or deflated entries")
-            if sum(entry.file_size for entry in entries) > MOST_BYTES:
-                raise Wrong("arrays", f"more than {MOST_BYTES >> 20} MiB unpacked", "at most that")
-            return {
-                entry.filename.removesuffix(".npy"): _array(entry.filename, archive.read(entry)) for entry in entries
-            }
-    except Wrong:
-        raise
-    except Exception as error:  # damaged archives raise most of what Python has
-        raise Wrong("arrays", f"no whole npz ({type(error).__name__})", "one that can be unpacked") from None
-
-
-def _array(name: str, data: bytes) -> NDArray[Any]:
-    size = int.from_bytes(data[8:10], "little")
-    head = _HEADER.fullmatch(data[10 : 10 + size]) if data.startswith(_MAGIC) else None
-    if head is None or head[1][1:] in (b"f1", b"b2", b"b4", b"b8"):
-        raise Wrong(name, "no array of plain numbers", "one that `numpy.save` wrote, without objects")
-    shape = tuple(int(part) for part in head[3].replace(b" ", b"").split(b",") if part)
-    dtype = np.dtype(head[1].decode())
-    body = memoryview(data)[10 + size :]
-    if math.prod(shape) * dtype.itemsize != len(body):
-        raise Wrong(name, f"{len(body)} bytes", f"{'x'.join(map(str, shape)) or 1} of {dtype}, as its header says")
-    kept = np.frombuffer(body, dtype=np.uint8 if dtype.kind == "b" else dtype)
-    kept = kept != 0 if dtype.kind == "b" else kept.copy()
-    return kept.reshape(shape, order="F" if head[2] == b"True" else "C")
-
-
-def read_body(raw: NDArray[Any]) -> dict[str, Any]:
-    """The JSON text inside, a table."""
-    try:
-        body = json.loads(bytes(raw.astype(np.uint8)).decode())
-    except (ValueError, RecursionError) as error:
-        raise Wrong("json", f"no JSON ({type(error).__name__})", "the text that goes with the arrays") from None
-    return dict(table(body, "json"))
-
 
 # --- figures
 
