@@ -33,6 +33,8 @@ MOST_CELLS = 60_000_000
 """Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
 MOST_STONES = 16
 """Changes in a row that may raise the loss before any epoch lowers it."""
+MOST_MIXED = 8
+"""Tables for a price on seconds that are held at once: every price makes its own, and the last ones are asked again."""
 REPLAN_MARGIN = 0.5
 """Energy tables reach this far beyond the plan, so that a run that goes worse than planned still re-plans by lookup."""
 
@@ -146,6 +148,9 @@ class SearchInstance:
         if key not in self.tables:
             weight = self.joules + price * self.seconds
             watch = (start.pair, start.loss)
+            held = [name for name in self.tables if name[0] == "mixed"]
+            if len(held) >= MOST_MIXED:
+                del self.tables[held[0]]
             self.tables[key] = self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN)
         return self.tables[key]  # type: ignore[no-any-return]
 
