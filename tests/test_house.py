@@ -271,7 +271,7 @@ def test_every_package_exports_what_it_says():
 def test_import_is_instant():
     """`import relaytrain` loads nothing but itself."""
     code = "import sys; before = set(sys.modules); import relaytrain; print(*sorted(set(sys.modules) - before))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert not {"numpy", "pydantic", "numba", "torch", "rich", "typer"} & set(ended.stdout.split())
 
 

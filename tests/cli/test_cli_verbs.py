@@ -10,6 +10,8 @@ import pytest
 import relaytrain as rt
 from relaytrain.scenario import preset_names
 
+SLOW = pytest.mark.slow
+
 VERBS = ("plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce")
 SCREEN_ROWS, SCREEN_COLUMNS = 50, 120
 
@@ -30,7 +32,7 @@ def test_plan_without_a_scenario_is_the_quickstart(relaytrain):
     assert relaytrain("plan").out == relaytrain("plan", "quickstart").out
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW) if n == "depl_digits" else n for n in preset_names()])
 def test_plan_text_and_json_say_what_python_says(relaytrain, name):
     expected = rt.plan(name)
     text = relaytrain("plan", name)

@@ -90,6 +90,7 @@ def test_near_levels_are_judged_together_and_planners_apart(store):
     assert single.name.startswith("single: ") and "90% to 95%" in pact.name
 
 
+@pytest.mark.slow
 def test_targets_called_infeasible_that_were_reached(store):
     hopeless = Sample(**QUIET, feasible=False, rung=0.0, probability=0.0)
     write_run(store, "run-gave-up-1", Sample(**QUIET, feasible=False, rung=0.0, probability=0.0, verdict="missed"))

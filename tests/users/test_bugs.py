@@ -143,6 +143,7 @@ def test_evaluate_says_when_a_file_was_fitted_on_these_very_traces(tmp_path):
     assert re.search(r"fitted on (these|depl-small)|not held out|seen in training", said.said), said.said
 
 
+@pytest.mark.slow
 def test_evaluate_of_a_given_file_holds_nothing_out(tmp_path):
     """Nothing is fitted, so nothing can be held out of it: the title must not say so."""
     shipped = next(Path(str(rt.__file__)).parent.rglob("zero-trace.npz"))
