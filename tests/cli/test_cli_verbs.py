@@ -194,6 +194,6 @@ def test_front_and_compare_ask_the_scenarios_estimator(relaytrain):
     assert best["energy_j"] != pytest.approx(rt.plan("quickstart", planner="optimum", overrides=asked[3:4]).energy_j)
     compared = json.loads(relaytrain("compare", "quickstart", *asked).out)["plans"]["optimum"]
     swept = rt.front("quickstart", overrides=(asked[1], asked[3]))
-    in_front = swept.energy(0.5, rt.scenario("quickstart").problem.target.deadline_s)
+    in_front = swept.energy(0.5, swept.problem.target.deadline_s)
     assert compared["energy_j"] == best["energy_j"] and compared["decisions"] == best["decisions"]
     assert in_front == pytest.approx(best["energy_j"], rel=1e-9)

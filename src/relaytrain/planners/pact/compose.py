@@ -17,7 +17,7 @@ from ..search.solve import Solution, first_steps, solve
 from .chance import chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
-from .nearest import nearest_targets
+from .nearest import attainable, nearest_targets
 from .rules import ActionChoice
 from .value import standing
 
@@ -145,11 +145,7 @@ def compose(
         bound = _bound_of_all(tables, state, solution) if explained else solution.bound_j
     gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
     first = solution.actions[0] if solution.actions else -1
-    nearest = (
-        nearest_targets(tables, state, target.probability)
-        if explained and choice.rung < target.probability - 1e-12
-        else ()
-    )
+    short = explained and choice.rung < target.probability - 1e-12
     return Plan(
         **standing(problem, state),
         planner=planner,
@@ -169,7 +165,8 @@ def compose(
         gap=max(gap, 0.0),
         exact=solution.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
-        nearest=nearest,
+        nearest=nearest_targets(tables, state, target.probability) if short else (),
+        attainable=attainable(tables, state, rung) if short else None,
         warnings=warnings,
         guaranteed_s=guaranteed_s,
     )
