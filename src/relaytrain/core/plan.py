@@ -92,6 +92,8 @@ class Plan:
     law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
     each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4)
     there. `guaranteed_s` is `elapsed_s` at `rung`: on the measured clock, where seconds scatter; else None.
+    `attainable`: where `rung` is less than was asked, the highest probability, in thousandths, that any plan can have
+    (0.0: none of one half or more); None where that was not asked for.
     """
 
     problem: str
@@ -125,6 +127,7 @@ class Plan:
     probabilities: tuple[tuple[str, float], ...] = ()
     bounded: str = "plan under the expected law"
     guaranteed_s: float | None = None
+    attainable: float | None = None
 
     @property
     def met(self) -> bool:
@@ -141,6 +144,7 @@ class Plan:
             "met": self.met,
             "asked": self.asked,
             "rung": self.rung,
+            **({} if self.attainable is None else {"attainable": self.attainable}),
             "probability": self.probability,
             "probabilities": dict(self.probabilities),
             "target": {"loss": finite(self.target_loss), "deadline_s": finite(self.deadline_s)},

@@ -17,7 +17,7 @@ from ..search.solve import Solution, first_steps, solve
 from .chance import chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
-from .nearest import nearest_targets
+from .nearest import attainable, nearest_targets
 from .rules import ActionChoice
 from .value import standing
 
@@ -135,11 +135,7 @@ def compose(
     if feasible:
         bound = _bound_of_all(tables, state, solution) if choice.barred else solution.bound_j
     first = solution.actions[0] if solution.actions else -1
-    nearest = (
-        nearest_targets(tables, state, target.probability)
-        if explained and choice.rung < target.probability - 1e-12
-        else ()
-    )
+    short = explained and choice.rung < target.probability - 1e-12
     return Plan(
         **standing(problem, state),
         planner=planner,
@@ -152,7 +148,8 @@ def compose(
         gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
-        nearest=nearest,
+        nearest=nearest_targets(tables, state, target.probability) if short else (),
+        attainable=attainable(tables, state, rung) if short else None,
         warnings=warnings,
         bounded=Plan.bounded if tables.grid is None else "plan on this grid",
         guaranteed_s=guaranteed_s,

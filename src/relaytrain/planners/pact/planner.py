@@ -13,7 +13,7 @@ from ...core.state import Grid, State
 from ..search.solve import Solution, solve
 from .compose import compose, losses_at
 from .level_tables import Tables
-from .nearest import nearest_targets
+from .nearest import attainable, nearest_targets
 from .rules import ActionChoice, Rule, choose, last_resort
 
 import numpy as np  # isort: skip
@@ -70,7 +70,9 @@ class Optimum:
         made = compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
         if not made.feasible:
             return replace(made, nearest=nearest_targets(tables, state, 0.5) if self.explained else ())
-        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made))
+        short = self.explained and made.probability < made.asked - 1e-12
+        most = attainable(tables, state, made.probability) if short else None
+        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made), attainable=most)
 
 
 def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:

@@ -22,8 +22,8 @@ from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
 from ..search.solve import SearchInstance, Solution, Start, solve
 from .expanded_graph import arrivals
+from .least_loss import least_loss
 from .level_tables import Tables
-from .nearest import least_loss
 
 Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"]
 RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
