@@ -41,6 +41,7 @@ def test_four_runs_by_hand(store):
     assert measured["cpu_s"] == pytest.approx(0.02 * 5 * SECONDS["full"])
 
 
+@pytest.mark.slow
 def test_band_counts_epochs_at_or_below_their_promise(store):
     """Without noise every loss is the expected one; with much of it about half lie above, some beyond the band."""
     write_run(store, "run-calm-1", Sample(**QUIET, noise=0.0))

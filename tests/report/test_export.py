@@ -132,6 +132,7 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path):
         export_run(store, RUN, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_file_that_reads_back_otherwise_is_noticed(tmp_path, monkeypatch):
     """A disk that writes other bytes than it was given: the verb itself says so."""
 

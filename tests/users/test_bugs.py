@@ -165,6 +165,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_reports_command_reproduces_the_run(reported):
     """As printed, from the folder the run was started in."""
     found = re.search(r'<pre id="command">(.*?)</pre>', (reported / "r.html").read_text(), re.DOTALL)
