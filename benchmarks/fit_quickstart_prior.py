@@ -1,9 +1,10 @@
-"""Where the figures in `[law]` and `[prior]` of the quickstart and of `fashion` come from: traces of training, fitted.
+"""Where the figures in `[law]` and `[prior]` of the quickstart, `fashion` and `deeper` come from: fitted traces.
 
     python benchmarks/fit_quickstart_prior.py                        # trains some minutes, prints the tables
     python benchmarks/fit_quickstart_prior.py --check 8              # and how well those of the preset foresee eight
     fresh runs python benchmarks/fit_quickstart_prior.py --check 8 --seeds 0    # this alone
     python benchmarks/fit_quickstart_prior.py --data fashion-mnist   # the same for the preset `fashion`
+    python benchmarks/fit_quickstart_prior.py --data deeper          # the same for the preset `deeper`
 
 Trained on seeds from 1000 on, checked on seeds from 2000 on; demo and benchmarks use neither.
 
@@ -73,7 +74,7 @@ class Leg:
     handed_over: bool
 
 
-PRESETS = {"digits": "quickstart", "fashion-mnist": "fashion"}
+PRESETS = {"digits": "quickstart", "fashion-mnist": "fashion", "deeper": "deeper"}
 
 
 def scenario_of(data: str, seed: int) -> Scenario:

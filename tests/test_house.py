@@ -271,8 +271,14 @@ def test_every_package_exports_what_it_says():
 def test_import_is_instant():
     """`import relaytrain` loads nothing but itself."""
     code = "import sys; before = set(sys.modules); import relaytrain; print(*sorted(set(sys.modules) - before))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert not {"numpy", "pydantic", "numba", "torch", "rich", "typer"} & set(ended.stdout.split())
+
+
+def test_quick_verbs_open_no_database():
+    code = "import sys; import relaytrain.cli.app, relaytrain.cli.validate, relaytrain.scenario; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"sqlite3", "relaytrain.store", "numba", "torch"} & set(ended.stdout.split())
 
 
 def test_every_module_says_what_it_is():

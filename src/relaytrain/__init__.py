@@ -1,8 +1,10 @@
 """RelayTrain: train a network as a relay of versions and nodes, to a loss target by a deadline at least energy.
 
-import relaytrain as rt
-plan = rt.plan("smart_factory")
-print(plan.explain())
+In three lines:
+
+    import relaytrain as rt
+    plan = rt.plan("smart_factory")
+    print(plan.explain())
 """
 
 from __future__ import annotations

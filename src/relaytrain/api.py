@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .core.law import LossLaw
+from .core.law import Level, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
@@ -41,15 +41,20 @@ def plan(
 
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
-    law: LossLaw = loaded.law
-    if loaded.estimator.get("name", "prior") != "prior":
-        from .estimators.choose import first_law
-
-        law = first_law(loaded)
+    law = _first_law(loaded)
     here = state or first_state(loaded)
     check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
     best = chosen.plan(loaded.problem, loaded.costs, law, here)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
+
+
+def _first_law(loaded: Scenario) -> LossLaw:
+    """What the scenario's estimator says before any epoch; the learned ones are loaded only if one is asked for."""
+    if loaded.estimator.get("name", "prior") == "prior":
+        return loaded.law
+    from .estimators.choose import first_law
+
+    return first_law(loaded)
 
 
 def _warned(plan: Plan, loaded: Scenario) -> Plan:
@@ -114,11 +119,11 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
     planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
-    start = first_state(loaded)
+    start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
-        check_plan_size(planner, loaded.problem, loaded.costs, loaded.law, start)
+        check_plan_size(planner, loaded.problem, loaded.costs, law, start)
     plans = {
-        name: _warned(planner.plan(loaded.problem, loaded.costs, loaded.law, start), loaded)
+        name: _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
         for name, planner in planners.items()
     }
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
@@ -129,6 +134,5 @@ def front(source: Source, *, level: float | None = None, overrides: Sequence[str
     from .planners.front import front as sweep
 
     loaded = scenario(source, overrides=overrides)
-    return sweep(
-        loaded.problem, loaded.costs, loaded.law, first_state(loaded), level="expected" if level is None else level
-    )
+    at: Level = "expected" if level is None else level
+    return sweep(loaded.problem, loaded.costs, _first_law(loaded), first_state(loaded), level=at)

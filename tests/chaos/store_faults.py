@@ -25,7 +25,7 @@ from relaytrain.store.check import errors
 from relaytrain.store.files import TEMP_PREFIX, FileOps
 
 RUN = "stub-run-1"
-LIMIT_S = 60  # no child outlives this, whatever hangs
+LIMIT_S = 300  # no child outlives this, whatever hangs
 STEPS = ("create", "append", "write", "sync", "rename", "sync_dir", "remove", "make_dir", "commit")
 
 

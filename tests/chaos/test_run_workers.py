@@ -23,6 +23,8 @@ from relaytrain.store.check import errors
 pytestmark = [pytest.mark.slow, pytest.mark.train]
 LIMIT_S = 240.0
 """Against a hang only: deadlines of epochs are a few seconds."""
+STALL_S = 3.0
+"""After so long without a sign of life a worker that was stopped is given up; a beat comes every fifth of a second."""
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +138,7 @@ def test_c5_faults_of_nodes_in_process(relay, record_property):
     print(f"C5 (in-process): {faults} faults in {case} runs, {same} of them bit-equal to the undisturbed run, no hang")
 
 
-def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
+def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch, tmp_path):
     """Real worker processes, a random one killed or stopped at a random moment after an epoch, twice a run."""
     from relaytrain.executors import processes
     from relaytrain.executors.processes import Processes
@@ -149,9 +151,9 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch):
     chance = random.Random(5)
     faults = case = 0
     timed = setup.with_settings(epoch_timeout_s=6.0)
-    while faults < wanted:
-        with scratch() as base, Processes(timed, workers=2) as crew:
-            store = RunStore.open(base)
+    with Processes(timed, workers=2, stall_s=STALL_S) as crew:
+        while faults < wanted:
+            store = RunStore.open(tmp_path / str(case))
             job = launch.job_of(scenario, setup=timed)
             job.runner.epochs.transport = crew
             start = setup.first_checkpoint().data

@@ -40,6 +40,7 @@ def test_c10_the_wall_clock_never_touches_durations_or_order():
     assert sessions == sorted(sessions)
 
 
+@pytest.mark.slow
 def test_eight_processes_make_one_store_at_once():
     for _ in range(5):
         with scratch() as base:

@@ -10,6 +10,8 @@ import pytest
 import relaytrain as rt
 from relaytrain.scenario import preset_names
 
+SLOW = pytest.mark.slow
+
 VERBS = ("plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce")
 SCREEN_ROWS, SCREEN_COLUMNS = 50, 120
 
@@ -30,7 +32,7 @@ def test_plan_without_a_scenario_is_the_quickstart(relaytrain):
     assert relaytrain("plan").out == relaytrain("plan", "quickstart").out
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW) if n == "depl_digits" else n for n in preset_names()])
 def test_plan_text_and_json_say_what_python_says(relaytrain, name):
     expected = rt.plan(name)
     text = relaytrain("plan", name)
@@ -186,3 +188,14 @@ def test_reproduce_lists_and_draws(relaytrain, tmp_path):
 
 def test_version(relaytrain):
     assert relaytrain("--version").out.startswith("relaytrain ")
+
+
+def test_front_and_compare_ask_the_scenarios_estimator(relaytrain):
+    asked = ("--set", "estimator.name=zero-trace", "--set", "target.loss=0.5", "--format", "json")
+    best = json.loads(relaytrain("plan", "quickstart", "--planner", "optimum", *asked).out)
+    assert best["energy_j"] != pytest.approx(rt.plan("quickstart", planner="optimum", overrides=asked[3:4]).energy_j)
+    compared = json.loads(relaytrain("compare", "quickstart", *asked).out)["plans"]["optimum"]
+    swept = rt.front("quickstart", overrides=(asked[1], asked[3]))
+    in_front = swept.energy(0.5, swept.problem.target.deadline_s)
+    assert compared["energy_j"] == best["energy_j"] and compared["decisions"] == best["decisions"]
+    assert in_front == pytest.approx(best["energy_j"], rel=1e-9)

@@ -25,6 +25,7 @@ from sample_run import Sample, open_store, write_run
 GOOD, BAD = "quick-good-1", "quick-open-2"
 EPOCHS = 6
 TRAINS = () if find_spec("torch") is None else (("export", BAD, "out"), ("resume", BAD))
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +73,12 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("statement", ROWS.values(), ids=ROWS)
-def test_one_bad_row_costs_that_run_until_it_is_repaired(relaytrain, runs, statement):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW if number % 4 else ()) for number, name in enumerate(ROWS)]
+)
+def test_one_bad_row_costs_that_run_until_it_is_repaired(relaytrain, runs, name):
     before = RunStore.open(runs).events(BAD)
+    statement = ROWS[name]
     sql(runs, statement)
     for verb in (("show", BAD), ("report", BAD), *TRAINS):
         call = relaytrain(*verb)
@@ -199,7 +203,9 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("thing", [_fifo, _link, _link_to_zero, _folder])
+@pytest.mark.parametrize(
+    "thing", [_link, *(pytest.param(made, marks=SLOW) for made in (_fifo, _link_to_zero, _folder))]
+)
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_nothing_is_followed_opened_or_deleted_through(relaytrain, runs, in_time, tmp_path, thing, place):
     outside = tmp_path / "outside"

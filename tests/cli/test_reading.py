@@ -167,6 +167,7 @@ class TestWithTorch:
         assert "warning  data of edge-1: all of one class" in call.out
         assert "no node holds class 6, 7, 8, 9, the target set does" in call.out
 
+    @pytest.mark.slow
     def test_export_says_what_it_wrote(self, relaytrain, tmp_path, monkeypatch):
         from relaytrain.export import network_formats as formats
         from relaytrain.store import RunStore

@@ -65,7 +65,7 @@ def check_replay(case, name, estimate, actions, energy_j, *, quantised):
 
 def check_without_deadline(case, estimate, energy_j):
     target = replace(case.problem.target, deadline_s=math.inf)
-    instance = instance_of(replace(case.problem, target=target), case.costs, case.laws[estimate])
+    instance = instance_of(replace(case.problem, target=target, max_epochs=None), case.costs, case.laws[estimate])
     found = solve(instance, Start(0, case.problem.start, case.problem.initial_loss, 0.0))
     assert found.feasible
     assert found.energy_j == pytest.approx(energy_j, abs=SAME_ENERGY, rel=0)

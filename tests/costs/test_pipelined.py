@@ -83,6 +83,7 @@ def test_the_far_edge_is_usable_as_a_pipeline_only() -> None:
 
 
 @pytest.mark.train
+@pytest.mark.slow
 def test_the_presets_chain_is_what_counting_says() -> None:
     pytest.importorskip("torch")
     from relaytrain.pipeline.unit_counter import counted_chain

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relaytrain as rt
+from relaytrain.api import first_state
 from relaytrain.cli.app import main
 from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, sure
 from relaytrain.core.distribution import Normal
@@ -32,6 +33,44 @@ def test_resources_within_a_share_of_their_bound():
     best = rt.plan("depl_alexnet", overrides=["target.loss=13"])
     loose = rt.plan("depl_alexnet", overrides=["target.loss=13", "depl.within=0.05"])
     assert best.energy_j * (1 - 1e-9) <= loose.energy_j <= 1.05 * loose.bound_j
+
+
+@pytest.mark.parametrize("preset", ["depl_digits", "depl_mobilenet"])
+def test_expected_losses_are_those_of_losses_that_end_at_zero(preset):
+    """Sampled epoch by epoch; digits' additive losses go far below zero, the other's never."""
+    made, instance = rt.plan(preset), load_scenario(preset).depl.instance
+    chosen = instance.all_data
+    if made.decisions[0].datasets:
+        names = [data.name for data in instance.datasets]
+        chosen = tuple(names.index(name) for name in made.decisions[0].datasets)
+    versions = [next(m for m, v in enumerate(instance.versions) if v.name == d.version) for d in made.decisions]
+    rng, losses, samples = np.random.default_rng(4), instance.initial_loss, 20_000
+    gain, before = instance.data_gain(chosen), versions[0]
+    for k, (m, expected) in enumerate(zip(versions, made.losses, strict=True), start=1):
+        version = instance.versions[m]
+        losses = losses - gain * version.progress(k) * version.noise.sample(rng, samples)
+        if m != before:
+            losses = losses + instance.switches[before][m].sample(rng, samples)
+        before, counted = m, np.maximum(losses, 0.0)
+        assert expected == pytest.approx(counted.mean(), abs=4.0 * counted.std() / math.sqrt(samples) + 1e-4)
+    assert (losses.mean() < 0.0) == (preset == "depl_digits")
+
+
+def test_data_alone_is_judged_with_that_data():
+    """Whatever the order in which the scenario names its data, and with dependent epochs too."""
+    changes = ("target.loss=1.5", "target.probability=0.6", "target.max_epochs=4", "depl.dependence.correlation=0.3")
+    loaded = load_scenario("depl_digits", overrides=changes)
+    whole = loaded.depl.instance
+    sized = tuple(replace(data, volume=v) for data, v in zip(whole.datasets, (5.0, 3.0, 4.0), strict=True))
+
+    def alone(*order):
+        instance = replace(whole, datasets=tuple(sized[at] for at in order))
+        planner = Depl(replace(loaded.depl, instance=instance))
+        made = planner.plan(loaded.problem, loaded.costs, loaded.law, first_state(loaded))
+        return {other for other in made.alternatives if other.name.endswith("as the only data")}
+
+    shown = alone(0, 1, 2)
+    assert len(shown) == 2 and alone(1, 2, 0) == shown
 
 
 def test_who_chooses_no_data_says_what_bringing_it_costs():

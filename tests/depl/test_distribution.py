@@ -97,6 +97,25 @@ def test_sums_agree_with_samples(omega):
     )
 
 
+@pytest.mark.parametrize("mean", [-2.0, -0.3, 0.0, 0.4, 1.5, 6.0])
+def test_the_mean_of_what_counts_as_zero_at_least_in_closed_form(mean):
+    normal = NormalDist(mean, 0.5)
+    closed = mean * normal.cdf(0.0 + 2.0 * mean) + 0.25 * normal.pdf(0.0)  # P(x > 0) = P(x < 2 mean)
+    assert weighted_sum([(1.0, Normal(mean, 0.5))]).mean_at_least(0.0) == pytest.approx(closed, abs=1e-11)
+    assert weighted_sum([(1.0, Normal(0.0, 0.5))], mean).mean_at_least(0.0) == pytest.approx(closed, abs=1e-11)
+    assert weighted_sum([(1.0, Normal(mean, 0.0))]).mean_at_least(0.0) == max(mean, 0.0)
+
+
+@pytest.mark.parametrize("constant", [0.1, 0.6, 1.5, 9.0, 1e6, -1e6])
+def test_the_mean_of_what_counts_as_zero_at_least_agrees_with_a_million_samples(constant):
+    terms = [(-0.7, InverseGamma(1.0, 0.2)), (0.5, LogNormal(1.0, 0.3)), (1.0, StudentT(0.1, 0.1, 4.0))]
+    rng = np.random.default_rng(3)
+    drawn = np.maximum(constant + sum(factor * of.sample(rng, 1_000_000) for factor, of in terms), 0.0)
+    deviation = float(drawn.std()) / 1000.0
+    found = weighted_sum(terms, constant).mean_at_least(0.0)
+    assert found == pytest.approx(float(drawn.mean()), abs=4.0 * deviation + 1e-9 * abs(constant))
+
+
 @some
 @given(sums, st.randoms(use_true_random=False))
 def test_convolution_commutes(terms, random):

@@ -149,6 +149,7 @@ def test_normal_noise_is_the_same_given_or_conformal_until_an_epoch_falls_short(
 
 
 @pytest.mark.train
+@pytest.mark.slow
 def test_a_run_stages_data_caps_speed_and_ends_with_prediction_sets(tmp_path):
     pytest.importorskip("torch")
     from relaytrain.store import RunStore

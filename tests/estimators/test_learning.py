@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from relaytrain.core.errors import UsageError
+from relaytrain.core.npz import Wrong
 from relaytrain.estimators.bands import Bands, ordered
 from relaytrain.estimators.judging.kept_forecasts import kept
 from relaytrain.estimators.judging.metrics import by_clusters, mean_by_clusters, score, winkler_of
@@ -31,7 +32,6 @@ from relaytrain.estimators.learned.features import (
     tree_features,
     windows,
 )
-from relaytrain.core.npz import Wrong
 from relaytrain.estimators.learned.fitted_parts import forest_arrays
 from relaytrain.estimators.learned.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of

@@ -119,7 +119,8 @@ def test_jumps_learn_from_the_handovers_of_the_run():
     assert (law.jump0_robust - law.jump0)[0, 1] < (fresh.jump0_robust - fresh.jump0)[0, 1]
 
 
-@pytest.mark.parametrize("memory", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_the_95_curve_covers_95_percent_of_worlds_so_far_ahead(memory):
     """240 worlds drawn from the belief; the level is path-wise: 95 % of losses h epochs ahead lie below its curve, h =
     1 too."""

@@ -222,6 +222,7 @@ LIES = {
     "child-holds-the-pipe": hold_the_pipe,
     "says-late": lambda a: a.send(b"", whole=False, error="took my time", kind="late"),
     "says-refused": lambda a: a.send(b"", whole=False, error="no", kind="refused", cpu_s=1e12),
+    "says-user": lambda a: a.send(b"", whole=False, error="net.py:1: ValueError: no", kind="user"),
     "says-broken": lambda a: say("broken", failure="refused", error="halfway"),
     "answers-twice": lambda a: (a.send(), a.send()),
 }
@@ -230,6 +231,7 @@ STARTS = {
     "starts-with-noise": lambda: raw(b"hello, world; this is no frame of ours"),
     "beats-before-ready": lambda: say("beat", cpu_s=0.0),
     "broken-at-once": lambda: say("broken", failure="refused", error="no such module"),
+    "broken-by-user": lambda: say("broken", failure="user", error="net.py:1: ValueError: no"),
     "answers-unasked": lambda: say("result"),
 }
 

@@ -6,6 +6,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,7 +121,12 @@ def test_a_silent_transport_is_a_lost_epoch() -> None:
     assert caught.value.exit_status == 7
 
 
-def test_code_of_the_users_that_fails_ends_the_run_unless_the_quorum_does_without() -> None:
+def test_code_of_the_users_that_fails_ends_the_run_unless_the_quorum_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(7 * "pass\n")
+
     def raised(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         return [failed(task, "user", "mine.py:7: ValueError: no") if task.node == "edge-2" else result]
 
@@ -128,6 +134,29 @@ def test_code_of_the_users_that_fails_ends_the_run_unless_the_quorum_does_withou
         run(raised)
     assert caught.value.exit_status == 3 and {f.kind for f in caught.value.lost.failures} == {"user"}
     assert run(raised, quorum=0.5)[0].outcome.failed_nodes == ("edge-2",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["mine.py:8: ValueError: no", "other.py:1: ValueError: no", "no", "mine:net: ValueError: no", ": 1: x", "\0:1: x",
+     f"{torch.__file__}:3: ValueError: no", "/dev/zero:1: ValueError: no"],
+)  # fmt: skip
+def test_a_node_that_lays_its_failure_on_code_that_is_not_here_has_failed_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(7 * "pass\n")
+
+    def lies(times: int) -> Any:
+        return lambda task, result: [
+            failed(task, "user", words) if (task.node, task.attempt < times) == ("edge-2", True) else result
+        ]
+
+    done = run(lies(1))[0]
+    assert done.outcome.failed_nodes == () and [(f.node, f.kind) for f in done.failures] == [("edge-2", "refused")]
+    with pytest.raises(EpochLost, match="names none that is here") as caught:
+        run(lies(9))
+    assert caught.value.exit_status == 7
 
 
 def test_weights_without_measure_are_training_gone_wild_and_no_lost_nodes() -> None:

@@ -59,7 +59,7 @@ KINDS = {
     **dict.fromkeys(["dies", "dies-in-a-frame", "hangs-up", "dies-at-once"], "lost"),
     **dict.fromkeys([*NEVER, "says-late"], "late"),
     "one-weight-huge": "non-finite",  # weights without measure
-    **dict.fromkeys(["says-refused", "says-broken", "broken-at-once"], "refused"),
+    **dict.fromkeys(["says-refused", "says-broken", "broken-at-once", "says-user", "broken-by-user"], "refused"),
 }
 """What each lie is called in the failure that is recorded."""
 SAID = {
@@ -166,6 +166,8 @@ ALWAYS = {
     "silent": "no answer within 0.25 s",
     "beats-without-pause": "no answer within 0.25 s",
     "says-refused": "no",
+    "says-user": "names none that is here: net.py:1",
+    "broken-by-user": "names none that is here: net.py:1",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -18,6 +19,7 @@ from booking import booked
 from relaytrain.core.errors import UsageError
 from relaytrain.core.plan import Decision
 from relaytrain.data.dataset import Dataset
+from relaytrain.executors import processes
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.executors.processes import Processes
@@ -171,6 +173,15 @@ def test_a_deadline_ends_the_wait_for_a_worker_that_is_still_starting(tmp_path: 
     assert sorted(r.node for r in late) == sorted(setup.datasets)
     assert all(r.kind == "late" and "still starting" in (r.error or "") for r in late)
     assert {r.node: r.data for r in again} == {r.node: r.data for r in InProcess(setup).send(tasks)}
+
+
+def test_a_worker_that_starts_within_a_tasks_time_has_the_whole_of_it_to_work() -> None:
+    """On a clock of its own: else a busy machine, where starting takes most of the time, would never get to work."""
+    task = NodeTask("run", 1, 0, "edge-1", b"", small_setup().settings, 1.0, 6.0)
+    crew = Processes(small_setup(), workers=1)
+    starting, ready = (processes._Worker(("edge-1",), None, ready=at > 0.0, ready_s=at) for at in (0.0, 105.5))
+    assert crew._due(task, starting, 100.0) == 106.0 and crew._due(task, ready, 100.0) == 111.5
+    assert crew._due(task, ready, 200.0) == 206.0 and crew._due(replace(task, timeout_s=None), ready, 1.0) == math.inf
 
 
 def test_a_worker_that_cannot_import_the_users_code_says_so(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from relaytrain.experiments.result import Row, findings_markdown
 
 Reproduced = Callable[[str], Reproduction]
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
-FAST = ("pact-fig5", "pact-fig7", "mcpipe-fig1")
+FAST = ("pact-fig7", "mcpipe-fig1")
 PAPER = {"mcpipe": "mcPipe ", "depl": "DepL "}  # what stands before "Fig." where it is not PACT
 TRAINED = (
     "pact-fig2",

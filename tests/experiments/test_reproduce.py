@@ -71,6 +71,7 @@ def test_to_dict_is_json(reproduced: Reproduced) -> None:
     assert {"figure", "finding", "holds", "why"} <= plain["findings"][0].keys()
 
 
+@pytest.mark.slow
 def test_all_closes_with_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the two quickest experiments: the loop and its table do not depend on which they are."""
     for name in set(available()) - {"pact-fig5", "pact-fig7"}:
@@ -117,7 +118,7 @@ def test_listing_needs_no_heavy_import() -> None:
         "import sys; from relaytrain.experiments import available; available();"
         "print([m for m in ('matplotlib', 'numba', 'torch', 'sklearn', 'scipy') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "[]"
 
 

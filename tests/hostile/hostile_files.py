@@ -1,5 +1,5 @@
-"""Files that nobody should have to open: fitted estimators, scenarios, traces, start files and stores, each by its
-seed. `case(seed, folder)` writes one into `folder` and says which command is to read it."""
+"""Files that nobody should have to open: fitted estimators, atlases, scenarios, traces, start files and stores, each by
+its seed. `case(seed, folder)` writes one into `folder` and says which command is to read it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from relaytrain.core.problem import Pair
 from relaytrain.estimators.learned.auto import RunModel
 from relaytrain.estimators.learned.change_model import ChangeModel, Linear
 from relaytrain.estimators.learned.features import NAMES
@@ -28,9 +29,10 @@ from relaytrain.estimators.learned.trees import Forest
 from relaytrain.estimators.learned.zero_trace import SHIPPED, load_fitted
 from relaytrain.scenario import new_scenario_text
 from relaytrain.scenario.read import PRESETS
+from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey
 from relaytrain.traces.trace_files import BUNDLED
 
-KINDS = ("fitted", "scenario", "traces", "fitted", "start", "scenario", "bomb", "store")
+KINDS = ("fitted", "scenario", "traces", "atlas", "start", "scenario", "bomb", "store")
 SPECIAL = ("fifo", "zero", "full", "loop", "dangling", "folder", "sentinel", "self")
 
 
@@ -226,6 +228,50 @@ def _spoil_bytes(chance: random.Random, path: Path, arrays: dict[str, np.ndarray
         raw[place] ^= 1 << chance.randrange(7)
     path.write_bytes(raw)
     return "flipped"
+
+
+# --- atlases
+
+
+def good_atlas() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and body of a small one."""
+    legs = {LegKey((), 0): AtlasLeg(2.3, [2.0, 1.0]), LegKey(((0, 2),), 1): AtlasLeg(1.5, [0.5], {"kind": "prune"})}
+    atlas = Atlas("made", (Pair("full", "gold"), Pair("small", "bronze")), 0, seeds={0: legs, 4: legs})
+    with np.load(io.BytesIO(atlas.to_bytes())) as file:
+        arrays = dict(file)
+    return arrays, json.loads(bytes(arrays.pop("json")))
+
+
+def _atlas(seed: int, chance: random.Random, folder: Path, sentinel: Path) -> Case:
+    path = folder / "atlas.npz"
+    if seed % 11 == 0:
+        what = special(path, chance.choice(SPECIAL), sentinel)
+    else:
+        way = chance.choice((_spoil_legs, _spoil_legs, _spoil_text, _spoil_zip, _spoil_header, _spoil_bytes))
+        what = f"{way.__name__} {way(chance, path, *good_atlas())}"
+    return Case(seed, "atlas", what, ("atlas", str(path)))
+
+
+def _spoil_legs(chance: random.Random, path: Path, arrays: dict[str, np.ndarray], body: Any) -> str:
+    name = chance.choice(sorted(arrays))
+    way = chance.choice(("cut", "longer", "deeper", "narrow", "none", "figure"))
+    array = arrays[name]
+    if way == "figure":
+        array = array.copy()
+        array.flat[0] = -7 if array.dtype.kind == "i" else np.nan if name != "handed" else 1e300
+    arrays[name] = {
+        "cut": array[:-1], "longer": np.tile(array, (9, *[1] * (array.ndim - 1))), "deeper": array[None],
+        "narrow": np.zeros(array.shape, np.int8), "none": np.zeros(0), "figure": array,
+    }[way]  # fmt: skip
+    write_fitted(path, arrays, body)
+    return f"{name} {way}"
+
+
+def _spoil_text(chance: random.Random, path: Path, arrays: dict[str, np.ndarray], body: Any) -> str:
+    name = chance.choice(sorted(body))
+    body[name] = chance.choice((None, 10**400, -1, 1e999, [], [[]], {"a": {}}, "x" * 10**6, [["a", "b"]] * 5000, True))
+    write_fitted(path, arrays, body)
+    return f"{name} = {str(body[name])[:40]}"
 
 
 # --- scenarios

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_files import KINDS, good_fit, write_fitted
+from hostile_files import KINDS, good_atlas, good_fit, write_fitted
 from store_faults import soak
 
 from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError, WorkerLost
 from relaytrain.estimators.learned.fitted import load_fitted
-from relaytrain.store.files import read_named
+from relaytrain.scenario.read import read_named
+from relaytrain.traces.atlas import read_atlas
 
 COUNT = 240 if soak() else 32
 TORCH = find_spec("torch") is not None and soak()
@@ -69,11 +70,14 @@ def _rude(said: str) -> bool:
     return "Traceback" in said or "bug of relaytrain" in said
 
 
-def test_the_fit_that_is_spoiled_is_a_good_one(tmp_path):
-    """Or all of the fitted files above would be refused for another reason."""
+def test_what_is_spoiled_is_good_before(tmp_path):
+    """And so is the atlas, or all of the files above would be refused for another reason."""
     arrays, body = good_fit()
     write_fitted(tmp_path / "fit.npz", arrays, body)
     assert load_fitted(tmp_path / "fit.npz").change is not None
+    arrays, body = good_atlas()
+    write_fitted(tmp_path / "atlas.npz", arrays, body)
+    assert read_atlas(tmp_path / "atlas.npz").epochs == 6
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 "stopped" and the exit status 6 (or what the run had reached before), and `resume` gives bit for bit what an
 undisturbed run gives.
 
-`python -m pytest tests/hostile/test_signals.py` sends 12 volleys, with RELAYTRAIN_TIER=soak 100.
+`python -m pytest tests/hostile/test_signals.py` sends 6 volleys, with RELAYTRAIN_TIER=soak 100.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from relaytrain.relay import loop
 from relaytrain.store import RunStore, check
 from relaytrain.store.check import errors
 
-VOLLEYS = 100 if soak() else 12
+VOLLEYS = 100 if soak() else 6
 STOPPED, DONE = 6, 0
 SIGNALS_OF_A_VOLLEY = (1, 2, 2, 3, 5)
 
@@ -70,7 +70,7 @@ def guarded(work) -> int:
         return STOPPED
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_signals_at_random_moments_of_planning_training_and_writing():
     chance = random.Random(14)
     with scratch() as base:

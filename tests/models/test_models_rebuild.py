@@ -27,7 +27,7 @@ CASES = [
     pytest.param("vgg16", 0.125, (1, 28, 28), marks=pytest.mark.slow),
     ("alexnet", 0.125, (3, 16, 16)),
     pytest.param("mobilenet", 0.25, (3, 32, 32), marks=pytest.mark.slow),
-    ("mobilenet", 0.25, (1, 8, 8)),
+    pytest.param("mobilenet", 0.25, (1, 8, 8), marks=pytest.mark.slow),
     ("resnet8", 1.0, (3, 32, 32)),
     pytest.param("resnet14", 0.5, (1, 28, 28), marks=pytest.mark.slow),
     pytest.param("resnet20", 0.5, (1, 8, 8), marks=pytest.mark.slow),

@@ -101,6 +101,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.slow
 def test_search_without_compilation_gives_the_same():
     cases = Path(__file__).parent.parent / "conformance" / "cases" / "pact"
 

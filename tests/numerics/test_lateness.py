@@ -150,6 +150,7 @@ def test_the_stated_probability_is_the_normal_one() -> None:
         assert stated == pytest.approx(truth, abs=4 * math.sqrt(truth * (1 - truth) / 2000))
 
 
+@pytest.mark.slow
 def test_the_stated_probability_is_that_of_sampled_curves_and_seconds() -> None:
     """Loss and time both uncertain: each sample draws its level and the seconds of every single epoch."""
     curves = np.array([[0.1, 1.0, 3.0, 1.0], [0.05, 1.0, 6.0, 1.0]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pipeline_cases import DEVICES, SIMULATOR, assert_same, best_of, data_for, m
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import ScenarioError, UsageError, WorkerLost  # noqa: E402
+from relaytrain.core.user_code import UserCodeError  # noqa: E402
 from relaytrain.pipeline.addresses import check_master, interface_of  # noqa: E402
 from relaytrain.pipeline.blueprint import blueprint, units_from  # noqa: E402
 from relaytrain.pipeline.job_file import read_job  # noqa: E402
@@ -96,6 +98,21 @@ def test_a_layer_that_fails_says_so():
         run_pipeline(model, batches, DEVICES, Training(SGD(0.1)))
 
 
+def test_a_loss_of_the_users_own_is_found_by_its_stage_and_fails_as_the_users(tmp_path):
+    (tmp_path / "staged_loss.py").write_text(
+        "from torch import distributed, nn\n\n"
+        "def plain(outputs, labels):\n    return nn.functional.cross_entropy(outputs, labels)\n\n"
+        "def broken(outputs, labels):\n    if distributed.is_initialized():\n        raise KeyError('attic')\n"
+        "    return plain(outputs, labels)\n"
+    )
+    model, _, shape = model_named("mlp")
+    batches = data_for(shape, 3)
+    own = Training(SGD(0.1), "staged_loss:plain", code=tmp_path)
+    assert_same(run_pipeline(model, batches, DEVICES, own, SIMULATOR), run_pipeline(model, batches, DEVICES, own))
+    with pytest.raises(UserCodeError, match=r"staged_loss\.py:8: KeyError: 'attic'"):
+        run_pipeline(model, batches, DEVICES, replace(own, loss="staged_loss:broken"))
+
+
 def test_wires_take_their_time():
     traffic = Traffic(Wire(8e6))  # a megabyte a second
     assert traffic.arrival_s(10.0, 500_000) == 10.5
@@ -157,7 +174,7 @@ def test_a_job_that_is_none(tmp_path):
 def test_gradients_are_those_of_torch_pipelining():
     """In a process of its own: nothing else here may import that package."""
     script = Path(__file__).with_name("torch_pipelining.py")
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     largest = float(ended.stdout.split()[-1])
     assert largest <= 1e-10

@@ -29,7 +29,7 @@ class _Pipe:
         self._messages.put(tensor.clone())
 
     def recv(self):
-        return self._messages.get(timeout=10)
+        return self._messages.get(timeout=120)
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])

@@ -98,8 +98,14 @@ def _apart(left, right):
     return max(float((x - y).abs().max()) for x, y in pairs)
 
 
+LARGER = (("vgg", 4), ("resnet", 3))
+
+
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("name", "stages", "m"), [("mlp", 3, 4), ("mlp", 2, 2), ("vgg", 4, 4), ("resnet", 3, 4)])
+@pytest.mark.parametrize(
+    ("name", "stages", "m"),
+    [("mlp", 3, 4), ("mlp", 2, 2), *(pytest.param(name, stages, 4, marks=pytest.mark.slow) for name, stages in LARGER)],
+)
 def test_stash_on_demand_and_best_of_agree_to_the_last_bit(name, stages, m, rule):
     units, facts, cuts, data, schedule = _setup(name, stages, m)
     parts, ours = _parts(units, cuts), RULES[rule][0]

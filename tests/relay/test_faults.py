@@ -97,6 +97,7 @@ def test_a_node_set_comes_back_when_its_nodes_do(store):
     assert lost and first >= lost[-1] + 2
 
 
+@pytest.mark.slow
 def test_a_node_set_comes_back_at_the_same_epoch_after_a_death(store):
     """At whatever moment the process dies, what is left out and until when is read from the events."""
     orchestrator.start(stub.job(fault=back_at(4)), store, run="undisturbed")

@@ -161,6 +161,7 @@ def test_a_watcher_hears_one_line_an_epoch(store):
     assert all(math.isfinite(line.guaranteed) and line.level >= 0.5 for line in lines)
 
 
+@pytest.mark.slow
 def test_robust_band_covers_most_of_what_is_measured(store):
     """Losses stay below the band at the level the plan rests on about as often as it says, on the whole."""
     inside = total = 0

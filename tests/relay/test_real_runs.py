@@ -92,6 +92,7 @@ def test_baselines_are_run_by_name(scenario_file, tmp_path):
         rt.run(scenario_file, store=tmp_path, transport="pigeon")
 
 
+@pytest.mark.slow
 def test_changed_packages_are_refused_unless_accepted(scenario_file, tmp_path, monkeypatch):
     from relaytrain.relay import events as journal
 
@@ -148,6 +149,7 @@ def test_train_takes_a_module_and_arrays(tmp_path):
         assert sum(p.numel() for p in result.model.parameters()) < sum(p.numel() for p in net.parameters())
 
 
+@pytest.mark.slow
 def test_train_goes_on_with_the_same_call(tmp_path):
     def call(**options):
         torch.manual_seed(0)

@@ -9,8 +9,11 @@ import pytest
 import stub
 
 from relaytrain.core.errors import WorkerLost
+from relaytrain.core.outcome import EpochOutcome
+from relaytrain.core.plan import Decision
+from relaytrain.core.state import State
+from relaytrain.planners.pact.forecast import forecast
 from relaytrain.relay import loop as orchestrator
-from relaytrain.relay.forecast import forecast
 from relaytrain.relay.job import Line, Notice
 from relaytrain.relay.steering import Steering
 from relaytrain.report.happenings import happenings
@@ -137,3 +140,22 @@ def test_worse_levels_cost_more_and_what_never_arrives_ends_with_the_deadline():
     assert planned_again.low_j <= followed.low_j + 1e-9, "where both arrive, planning again is never dearer"
     slowest_s, dearest_w = problem.target.deadline_s, 50.0 / 2.0
     assert followed.high_j <= slowest_s * dearest_w
+
+
+def test_whatever_a_run_is_told_it_stands_where_one_does_that_was_told_all_at_once():
+    steering = _steering()
+    pair, other = steering.problem.pairs[:2]
+    for epoch, loss in ((1, 2.0), (2, 1.5), (3, 1.2)):
+        steering.tell(EpochOutcome(Decision(epoch, *pair), loss, 2.0, 3.0))
+    steering.undo(2)
+    steering.charge(5.0, 7.0)
+    steering.forbid(other, "it does not train")
+    steering.lose(other.nodes, "no answer")
+    fresh = _steering()
+    fresh.recall(list(steering.history), dict(steering.forbidden), dict(steering.lost), steering.path)
+    fresh.charge(5.0, 7.0)
+    assert steering.state == fresh.state == State(2, 1.5, 9.0, 0, 13.0)
+    assert steering.table().run_s.tolist() == fresh.table().run_s.tolist()
+    assert math.isinf(steering.table().run_s[1])
+    steering.charge(6.0, 7.0)
+    assert steering.state.elapsed_s == 10.0

@@ -41,6 +41,7 @@ def test_four_runs_by_hand(store):
     assert measured["cpu_s"] == pytest.approx(0.02 * 5 * SECONDS["full"])
 
 
+@pytest.mark.slow
 def test_band_counts_epochs_at_or_below_their_promise(store):
     """Without noise every loss is the expected one; with much of it about half lie above, some beyond the band."""
     write_run(store, "run-calm-1", Sample(**QUIET, noise=0.0))
@@ -90,6 +91,7 @@ def test_near_levels_are_judged_together_and_planners_apart(store):
     assert single.name.startswith("single: ") and "90% to 95%" in pact.name
 
 
+@pytest.mark.slow
 def test_targets_called_infeasible_that_were_reached(store):
     hopeless = Sample(**QUIET, feasible=False, rung=0.0, probability=0.0)
     write_run(store, "run-gave-up-1", Sample(**QUIET, feasible=False, rung=0.0, probability=0.0, verdict="missed"))

@@ -67,6 +67,7 @@ def bits(state):
 
 
 @pytest.mark.parametrize(("which", "index"), [("final", 2), ("best", 1)])
+@pytest.mark.slow
 def test_every_file_holds_the_runs_weights(exported, which, index):
     _, checkpoints, final, best = exported
     exported = final if which == "final" else best
@@ -87,6 +88,7 @@ def test_every_file_holds_the_runs_weights(exported, which, index):
     assert exported.rebuilt and json.loads((folder / "scenario.json").read_text())["name"] == "small"
 
 
+@pytest.mark.slow
 def test_the_manifest_names_every_file(exported):
     _, checkpoints, final, _ = exported
     manifest = json.loads((final.folder / "export.json").read_text())
@@ -105,6 +107,7 @@ def test_a_version_from_weights_is_the_one_from_a_module():
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_exported_is_refused_in_words(exported, tmp_path):
     store, checkpoints, final, _ = exported
     with pytest.raises(UsageError, match="not empty"):
@@ -129,6 +132,7 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path):
         export_run(store, RUN, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_file_that_reads_back_otherwise_is_noticed(tmp_path, monkeypatch):
     """A disk that writes other bytes than it was given: the verb itself says so."""
 

@@ -201,6 +201,7 @@ def long_run(epochs: int) -> RunView:
     return RunView.of(Event("long-run-1", n, k, e, b, 1, float(n), float(n)) for n, (k, e, b) in enumerate(rows, 1))
 
 
+@pytest.mark.slow
 def test_long_runs_make_small_files():
     view = long_run(3000)
     html = report_html(view)

@@ -58,6 +58,7 @@ def test_presets_say_what_they_are(name: str) -> None:
 
 def test_the_presets() -> None:
     known = [
+        "deeper",
         "depl_alexnet",
         "depl_digits",
         "depl_mobilenet",

@@ -92,6 +92,7 @@ def test_a_scenario_changed_in_python_is_played_as_it_is():
     assert all(r.outcomes["true"].energy_j == pytest.approx(r.best.energy_j) for r in result.results)
 
 
+@pytest.mark.slow
 def test_errors_of_workers_keep_their_class():
     with pytest.raises(InfeasibleError, match="tight"):
         simulate("smart_factory", 2, rules=["true"], modes=["tight"], workers=2)

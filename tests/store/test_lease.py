@@ -104,7 +104,7 @@ def test_a_writer_renews_its_lease_from_a_thread(store, monkeypatch):
     real = lease.beat
     monkeypatch.setattr(lease, "beat", lambda *a: (real(*a), renewed.set()))
     with store.create_run(RUN, {}):
-        assert renewed.wait(20)
+        assert renewed.wait(120)
         assert lease.last_heard(store.folder, RUN, fence=1) is not None
     assert lease.last_heard(store.folder, RUN) is None
 

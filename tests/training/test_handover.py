@@ -92,6 +92,7 @@ def test_a_users_module_is_pruned_and_trained_on() -> None:
     assert sum(t.numel() for t in checkpoint.weights.values()) < 0.3 * sum(p.numel() for p in model.parameters())
 
 
+@pytest.mark.slow
 def test_batch_norm_is_estimated_on_the_new_nodes_data() -> None:
     setup, runner = setup_of(tables(family="resnet8"))
     checkpoint = trained(setup, runner, 1)
@@ -110,6 +111,7 @@ def students() -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_its_teacher() -> None:
     setup, runner = setup_of(students())
     teacher = trained(setup, runner, 25)

@@ -6,7 +6,9 @@ modules are imported in the child alone, a death by `kill -9` is real, and the w
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import signal
 import sys
@@ -16,8 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-LIMIT_S = 120
-"""A child that hangs is ended by its own alarm."""
+LIMIT_S = 600
+"""A child that hangs is ended by its own alarm; one that compiles on a busy machine takes minutes."""
 
 
 class Call(NamedTuple):
@@ -34,7 +36,6 @@ class Call(NamedTuple):
 
 def warm() -> None:
     """Load once, in the parent, what every child would load: packages, and the compiled searches by a short run."""
-    import contextlib
     import io
 
     import sklearn.datasets
@@ -58,11 +59,16 @@ def relaytrain(
     folder: Path,
     env: Mapping[str, str] | None = None,
     kill_when: Callable[[str], bool] | None = None,
+    before: Callable[[], None] | None = None,
+    terminal: bool = False,
 ) -> Call:
-    """Run a verb in `folder`; `kill_when` is asked after every line of stderr whether to SIGKILL the process."""
+    """Run a verb in `folder`; `kill_when` is asked after every line of stderr whether to SIGKILL the process.
+
+    `before` is called in the child; `terminal` makes stderr a terminal instead of a pipe.
+    """
     from relaytrain.cli.app import main
 
-    read_fd, write_fd = os.pipe()
+    read_fd, write_fd = pty.openpty() if terminal else os.pipe()
     with tempfile.TemporaryFile() as out:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -74,6 +80,8 @@ def relaytrain(
             try:
                 signal.alarm(LIMIT_S)
                 _become(folder, out.fileno(), write_fd, env or {})
+                if before is not None:
+                    before()
                 code = main([str(word) for word in arguments])
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -83,7 +91,8 @@ def relaytrain(
                 os._exit(code)
         os.close(write_fd)
         lines = []
-        with os.fdopen(read_fd, encoding="utf-8", errors="replace") as err:
+        ending = contextlib.suppress(OSError if terminal else ())  # so Linux ends a terminal
+        with os.fdopen(read_fd, encoding="utf-8", errors="replace") as err, ending:
             for line in err:
                 lines.append(line)
                 if kill_when is not None and kill_when(line):
@@ -107,7 +116,8 @@ def _become(folder: Path, out_fd: int, err_fd: int, env: Mapping[str, str]) -> N
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     os.chdir(folder)
-    os.environ.pop("RELAYTRAIN_STORE", None)
+    for name in ("RELAYTRAIN_STORE", "NO_COLOR"):
+        os.environ.pop(name, None)
     os.environ.update(env)
     warnings.resetwarnings()
     signal.signal(signal.SIGINT, signal.default_int_handler)

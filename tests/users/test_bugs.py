@@ -40,6 +40,19 @@ def test_no_alternative_is_below_the_proven_bound():
     _check_bound(rt.plan(str(HERE / "bound.toml")))
 
 
+@pytest.mark.parametrize("grid", [False, True])
+def test_bounds_hold_in_a_comparison_too(grid):
+    """No planner may say that nothing needs less than it while another one needs less; on a grid, it speaks of that."""
+    coarse = ("planner.grid.loss_step=0.02", "planner.grid.time_step=1s") if grid else ()
+    plans = rt.compare(str(HERE / "bound.toml"), overrides=coarse).plans
+    for name, plan in plans.items():
+        everywhere = "grid" not in plan.bounded
+        assert everywhere or (grid and name.startswith("pact/"))
+        if everywhere and plan.feasible and math.isfinite(plan.bound_j):
+            _check_bound(plan)
+            assert plan.bound_j <= plans["optimum"].energy_j + TINY, name
+
+
 def test_the_words_of_the_bound_do_not_contradict_the_alternatives(tmp_path):
     said = relaytrain("plan", HERE / "bound.toml", folder=tmp_path).out
     bound = re.search(r"no (.*) needs less than ([\d.]+) J", said)
@@ -130,6 +143,7 @@ def test_evaluate_says_when_a_file_was_fitted_on_these_very_traces(tmp_path):
     assert re.search(r"fitted on (these|depl-small)|not held out|seen in training", said.said), said.said
 
 
+@pytest.mark.slow
 def test_evaluate_of_a_given_file_holds_nothing_out(tmp_path):
     """Nothing is fitted, so nothing can be held out of it: the title must not say so."""
     shipped = next(Path(str(rt.__file__)).parent.rglob("zero-trace.npz"))
@@ -151,6 +165,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_reports_command_reproduces_the_run(reported):
     """As printed, from the folder the run was started in."""
     found = re.search(r'<pre id="command">(.*?)</pre>', (reported / "r.html").read_text(), re.DOTALL)

@@ -37,9 +37,16 @@ def test_there_are_thirty_kinds_with_names_of_their_own():
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) >= 30
 
 
+def _marks(mistake: Mistake) -> list[pytest.MarkDecorator]:
+    """`make fast` sees what the scenario alone shows; what takes the user's code to be run comes after it."""
+    if mistake.slow:
+        return [pytest.mark.soak]
+    return [] if mistake.validate[0] else [pytest.mark.slow]
+
+
 @pytest.mark.parametrize(
     "mistake",
-    [pytest.param(m, id=m.name.replace(" ", "-"), marks=[pytest.mark.soak] if m.slow else []) for m in MISTAKES],
+    [pytest.param(m, id=m.name.replace(" ", "-"), marks=_marks(m)) for m in MISTAKES],
 )
 def test_a_mistake_is_told_to_the_user(tmp_path: Path, mistake: Mistake) -> None:
     line = mistake.write(tmp_path)
@@ -76,6 +83,35 @@ def test_the_traceback_is_there_for_those_who_ask(tmp_path):
     assert "bug of relaytrain" not in call.err
 
 
+STAGED = """\
+class Scale(nn.Module):
+    def forward(self, images):
+        if torch.distributed.is_initialized():
+            raise RuntimeError("the scale slipped")  # here
+        return images
+
+
+def net():
+    return nn.Sequential(
+        Scale(), """
+
+
+@pytest.mark.slow
+def test_a_network_that_fails_in_a_stage_of_a_pipeline_is_named_by_file_and_line(tmp_path):
+    """In a process of its own, which finds the user's code wherever the command was called from."""
+    small = SCENARIO.partition('[[versions]]\nname = "small"')[0]
+    pipe = "[[nodes]]" + SCENARIO.partition("[[nodes]]")[2].replace('"box-2"]', '"box-2"]\nmode = "pipeline"')
+    (tmp_path / "mine.toml").write_text((small + pipe).replace('"cloud"\n[[v', '"edge"\n[[v'))
+    (tmp_path / "mine.py").write_text(MODULE.replace("def net():\n    return nn.Sequential(\n        ", STAGED))
+    (tmp_path / "elsewhere").mkdir()
+    options = ("--without", "cloud", "--set", "training.transport=processes")
+    call = relaytrain("run", "../mine.toml", *options, folder=tmp_path / "elsewhere")
+    _check_said(call, 3)
+    assert call.status == 3, call.said
+    before = (tmp_path / "mine.py").read_text().partition("# here")[0]
+    assert f"mine.py:{before.count(chr(10)) + 1}: RuntimeError: the scale slipped" in call.err
+
+
 def test_a_batch_of_one_under_batch_norm_is_refused_in_words(tmp_path):
     """vgg11 ends at one pixel: with one image there is nothing to take a mean over."""
     words = ("--width", "0.0625", "--batch", "1", "--minibatches", "2", "--simulate")
@@ -84,6 +120,7 @@ def test_a_batch_of_one_under_batch_norm_is_refused_in_words(tmp_path):
     assert call.status in (2, 3) and "batch norm" in call.said.lower(), call.said
 
 
+@pytest.mark.slow
 def test_doctor_raises_no_alarm_for_networks_that_nobody_prunes(tmp_path):
     """Versions reached by distillation alone: that a recurrent network cannot be pruned is nobody's concern."""
     recurrent = "nn.Flatten(), nn.Unflatten(1, (4, 4)), nn.LSTM(4, 8, batch_first=True), Last(), nn.Linear(8, 3)"

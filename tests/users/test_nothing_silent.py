@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 from fitted_file import write_fitted
-from forked import relaytrain
+from forked import Call, relaytrain
 from mistakes import MODULE, SCENARIO
 
 EPOCH = re.compile(r"^(k +\d+ .*)$", re.MULTILINE)
 
 
+def _furnish(folder: Path) -> Path:
+    (folder / "mine.py").write_text(MODULE)
+    (folder / "mine.toml").write_text(SCENARIO)
+    return folder
+
+
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(MODULE)
-    (tmp_path / "mine.toml").write_text(SCENARIO)
-    return tmp_path
+    return _furnish(tmp_path)
 
 
 def _edit(folder: Path, before: str, after: str, file: str = "mine.toml") -> None:
@@ -34,9 +36,10 @@ def _edit(folder: Path, before: str, after: str, file: str = "mine.toml") -> Non
 # --- nodes and devices
 
 
-@pytest.fixture
-def one_box_fails(mine: Path) -> Path:
-    """A loss of the user's that fails wherever it meets a batch of box-2 alone; half of the edge is a quorum."""
+@pytest.fixture(scope="module")
+def one_box_fails(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Call]:
+    """A run of a network that fails wherever it meets a batch of box-2 alone; half of the edge is a quorum."""
+    mine = _furnish(tmp_path_factory.mktemp("one-box-fails"))
     _edit(mine, "import torch\n", "import torch\n\nPOISON = 9.5\n", "mine.py")
     _edit(mine, '"few": draw(40, 1)', '"few": draw(40, 1), "bad": bad()', "mine.py")
     _edit(
@@ -58,27 +61,27 @@ def one_box_fails(mine: Path) -> Path:
     _edit(mine, 'box-2 = "few"', 'box-2 = "bad"')
     _edit(mine, "batch = 10", "batch = 10\nquorum = 0.5")
     _edit(mine, 'nodes = "cloud"\n[[versions]]', 'nodes = "edge"\n[[versions]]')
-    return mine
+    return mine, relaytrain("run", "mine.toml", "--name", "mine-fails", "--without", "cloud", folder=mine)
 
 
 def test_a_failed_node_is_told_when_it_happens_and_kept(one_box_fails):
-    ran = relaytrain("run", "mine.toml", "--name", "mine-fails", "--without", "cloud", folder=one_box_fails)
+    folder, ran = one_box_fails
     assert ran.status in (0, 5), ran.said
     lines = ran.err.splitlines()
     told = [index for index, line in enumerate(lines) if "box-2" in line and "the cable came loose" in line]
     assert told, f"the failure is not on stderr:\n{ran.err}"
     first_epoch = next(index for index, line in enumerate(lines) if EPOCH.match(line))
     assert told[0] <= first_epoch, "said when it happened, not at the end"
-    shown = relaytrain("show", "mine-fails", folder=one_box_fails)
+    shown = relaytrain("show", "mine-fails", folder=folder)
     assert "box-2" in shown.out and "the cable came loose" in shown.out
-    report = relaytrain("report", "mine-fails", "--out", "r.html", folder=one_box_fails)
+    report = relaytrain("report", "mine-fails", "--out", "r.html", folder=folder)
     assert report.status == 0
-    page = (one_box_fails / "r.html").read_text()
+    page = (folder / "r.html").read_text()
     assert "box-2" in page and "the cable came loose" in page
 
 
 def test_the_verdict_counts_failed_nodes(one_box_fails):
-    ran = relaytrain("run", "mine.toml", "--without", "cloud", folder=one_box_fails)
+    _, ran = one_box_fails
     assert re.search(r"\d+[^\n.]*fail|fail[^\n.]*\d+", ran.out), ran.out
 
 
@@ -100,6 +103,7 @@ def test_preset_quickstart_with_a_cloud_that_has_no_cuda(tmp_path):
 # --- plans, bounds, estimators
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_infeasible_is_said_when_it_becomes_so(mine):
     """No plan is feasible and the run goes on as well as possible: a word about it, not a dozen epochs of silence."""
     _edit(mine, 'deadline = "10m"', 'deadline = "0.6s"')
@@ -124,6 +128,7 @@ def broken_bound(mine: Path) -> str:
     return relaytrain("run", "mine.toml", folder=mine).said
 
 
+@pytest.mark.slow
 def test_a_broken_bound_is_marked_on_its_line_and_counted(broken_bound):
     band = re.compile(r"loss ([\d.]+) \(<=([\d.]+)")
     broken = 0
@@ -171,54 +176,26 @@ def test_the_fitted_file_named_is_the_one_that_is_used(tmp_path):
 # --- waiting
 
 
-SIMULATE = """
-import sys, time
-clock = [0.0]
-time.monotonic = lambda: clock.__setitem__(0, clock[0] + 0.25) or clock[0]
-from relaytrain.cli.app import main
-sys.exit(main(["simulate", "fig5", "--worlds", "24", "--workers", "1"]))
-"""
-"""A clock on which every look takes a quarter of a second: whoever looks each world has to speak every forty."""
+def _every_look_takes_a_second() -> None:
+    """A clock on which whoever looks each world has to speak every ten."""
+    looks = itertools.count(1)
+    time.monotonic = lambda: float(next(looks))
 
 
 def test_simulate_in_a_pipe_is_never_silent_for_long(tmp_path):
-    env = {**os.environ, "RELAYTRAIN_STORE": str(tmp_path)}
-    ended = subprocess.run(
-        [sys.executable, "-c", SIMULATE],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    said = [line for line in ended.stderr.splitlines() if re.search(r"\d+ of \d+|\d+/\d+", line)]
-    assert said, "24 worlds without a line of progress"
-    assert "\x1b" not in ended.stderr and "\r" not in ended.stderr, "plain lines in a pipe"
+    words = ("simulate", "fig5", "--worlds", "6", "--workers", "1")
+    ended = relaytrain(*words, folder=tmp_path, before=_every_look_takes_a_second)
+    assert ended.status == 0, ended.err
+    said = [line for line in ended.err.splitlines() if re.search(r"\d+ of \d+|\d+/\d+", line)]
+    assert said, "six worlds without a line of progress"
+    assert "\x1b" not in ended.err and "\r" not in ended.err, "plain lines in a pipe"
 
 
-def test_a_terminal_gets_a_bar_with_colour(tmp_path):
-    parent, child = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    env.pop("NO_COLOR", None)
-    (tmp_path / "mine.py").write_text(MODULE)
-    (tmp_path / "mine.toml").write_text(SCENARIO)
-    words = [sys.executable, "-m", "relaytrain", "run", "mine.toml"]
-    with subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=child) as process:
-        os.close(child)
-        heard = b""
-        while True:
-            try:
-                chunk = os.read(parent, 65536)
-            except OSError:  # Linux ends a terminal so
-                break
-            if not chunk:
-                break
-            heard += chunk
-        assert process.wait(timeout=300) == 0, heard
-    os.close(parent)
-    assert b"\x1b[" in heard, "no colour and no bar on a terminal"
+@pytest.mark.slow
+def test_a_terminal_gets_a_bar_with_colour(mine):
+    ran = relaytrain("run", "mine.toml", folder=mine, env={"TERM": "xterm-256color", "COLUMNS": "100"}, terminal=True)
+    assert ran.status == 0, ran.said
+    assert "\x1b[" in ran.err, "no colour and no bar on a terminal"
 
 
 # --- what the numbers are
@@ -232,6 +209,7 @@ def test_emulated_seconds_and_joules_say_so_on_the_line(mine):
         assert re.search(r"emulated|modelled", line), line
 
 
+@pytest.mark.slow
 def test_measured_ones_do_not(mine):
     _edit(mine, "batch = 10", 'batch = 10\nclock = "measured"')
     ran = relaytrain("run", "mine.toml", folder=mine)
@@ -240,6 +218,6 @@ def test_measured_ones_do_not(mine):
 
 
 def test_events_are_told_in_json_too(one_box_fails):
-    relaytrain("run", "mine.toml", "--name", "mine-fails", "--without", "cloud", folder=one_box_fails)
-    shown = json.loads(relaytrain("show", "mine-fails", "--format", "json", folder=one_box_fails).out)
+    folder, _ = one_box_fails
+    shown = json.loads(relaytrain("show", "mine-fails", "--format", "json", folder=folder).out)
     assert any(failure["node"] == "box-2" and "cable" in failure["reason"] for failure in shown["failures"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -24,26 +26,61 @@ import relaytrain as rt
 HERE = Path(__file__).parent / "stranger"
 KILLED_AT = 4
 OPTIONS = {
-    "none": (),
     "seed": ("--seed", "3"),
-    "set": ("--set", "training.lr=0.004", "--set", "target.loss=0.3"),
-    "fitted": ("--fitted", "fit.npz", "--set", "target.loss=0.8"),
+    "set": ("--set", "training.lr=0.008", "--set", "target.loss=0.3"),
+    "fitted": ("--fitted", "fit.npz"),
     "planner": ("--planner", "one-switch"),
-    "without": ("--without", "box-2", "--set", "target.loss=0.6"),
+    "without": ("--without", "box-2", "--set", "target.loss=0.5"),
 }
-"""What a run is started with beside its scenario; the hint has to do for each."""
-SHORT = ("--set", "target.loss=0.8")
-"""A target that is met soon after the kill."""
+"""What a run is started with beside its scenario; the hint has to do for each, alone and all together."""
+TOGETHER = tuple(itertools.chain(*(OPTIONS[key] for key in ("seed", "fitted", "planner", "without", "set"))))
+slow = pytest.mark.slow
+
+
+def _furnish(folder: Path) -> Path:
+    """The stranger's folder, far from the source tree."""
+    for file in HERE.iterdir():
+        if file.suffix in (".py", ".toml"):
+            shutil.copy(file, folder)
+    write_fitted(folder / "fit.npz")
+    return folder
 
 
 @pytest.fixture
 def cellar(tmp_path: Path) -> Path:
-    """The stranger's folder, far from the source tree."""
-    for file in HERE.iterdir():
-        if file.suffix in (".py", ".toml"):
-            shutil.copy(file, tmp_path)
-    write_fitted(tmp_path / "fit.npz")
-    return tmp_path
+    return _furnish(tmp_path)
+
+
+class House(NamedTuple):
+    """Made once: `kept` is as `lived_in` was after one whole run, its export and a killed run."""
+
+    lived_in: Path
+    kept: Path
+    whole: Call
+    exporting: Call
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    folder = tmp_path_factory.mktemp("cellar")
+    lived_in, kept = folder / "lived-in", folder / "kept"
+    lived_in.mkdir()
+    _furnish(lived_in)
+    whole = relaytrain("run", "cellar.toml", "--name", "cellar-whole", "--format", "json", folder=lived_in)
+    words = ("cellar-whole", "out", "--model", "cellar:taster", "--input", "13,1,1")
+    exporting = relaytrain("export", *words, folder=lived_in)
+    assert exporting.status == 0, exporting.said
+    _killed(lived_in)
+    lived_in.rename(kept)
+    return House(lived_in, kept, whole, exporting)
+
+
+@pytest.fixture
+def killed(house: House) -> Path:
+    """The folder where a run was killed, in its old place and as it was then."""
+    shutil.rmtree(house.lived_in, ignore_errors=True)
+    shutil.copytree(house.kept, house.lived_in)
+    return house.lived_in
 
 
 def _result(call: Call) -> dict[str, object]:
@@ -65,6 +102,7 @@ def _killed(folder: Path, *words: str, name: str = "cellar-killed") -> None:
     assert call.status == -9, call.said
 
 
+@slow
 def test_a_loader_may_import_scipy_and_sklearn(cellar):
     """In a process of its own, where neither is loaded yet: what doctor calls healthy, run must train."""
     words = [sys.executable, "-m", "relaytrain", "run", "cellar.toml", "--set", "target.loss=1.05"]
@@ -87,13 +125,28 @@ def test_doctor_finds_the_package_healthy(cellar):
     assert "warning" not in call.out.partition("scenario\n")[2]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_a_killed_run_goes_on_with_the_printed_hint(cellar, options):
-    words = OPTIONS[options]
+@slow
+def test_a_killed_run_goes_on_with_the_printed_hint(killed, house):
+    _check_it_goes_on(killed, house.whole)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(TOGETHER, id="together", marks=slow),
+        *(pytest.param(words, id=name, marks=pytest.mark.soak) for name, words in OPTIONS.items()),
+    ],
+)
+def test_the_printed_hint_knows_the_options(cellar, words):
     whole = relaytrain("run", "cellar.toml", "--name", "cellar-whole", *words, "--format", "json", folder=cellar)
+    _killed(cellar, *words)
+    _check_it_goes_on(cellar, whole)
+
+
+def _check_it_goes_on(cellar: Path, whole: Call) -> None:
+    """The run killed in `cellar` becomes the one that was not, bit for bit, by the command that `show` prints."""
     expected = _result(whole)
     assert expected["epochs"] > KILLED_AT
-    _killed(cellar, *words)
     hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
     resumed = relaytrain(*hint, "--format", "json", folder=cellar)
     assert resumed.status == whole.status, f"relaytrain {' '.join(hint)}: {resumed.said}"
@@ -121,39 +174,43 @@ def _taster(reference: str) -> Callable[[], torch.nn.Module]:
     return factory
 
 
-def test_ls_says_how_to_go_on(cellar):
-    _killed(cellar)
-    hint = hint_of(relaytrain("ls", folder=cellar).said)
+@slow
+def test_ls_says_how_to_go_on(killed):
+    hint = hint_of(relaytrain("ls", folder=killed).said)
     assert hint[:2] == ["resume", "cellar-killed"]
-    (row,) = json.loads(relaytrain("ls", "--format", "json", folder=cellar).out)["runs"]
-    assert row["resume"].split()[1:] == hint
-    assert json.loads(relaytrain("show", "--format", "json", folder=cellar).out)["resume"] == row["resume"]
+    listed = json.loads(relaytrain("ls", "--format", "json", folder=killed).out)["runs"]
+    rows = {row["run"]: row["resume"] for row in listed}
+    assert rows["cellar-killed"].split()[1:] == hint and rows["cellar-whole"] is None
+    shown = relaytrain("show", "--format", "json", folder=killed)
+    assert json.loads(shown.out)["resume"] == rows["cellar-killed"]
 
 
+@slow
 def test_the_hint_knows_a_store_elsewhere(cellar):
     runs = cellar / "else where"
-    _killed(cellar, *SHORT, "--store", str(runs))
+    _killed(cellar, "--store", str(runs))
     hint = hint_of(relaytrain("show", "--store", str(runs), folder=cellar).said)
     assert relaytrain(*hint, folder=cellar).status == 0
 
 
-def test_changed_code_is_named_and_force_goes_on(cellar):
-    _killed(cellar, *SHORT)
-    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
-    code = cellar / "cellar.py"
+@slow
+def test_changed_code_is_named_and_force_goes_on(killed):
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=killed).said)
+    code = killed / "cellar.py"
     code.write_text(code.read_text() + "\nSEEN = True\n")
-    refused = relaytrain(*hint, folder=cellar)
+    refused = relaytrain(*hint, folder=killed)
     assert refused.status in (2, 3) and "cellar.py" in refused.err and "--force" in refused.err, refused.said
-    assert relaytrain(*hint, "--force", folder=cellar).status == 0
+    assert relaytrain(*hint, "--force", folder=killed).status == 0
 
 
+@slow
 def test_a_changed_loader_is_noticed_too(cellar):
     """The data decide as much as the network: a helper module that the package imports counts as well."""
     (cellar / "noise.py").write_text("SHARE = 0.05\n")
     code = cellar / "cellar.py"
     helped = code.read_text().replace("import numpy as np\n", "import numpy as np\nfrom noise import SHARE\n", 1)
     code.write_text(helped.replace("0.05 * rng", "SHARE * rng"))
-    _killed(cellar, *SHORT)
+    _killed(cellar)
     (cellar / "noise.py").write_text("SHARE = 0.5\n")
     hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
     refused = relaytrain(*hint, folder=cellar)
@@ -164,53 +221,45 @@ def test_a_changed_loader_is_noticed_too(cellar):
     assert "noise.py" in shown.partition("note: ")[2], "whoever reads the run later sees that it was not undisturbed"
 
 
-def test_a_scenario_file_edited_since_does_not_matter(cellar):
+@slow
+def test_a_scenario_file_edited_since_does_not_matter(killed):
     """The stored scenario counts; the file may have moved on."""
-    _killed(cellar, *SHORT)
-    hint = hint_of(relaytrain("show", "cellar-killed", folder=cellar).said)
-    scenario = cellar / "cellar.toml"
-    scenario.write_text(scenario.read_text().replace("lr = 0.003", "lr = 0.03"))
-    assert relaytrain(*hint, folder=cellar).status == 0
+    hint = hint_of(relaytrain("show", "cellar-killed", folder=killed).said)
+    scenario = killed / "cellar.toml"
+    scenario.write_text(scenario.read_text().replace("lr = 0.01", "lr = 0.1"))
+    assert relaytrain(*hint, folder=killed).status == 0
 
 
+@slow
 def test_files_that_the_scenario_names_are_found_from_wherever_it_goes_on(cellar, tmp_path_factory):
     scenario = cellar / "cellar.toml"
     scenario.write_text(scenario.read_text() + '[estimator]\nname = "auto"\nfitted = "fit.npz"\n')
-    _killed(cellar, *SHORT)
+    _killed(cellar)
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     hint = hint_of(relaytrain("show", "--store", cellar / "relaytrain-runs", folder=elsewhere).said)
     resumed = relaytrain(*hint, folder=elsewhere)
     assert resumed.status == 0, resumed.said
 
 
-def test_code_is_not_imported_without_leave(cellar):
+@slow
+def test_code_is_not_imported_without_leave(killed):
     """A store may come from anywhere: what it names is imported only from a folder named on the command line."""
-    _killed(cellar)
-    (cellar / "cellar.py").write_text("open('imported', 'w')\n")
+    (killed / "cellar.py").write_text("open('imported', 'w')\n")
     for words in (["--force"], []):
-        refused = relaytrain("resume", "cellar-killed", *words, folder=cellar)
-        assert refused.status == 2 and "cellar:taster" in refused.err and f"--code {cellar}" in refused.err
-    assert not (cellar / "imported").exists()
-    lost = relaytrain("resume", "cellar-killed", "--code", "nowhere", folder=cellar)
-    assert lost.status == 2 and "nowhere" in lost.err and str(cellar) in lost.err
+        refused = relaytrain("resume", "cellar-killed", *words, folder=killed)
+        assert refused.status == 2 and "cellar:taster" in refused.err and f"--code {killed}" in refused.err
+    assert not (killed / "imported").exists()
+    lost = relaytrain("resume", "cellar-killed", "--code", "nowhere", folder=killed)
+    assert lost.status == 2 and "nowhere" in lost.err and str(killed) in lost.err
 
 
 # --- what leaves the house
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """A trained taster, exported, and the test accuracy that the run reported."""
-    folder = tmp_path_factory.mktemp("cellar")
-    for file in HERE.iterdir():
-        if file.suffix in (".py", ".toml"):
-            shutil.copy(file, folder)
-    ran = relaytrain("run", "cellar.toml", "--name", "cellar-good", "--format", "json", folder=folder)
-    words = ("cellar-good", "out", "--model", "cellar:taster", "--input", "13,1,1")
-    made = relaytrain("export", *words, folder=folder)
-    assert made.status == 0, made.said
-    (folder / "said.txt").write_text(made.said)
-    return folder, float(json.loads(ran.out)["test_accuracy"])
+def exported(house: House) -> tuple[Path, float]:
+    """The folder of a trained and exported taster, and the test accuracy that the run reported."""
+    return house.kept, float(json.loads(house.whole.out)["test_accuracy"])
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +269,7 @@ def raw() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(images), torch.from_numpy(labels)
 
 
+@slow
 def test_the_exported_program_repeats_the_accuracy_from_raw_inputs(exported, raw):
     folder, reported = exported
     program = torch.export.load(str(folder / "out" / "model.pt2")).module()
@@ -227,6 +277,7 @@ def test_the_exported_program_repeats_the_accuracy_from_raw_inputs(exported, raw
     assert (outputs.argmax(1) == raw[1]).double().mean().item() == pytest.approx(reported, abs=1e-12)
 
 
+@slow
 def test_the_constants_are_in_spec_and_readme(exported, raw):
     """Plain torch: the network from the package, weights from state_dict.pt, mean and deviation from spec.json."""
     folder, reported = exported
@@ -245,13 +296,14 @@ def test_the_constants_are_in_spec_and_readme(exported, raw):
     assert "raw" in readme and f"{mean[0]:.4g}"[:4] in readme
 
 
+@slow
 def test_a_loaded_model_takes_raw_inputs_when_asked(exported, raw):
     folder, reported = exported
     store = folder / "relaytrain-runs"
-    network = rt.load_model("cellar-good", store=store, resolve=_taster, preprocess=True)
+    network = rt.load_model("cellar-whole", store=store, resolve=_taster, preprocess=True)
     with torch.no_grad():
         outputs = network(raw[0])
-        bare = rt.load_model("cellar-good", store=store, resolve=_taster)(raw[0])
+        bare = rt.load_model("cellar-whole", store=store, resolve=_taster)(raw[0])
     assert (outputs.argmax(1) == raw[1]).double().mean().item() == pytest.approx(reported, abs=1e-12)
     assert not torch.equal(outputs, bare)
 
@@ -262,9 +314,9 @@ def test_the_model_of_a_result_says_what_it_expects():
     assert re.search(r"raw|standardis", doc), "is preprocessing inside the module that load_model returns?"
 
 
-def test_onnx_comes_with_train_or_the_way_to_it_is_said(exported):
-    folder, _ = exported
-    said = (folder / "said.txt").read_text()
+@slow
+def test_onnx_comes_with_train_or_the_way_to_it_is_said(house):
+    said = house.exporting.said
     assert "model.onnx" in said
     pyproject = Path(__file__).parents[2] / "pyproject.toml"
     extras = re.search(r"^train = \[(.*?)\]", pyproject.read_text(), re.MULTILINE | re.DOTALL)

@@ -33,11 +33,13 @@ VERBS = (
     "export",
     "doctor",
     "profile",
+    "atlas",
     "collect",
     "fit",
     "evaluate",
 )
 PRESETS = (
+    "deeper",
     "depl_alexnet",
     "depl_digits",
     "depl_mobilenet",
@@ -66,6 +68,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 # --- what runs and plans say
 
 
+@pytest.mark.slow
 def test_the_forecast_total_comes_with_its_interval_and_does_not_jump(tmp_path):
     """`12.3 J of 64.2 J`, then 22.6, then 63.2: the middle of the forecast, with what it may come to beside it."""
     ran = relaytrain("run", "quickstart", "--seed", "0", folder=tmp_path)
@@ -182,7 +185,7 @@ def _completed(folder: Path, *words: str, env: dict[str, str] | None = None) -> 
     }
     code = "import sys; sys.argv[0] = 'relaytrain'; from relaytrain.cli.app import main; sys.exit(main([]))"
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=asked, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=folder, env=asked, capture_output=True, text=True, timeout=300, check=False
     )
     return ended.stdout.split()
 

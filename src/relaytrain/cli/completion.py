@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -49,6 +47,8 @@ def scenarios(context: typer.Context, incomplete: str) -> list[str]:
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Runs of the store that the command will read, the one begun last first."""
+    import sqlite3
+
     folder = context.params.get("store") or os.environ.get("RELAYTRAIN_STORE") or "relaytrain-runs"
     with suppress(sqlite3.Error, OSError, ValueError):
         file = (Path(folder) / "runs.sqlite").resolve(strict=True)
@@ -94,6 +94,8 @@ def _files(incomplete: str) -> Iterator[str]:
 
 
 def _tables(scenario: str) -> Mapping[str, Any]:
+    import tomllib
+
     path = SCENARIOS / "presets" / f"{scenario}.toml" if scenario in preset_names() else Path(scenario)
     text = path.read_text(encoding="utf-8")
     tables: Mapping[str, Any] = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

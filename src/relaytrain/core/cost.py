@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -41,12 +42,12 @@ class CostTable:
             if np.isnan(values).any() or (values < 0).any():
                 raise ScenarioError(f"costs.{name}: holds NaN or a negative figure; costs are >= 0, inf forbids")
 
-    @property
+    @cached_property
     def epoch_s(self) -> Array:
         """Seconds of an epoch on the column's pair after the row's pair: the right-hand side of (1)."""
         return np.asarray(self.change_s + self.run_s[None, :])
 
-    @property
+    @cached_property
     def epoch_j(self) -> Array:
         """Joules of the same: the right-hand side of (2)."""
         return np.asarray(self.change_j + self.run_j[None, :])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING
+
+from .state import TOLERANCE
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -30,6 +33,38 @@ def say_time(value: float, unit: str = "s") -> str:
     if hours < 48:
         return f"{hours}h{minutes:02d}"
     return f"{hours // 24}d{hours % 24:02d}h"
+
+
+def rounded_up(value: float, digits: int = 4) -> float:
+    """The least number of so many digits (whole above those) that is not below `value`, but for the tolerance."""
+    if not math.isfinite(value) or value <= TOLERANCE:
+        return max(value, 0.0) if math.isfinite(value) else value
+    exact = Decimal(repr(value)) - Decimal(repr(0.9 * TOLERANCE))
+    place = Decimal(1).scaleb(min(exact.adjusted() + 1 - digits, 0))
+    return float(exact.quantize(place, ROUND_CEILING))
+
+
+def say_by(value: float, unit: str = "s") -> str:
+    """A time that may be typed in as a deadline: rounded up to four digits, the second, or the minute."""
+    if not math.isfinite(value):
+        return say_time(value, unit)
+    if unit != "s":
+        return f"{rounded_up(value):.10g}{' ' + unit if unit else ''}"
+    if value < 120:
+        return f"{rounded_up(value):g}s"
+    minutes, seconds = divmod(math.ceil(value - 0.9 * TOLERANCE), 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02d}"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m{seconds:02d}"
+    hours, minutes = divmod(hours * 60 + minutes + (seconds > 0), 60)
+    return f"{hours // 24}d{hours % 24:02d}h{minutes:02d}"
+
+
+def say_nearest(nearest: Iterable[tuple[float, float]], time_unit: str = "s") -> str:
+    """Targets in reach, each a loss with its deadline, in figures that may be typed in: none is rounded down."""
+    return " or ".join(f"loss {rounded_up(loss):.10g} by {say_by(late_s, time_unit)}" for loss, late_s in nearest)
 
 
 def say_energy(value: float, unit: str = "J") -> str:
@@ -88,7 +123,7 @@ def say_infeasible(
     """That no plan is left, and what would be in reach: losses, each with its deadline."""
     goal = "the target" if loss is None else f"loss {loss:g}"
     by = f" by {say_time(deadline_s, time_unit)}" if math.isfinite(deadline_s) else ""
-    ways = " or ".join(f"loss {near:.4g} by {say_time(late_s, time_unit)}" for near, late_s in nearest)
+    ways = say_nearest(nearest, time_unit)
     return f"no plan is feasible that reaches {goal}{by}" + (f"; nearest feasible: {ways}" if ways else "")
 
 
@@ -105,7 +140,8 @@ def answer(plan: Plan) -> str:
         return f"Nothing to do: the loss is already {plan.start_loss:g}, the target {plan.target_loss:g}."
     if not plan.feasible:
         deadline = say_time(plan.deadline_s, plan.time_unit)
-        return f"Infeasible: no plan reaches {goal} by {deadline} at any level from {say_share(plan.asked)} down."
+        levels = f"from {say_share(plan.asked)} down" + (" to 50%" if plan.asked > 0.5 else "")
+        return f"Infeasible: no plan reaches {goal} by {deadline} at any level {levels}."
     words = f"{plan.summary()}: {energy}, {say_share(plan.rung)} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
@@ -117,7 +153,13 @@ def answer(plan: Plan) -> str:
 
 def say_short(plan: Plan) -> str:
     """That a plan is less sure than was asked for."""
-    return f"Asked for {say_share(plan.asked)}, but only {say_share(plan.rung)} can be had; shown is the best effort."
+    asked, rung, most = say_share(plan.asked), say_share(plan.rung), plan.attainable
+    if most is None:
+        return f"Asked for {asked}, but this plan rests on {rung}; shown is the best effort."
+    if most >= plan.asked - 1e-12:
+        return f"Asked for {asked}, but this plan rests on {rung}; a plan for {asked} can be had, by pact."
+    shown = "" if most <= plan.rung else f" for {rung}"
+    return f"Asked for {asked}, but only {most:.1%} can be had; shown is the best effort{shown}."
 
 
 def say_end(plan: Plan) -> str:
@@ -139,7 +181,8 @@ def say_bound(plan: Plan) -> list[str]:
     """The proven bound, if there is one."""
     if not math.isfinite(plan.bound_j):
         return []
-    best = plan.bounded.replace("plan under", "optimal under").replace("allocation of", "the best allocation of")
+    best = plan.bounded.replace("allocation of", "the best allocation of")
+    best = f"optimal {best.removeprefix('plan ')}" if best.startswith("plan ") else best
     proof = best if plan.gap <= 1e-6 else f"at most {plan.gap:.1%} above the optimum"
     return [f"no {plan.bounded} needs less than {say_energy(plan.bound_j, plan.energy_unit)} ({proof})"]
 
@@ -191,7 +234,7 @@ def explain(plan: Plan) -> str:
             late = "" if other.elapsed_s is None else f" by {say_time(other.elapsed_s, plan.time_unit)}"
             lines.append(f"  {other.name:<26} {cost}{late}{'  ' + other.reason if other.reason else ''}")
     if plan.nearest:
-        ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
+        ways = say_nearest(((n.loss, n.deadline_s) for n in plan.nearest), plan.time_unit)
         lines += ["", f"nearest feasible: {ways}"]
     lines += [f"warning: {text}" for text in plan.warnings]
     return "\n".join(lines)

@@ -35,6 +35,8 @@ _CLOSE = 1e-13
 _NEAR = 1e-7
 _GONE = -45.0
 """log of a characteristic function too small to change a sum."""
+_FAINT = -30.0
+"""The same for a mean, whose sum falls with the square of the frequency besides."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,23 @@ class Label:
             if moved <= _CLOSE * self.frequencies.period or (newton and moved <= _NEAR * deviation):
                 break
         return self.mean + x
+
+    def mean_at_least(self, least: float) -> float:
+        """E max(variable, least): the mean, and the integral of the distribution function up to `least`.
+
+        Gil-Pelaez's sum is integrated term by term from half a period below the mean on, where it is exact already.
+        """
+        reach, half = least - self.mean, self.frequencies.period / 2
+        if not self.random or abs(reach) >= half:
+            return max(self.mean, least)
+        alive = np.flatnonzero(self.log_cf.real > _FAINT)
+        few = slice(int(alive[-1]) + 1 if len(alive) else 1)
+        t, signs = self.frequencies.at[few], np.ones(few.stop)
+        signs[1::2] = -1.0  # exp(i t_j period / 2) = i (-1)^j
+        cf = np.exp(self.log_cf[few])
+        ends = cf.real * np.cos(t * reach) + cf.imag * (np.sin(t * reach) + signs)
+        below = 0.5 * (reach + half) - float(ends @ (self.frequencies.weights[few] / t))
+        return max(self.mean + below, self.mean, least)
 
     def _guess(self, omega: float, deviation: float) -> float:
         """The normal quantile corrected for skewness, which the first frequency tells."""

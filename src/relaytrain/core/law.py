@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -100,6 +100,22 @@ def begin(law: LossLaw, loss: float, pair: int, level: Level = "expected") -> fl
     return law.begin(loss, pair, level) if isinstance(law, LevelLaw) else loss
 
 
+def forms(law: LossLaw, levels: Iterable[Level]) -> list[LawForm]:
+    """The law at each of `levels`."""
+    return [law.form(level) for level in levels]
+
+
+def at_levels(law: LossLaw, levels: Iterable[Level], loss: float, pair: int) -> list[tuple[float, LawForm]]:
+    """For each level where its path begins (`begin`) and the law it follows (`form`)."""
+    return [(begin(law, loss, pair, level), law.form(level)) for level in levels]
+
+
+def after(law: LossLaw, epoch: int, loss: float, before: int, now: int, level: Level = "expected") -> float:
+    """The loss after epoch `epoch` on `now`, at `level`, when `loss` was observed last, on `before`."""
+    return float(law.next_loss(epoch, np.array(begin(law, loss, before, level)), before, now, level))
+
+
+@lru_cache(maxsize=1024)
 def shading(level: Level) -> float:
     """How far a level lies between expected (0) and robust (1): z_q / z_0.95."""
     if level == "expected":
@@ -114,7 +130,7 @@ def shading(level: Level) -> float:
 def between(expected: Array, robust: Array, level: Level) -> Array:
     """Parameters at `level`; what only the robust side forbids is forbidden at every level above expected."""
     share = shading(level)
-    if share == 0.0:
+    if share == 0.0 or robust is expected:
         return expected
     with np.errstate(invalid="ignore"):
         mixed = expected + share * (robust - expected)
@@ -270,10 +286,6 @@ class LevelLaw:
         factor = self.raised(level)
         stands = loss if self.standing is None else loss * math.exp(float(self.standing[pair]))
         return stands if factor is None else stands * float(factor[pair])
-
-    def at_levels(self, levels: Iterable[float], loss: float, pair: int) -> list[tuple[float, LawForm]]:
-        """For each level where its path begins (`begin`) and the law it follows (`form`)."""
-        return [(self.begin(loss, pair, level), self.form(level)) for level in levels]
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
         """One epoch along the curve of `now`, after the jump from `before`."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from .display import drawn
 from .problem import Mode, Pair, Problem
+from .state import State
 
 Json = dict[str, Any]
+COLUMNS = ("seconds", "joules", "loss", "change_s", "change_j", "jump")
+"""What a path has for every epoch; the last three are its handover's."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class Plan:
     law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
     each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4)
     there. `guaranteed_s` is `elapsed_s` at `rung`: on the measured clock, where seconds scatter; else None.
+    `attainable`: where `rung` is less than was asked, the highest probability, in thousandths, that any plan can have
+    (0.0: none of one half or more); None where that was not asked for.
     """
 
     problem: str
@@ -121,6 +127,7 @@ class Plan:
     probabilities: tuple[tuple[str, float], ...] = ()
     bounded: str = "plan under the expected law"
     guaranteed_s: float | None = None
+    attainable: float | None = None
 
     @property
     def met(self) -> bool:
@@ -137,6 +144,7 @@ class Plan:
             "met": self.met,
             "asked": self.asked,
             "rung": self.rung,
+            **({} if self.attainable is None else {"attainable": self.attainable}),
             "probability": self.probability,
             "probabilities": dict(self.probabilities),
             "target": {"loss": finite(self.target_loss), "deadline_s": finite(self.deadline_s)},
@@ -213,13 +221,45 @@ def _plain(item: Any) -> Json:
     return row
 
 
-def build_legs(
-    problem: Problem, start_pair: int, first_epoch: int, actions: list[int], table: Mapping[str, Any]
-) -> tuple[tuple[Decision, ...], tuple[Leg, ...], tuple[Handover, ...]]:
-    """Decisions, legs and handovers of a list of pair indexes.
+def along(
+    problem: Problem, state: State, actions: Sequence[int], table: Mapping[str, Any], start: int | None = None
+) -> Json:
+    """What a plan says of its path from `state`, by the names of `Plan`: decisions, legs, losses, what is spent when.
 
-    `table` has per-action lists `seconds`, `joules`, `loss`, `change_s`, `change_j`, `jump`.
+    Args:
+        problem: whose pairs `actions` count.
+        state: where the path begins.
+        actions: a pair an epoch.
+        table: one figure an action: `COLUMNS`; 0 where there is none.
+        start: the pair before the first action; that of `state` unless given.
     """
+    none = [0.0] * len(actions)
+    columns = {key: [float(x) for x in table.get(key, none)] for key in COLUMNS}
+    before = state.pair if start is None else start
+    decisions, legs, handovers = _legs(problem, before, state.epoch + 1, actions, columns)
+    spent_j = list(accumulate(columns["joules"]))
+    until_s = [state.elapsed_s + seconds for seconds in accumulate(columns["seconds"])]
+    return {
+        "decisions": decisions,
+        "legs": legs,
+        "handovers": handovers,
+        "losses": tuple(columns["loss"]),
+        "energies_j": tuple(state.energy_j + joules for joules in spent_j),
+        "times_s": tuple(until_s),
+        "energy_j": spent_j[-1] if spent_j else 0.0,
+        "elapsed_s": until_s[-1] if until_s else state.elapsed_s,
+    }
+
+
+def gap_to(bound_j: float, energy_j: float) -> float:
+    """How far a plan's energy lies above its bound, as a share of it; 0 where there is no bound."""
+    return max(energy_j / bound_j - 1.0, 0.0) if 0.0 < bound_j < math.inf else 0.0
+
+
+def _legs(
+    problem: Problem, start_pair: int, first_epoch: int, actions: Sequence[int], columns: Mapping[str, list[float]]
+) -> tuple[tuple[Decision, ...], tuple[Leg, ...], tuple[Handover, ...]]:
+    """Decisions, legs and handovers of a path."""
     decisions: list[Decision] = []
     legs: list[Leg] = []
     handovers: list[Handover] = []
@@ -228,18 +268,9 @@ def build_legs(
         epoch = first_epoch + position
         version, nodes = problem.pairs[now]
         decisions.append(Decision(epoch, version, nodes, mode=problem.mode_of(nodes)))
-        seconds, joules, loss = table["seconds"][position], table["joules"][position], table["loss"][position]
+        seconds, joules, loss, change_s, change_j, jump = (columns[key][position] for key in COLUMNS)
         if now != before:
-            handovers.append(
-                Handover(
-                    epoch,
-                    problem.pairs[before],
-                    problem.pairs[now],
-                    table["change_s"][position],
-                    table["change_j"][position],
-                    table["jump"][position],
-                )
-            )
+            handovers.append(Handover(epoch, problem.pairs[before], problem.pairs[now], change_s, change_j, jump))
         if legs and now == before:
             last = legs[-1]
             legs[-1] = Leg(

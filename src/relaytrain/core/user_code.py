@@ -10,10 +10,13 @@ the line of their own code, whatever lies below it, and never a traceback of our
 from __future__ import annotations
 
 import os
+import re
+import stat
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from traceback import walk_tb
 
@@ -23,6 +26,8 @@ LONGEST = 300
 """Characters of an exception's own words that are passed on."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of other people's packages."""
+
+_PLACE = re.compile(r"([^\n\0]{1,4096}?):([1-9][0-9]{0,6}): ")
 
 
 class UserCodeError(ScenarioError):
@@ -54,6 +59,32 @@ def told(error: BaseException, reference: str) -> str:
     words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())[:LONGEST]
     kind = type(error).__name__
     return f"{place or reference}: {kind}{': ' if words else ''}{words}{named}; {_remedy(error)}"
+
+
+def is_evident(message: str, references: Collection[str], folder: Path | None = None) -> bool:
+    """Whether what somebody else tells of the user's code names code that is here: a line of a file, or a reference.
+
+    Args:
+        message: as `told` writes it, or no such thing.
+        references: what of the user's is in use.
+        folder: where files are looked for that are not below the present folder.
+    """
+    place = _PLACE.match(message)
+    if place is None:
+        return any(reference in message.partition("; ")[0] for reference in references)
+    file, line = place.groups()
+    packages = {reference.partition(":")[0].partition(".")[0] for reference in references}
+    for path in dict.fromkeys((Path(file), (folder or Path()) / file)):
+        own = not _ours_or_installed(str(path)) or not packages.isdisjoint((*path.parts, path.stem))
+        with suppress(OSError, ValueError):
+            if own and stat.S_ISREG(os.stat(path).st_mode) and _has_line(path, int(line)):
+                return True
+    return False
+
+
+def _has_line(path: Path, number: int) -> bool:
+    with path.open("rb") as file:
+        return any(count == number for count, _ in enumerate(islice(file, number), 1))
 
 
 def place_of(error: BaseException, reference: str = "") -> str | None:
@@ -93,6 +124,8 @@ def _ours_or_installed(file: str) -> bool:
 @cache
 def _roots() -> tuple[str, ...]:
     """Folders of relaytrain and of Python itself; a virtual environment borrows the latter from elsewhere."""
+    import sysconfig  # only where user code failed
+
     ours, borrowed = str(Path(__file__).parents[1]), os.path.dirname(os.__file__)
     places = (ours, borrowed, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
     return tuple({os.path.join(os.path.realpath(place), "") for place in places})

@@ -24,7 +24,7 @@ from ..core.outcome import EpochOutcome, EpochResult, Evaluation, LostEpoch, Nod
 from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Transport
-from ..core.user_code import UserCodeError
+from ..core.user_code import UserCodeError, is_evident
 from ..costs.meters import Meter
 from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
@@ -245,6 +245,9 @@ class FederatedEpoch:
             cores = max(os.cpu_count() or 1, task.settings.threads)
             most_s = now - began + CLOCK_SLACK_S
             if result.error is not None:
+                if result.kind == "user" and not self._is_users(result.error):
+                    words = f"says that the user's code failed, but names none that is here: {result.error}"
+                    result = replace(result, kind="refused", error=words)
                 collected.hopeless |= {result.node} if result.kind in ("non-finite", "user") else set()
                 spent = {"cpu_s": min(result.cpu_s, most_s * cores), "wall_s": min(result.wall_s, most_s)}
                 collected.fail(replace(result, **spent), (now - (spent["wall_s"] or now - began), now))
@@ -265,6 +268,12 @@ class FederatedEpoch:
                 collected.take(result, update, span)
         for task in expected.values():  # a transport that forgot some
             collected.fail(_missing(task), (began, time.monotonic()))
+
+    def _is_users(self, error: str) -> bool:
+        """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
+        setup = self.setup
+        own = (*setup.references, setup.settings.loss, *(("in_memory:",) if setup.models else ()))
+        return is_evident(error, [name for name in own if ":" in name], setup.folder)
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
         """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""

@@ -100,7 +100,10 @@ class PipelinedEpoch:
     ) -> PipelineResult:
         settings, way = self.setup.settings, group.pipeline
         rule = rule_of(settings, decision.epoch)
-        training = Training(rule, settings.loss, m=way.in_flight, keeping=Keeping(way.keep), checkpoint=way.checkpoint)
+        training = Training(
+            rule, settings.loss, m=way.in_flight, keeping=Keeping(way.keep), checkpoint=way.checkpoint,
+            code=self.setup.folder,
+        )  # fmt: skip
         where: Literal["processes", "simulator"] = "processes" if settings.transport == "processes" else "simulator"
         model = checkpoint.model(resolve=self.setup.resolve).train()
         try:

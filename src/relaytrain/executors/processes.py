@@ -15,6 +15,7 @@ then; one that is still starting at the deadline goes on starting, so that the n
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import subprocess
@@ -66,6 +67,7 @@ class _Worker:
     threads: tuple[threading.Thread, ...] = ()
     seen_s: float = 0.0
     ready: bool = False
+    ready_s: float = 0.0
     cpu_s: float = 0.0
     most_bytes: int = FRAME_SLACK
     allowed: int = 1
@@ -151,7 +153,7 @@ class Processes:
 
     def _next(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> list[NodeResult]:
         """What the next frame brings, or what the passing of time does, however much a worker talks."""
-        now, due = time.monotonic(), min(self._due(task, sent_s) for task, _ in open_.values())
+        now, due = time.monotonic(), min(self._due(*asked, sent_s) for asked in open_.values())
         try:
             if now >= due:
                 raise queue.Empty
@@ -175,7 +177,7 @@ class Processes:
         if header["kind"] == "ready":
             if worker.ready:
                 raise BadMessage("ready a second time")
-            worker.ready = True
+            worker.ready, worker.ready_s = True, time.monotonic()
             for task in worker.waiting.values():
                 worker.hand(task)
         elif header["kind"] == "broken":
@@ -191,10 +193,13 @@ class Processes:
         return []
 
     def _until(self, open_: dict[Key, tuple[NodeTask, _Worker]], sent_s: float) -> float:
-        return min(min(self._due(task, sent_s), self._stalled(worker)) for task, worker in open_.values())
+        return min(min(self._due(task, worker, sent_s), self._stalled(worker)) for task, worker in open_.values())
 
-    def _due(self, task: NodeTask, sent_s: float) -> float:
-        return float("inf") if task.timeout_s is None else sent_s + task.timeout_s
+    def _due(self, task: NodeTask, worker: _Worker, sent_s: float) -> float:
+        """A worker that starts within a task's time has the whole of it from then on, or it would never get to work."""
+        if task.timeout_s is None:
+            return math.inf
+        return (max(sent_s, worker.ready_s) if worker.ready else sent_s) + task.timeout_s
 
     def _stalled(self, worker: _Worker) -> float:
         return worker.seen_s + self._patience(worker)
@@ -210,7 +215,7 @@ class Processes:
                 continue
             if now >= self._stalled(worker):
                 results += self._lose(worker, "lost", f"no sign of life for {self._patience(worker):g} s")
-            elif now >= self._due(task, sent_s):
+            elif now >= self._due(task, worker, sent_s):
                 late = f"no answer within {task.timeout_s:g} s"
                 if worker.ready:
                     results += self._lose(worker, "late", late)

@@ -66,6 +66,8 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     from ..training.references import either
 
     torch.set_num_threads(header["threads"])
+    # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
+    torch.optim.SGD([torch.zeros(1)])
     folder = Path(header["folder"]) if header["folder"] else None
     known = {reference: from_scenario(reference, folder) for reference in header["references"]}
     loss = loss_named(header["loss"], folder)

@@ -1,8 +1,10 @@
 """Figures of the papers, redrawn with RelayTrain, each with the findings it bears out and those it does not.
 
-available() -> {"pact-fig5": "...", ...}
-run("pact-fig6", "figures") -> Reproduction
-run_all("figures", print) -> AllReproductions
+To be called from Python:
+
+    available() -> {"pact-fig5": "...", ...}
+    run("pact-fig6", "figures") -> Reproduction
+    run_all("figures", print) -> AllReproductions
 """
 
 from __future__ import annotations

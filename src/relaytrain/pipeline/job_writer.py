@@ -85,6 +85,7 @@ def make_job(
         interface=interface_of(runtime.bind, trusted=runtime.trusted_network),
         group_s=runtime.group_s,
         count_bytes=runtime.count_bytes,
+        code=None if training.code is None else str(training.code.resolve()),
     )
 
 
@@ -93,7 +94,7 @@ def _entries(work: PipelineWork, split: Split, size: int) -> list[list[Any]]:
     inputs = work.batches[0][0]
     tensor = torch.empty(size, *inputs.shape[1:], dtype=inputs.dtype, device="meta")
     entries = []
-    for at, unit in enumerate(units_from(blueprint(work.model, work.spec))):
+    for at, unit in enumerate(units_from(blueprint(work.model, work.spec), work.training.code)):
         if at in (0, *split.cuts):
             entries.append([list(tensor.shape), dtype_name(tensor)])
         with torch.no_grad():

@@ -68,7 +68,7 @@ def _simulated(work: PipelineWork, split: Split) -> PipelineResult:
         parts,
         training.rows(len(parts), len(work.batches)),
         [(_aligned(inputs), labels) for inputs, labels in work.batches],
-        loss_named(training.loss),
+        loss_named(training.loss, training.code),
         training.rule,
         split.policies,
         checkpoint=[split.again(at) for at in range(len(parts))],

@@ -32,7 +32,8 @@ Progress = Callable[[dict[str, Any]], None]
 class Training:
     """How to train. `m` minibatches under way, by default one a device; for synchronous schedules those of an update.
 
-    `checkpoint` allows stages to compute activations again where memory is short.
+    `checkpoint` allows stages to compute activations again where memory is short. `code` is the folder in which a loss
+    or a network of the user's own is looked for first.
     """
 
     rule: Rule
@@ -42,6 +43,7 @@ class Training:
     keeping: Keeping = Keeping.best_of
     schedule: Literal["async", "1f1b", "gpipe"] = "async"
     checkpoint: bool = False
+    code: Path | None = None
 
     def rows(self, stages: int, minibatches: int) -> PipelineSchedule:
         """The schedule of so many stages and minibatches."""
@@ -177,7 +179,7 @@ class PipelineWork:
         if runtime.snapshot_every < 0 or not runtime.silent_s > 0 or not runtime.group_s > 0:
             raise UsageError("runtime: got a negative number, expected snapshot_every >= 0 and times above 0")
         units = chain(model)
-        facts = measure(units, batches[0][0], loss_named(training.loss), batches[0][1])
+        facts = measure(units, batches[0][0], loss_named(training.loss, training.code), batches[0][1])
         return cls(model, units, facts, batches, training, runtime, spec, states or {}, progress or (lambda _: None))
 
     def plan(self, devices: Sequence[Device]) -> PipelinePlan:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from ..core.errors import UsageError
+from ..models.rebuild import code_of
+from ..models.spec import validate_spec
 from ..planners.pipeline.actions import ActionKind
 from ..planners.pipeline.chain import Policy
 from ..training.losses import loss_named
@@ -75,6 +78,7 @@ class StageProgram:
         self.first, _ = job.bounds(rank)
         self.data = MinibatchFile(job) if job.owner == "first" and rank == 0 else None
         self.stage = stage_of(job, rank)
+        self.spec = validate_spec(job.blueprint["spec"]) if "spec" in job.blueprint else None
         self.stage.watch(self._reached)
         self._written: dict[int, int] = {}
         self._busy_s, self._peak_bytes = 0.0, 0
@@ -152,7 +156,8 @@ class StageProgram:
         if self.last:
             labels = self._own().labels(index) if self._labels is None else self._labels.recv()
         began_s = time.monotonic()
-        output = self.stage.forward(index, inputs, labels)
+        with self._network():
+            output = self.stage.forward(index, inputs, labels)
         self._pace(began_s, self.job.paces[self.rank].forward_s)
         if self._on is not None:
             self._on.send(output)
@@ -162,11 +167,16 @@ class StageProgram:
     def _backward(self, index: int) -> None:
         errors = None if self._errors is None else self._errors.recv()
         began_s = time.monotonic()
-        back = self.stage.backward(index, errors)
+        with self._network():
+            back = self.stage.backward(index, errors)
         self._pace(began_s, self.job.paces[self.rank].backward_s)
         if self._back is not None and back is not None:
             self._back.send(back)
         self.report("step", index=index, busy_s=self._busy_s)
+
+    def _network(self) -> AbstractContextManager[None]:
+        """Where the network computes: exceptions of a user's own are the user's."""
+        return nullcontext() if self.spec is None else code_of(self.spec)
 
     def _own(self) -> MinibatchFile:
         assert self.data is not None

@@ -25,7 +25,8 @@ from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
-from ..core.errors import InfeasibleError, WorkerLost
+from ..core.errors import InfeasibleError, RelayTrainError, WorkerLost
+from ..core.user_code import UserCodeError
 from ..planners.pipeline.partition import Device
 from ..planners.pipeline.partition import split as parts_of
 from ..store.files import make_dir
@@ -71,7 +72,7 @@ class _Worker:
     rest: bytes = b""
     done: dict[str, Any] | None = None
     lost: str | None = None
-    broken: str | None = None
+    broken: RelayTrainError | None = None
     gone: bool = False
     rss_bytes: int = 0
 
@@ -214,13 +215,15 @@ class _Supervisor:
             elif kind == "lost":
                 worker.lost = said["error"]
             elif kind == "broken":
-                worker.broken = said["error"]
+                worker.broken = WorkerLost(f"device {worker.name}: {said['error']}")
+            elif kind == "failed":
+                worker.broken = UserCodeError(said["error"])
 
     def _recover(self, workers: list[_Worker]) -> None:
         """Who is to blame, and who is left."""
-        broken = next((w for w in workers if w.broken), None)
+        broken = next((w.broken for w in workers if w.broken is not None), None)
         if broken is not None:
-            raise WorkerLost(f"device {broken.name}: {broken.broken}")
+            raise broken
         now_s = time.monotonic()
         dead = [w for w in workers if w.gone and not w.lost]
         silent = [w for w in workers if not w.gone and w.done is None and now_s - w.seen_s > self.work.runtime.silent_s]

@@ -27,6 +27,7 @@ from torch._C._distributed_c10d import FileStore, TCPStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import RelayTrainError, WorkerLost
+from ..core.user_code import UserCodeError
 from .addresses import check_master
 from .job_file import StageJob, read_job
 from .process_memory import release_code, rss_bytes
@@ -48,7 +49,7 @@ def play(job: StageJob, rank: int, report: Report) -> None:
 
 
 def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:
-    """The worker's life under a supervisor: exit status 0, or 7 when a neighbour was lost."""
+    """The worker's life under a supervisor: exit status 0, 7 when a neighbour was lost, 3 for the user's code."""
     talk = _Control(control)
     try:
         job = read_job(path)
@@ -61,7 +62,10 @@ def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int
     except dist.DistError as error:
         talk("lost", error=f"group: {str(error).splitlines()[0][:200]}")
         return BROKEN_STATUS
-    except Exception as error:  # the user's own layers may fail in any way
+    except UserCodeError as error:
+        talk("failed", error=str(error))
+        return error.exit_status
+    except Exception as error:  # torch may fail in any way
         talk("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
         return 1
     talk.wait()  # until all have come to their end: leaving early would look like a death

@@ -12,8 +12,8 @@ from ..core.cost import CostTable
 from ..core.law import Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
+from .pact.level_tables import Tables
 from .search.best_first import DRAINED, Search
-from .search.instance import Start, instance_of
 from .search.kernels import grown, jit
 from .search.labels import search
 from .search.staircase import dominated, empty_staircases, insert
@@ -63,8 +63,8 @@ class Front:
 
 def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, level: Level = "expected") -> Front:
     """All undominated outcomes down to the target's loss and up to its deadline, at `level`."""
-    instance = instance_of(problem, costs, law, level)
-    start = Start(state.epoch, state.pair, state.loss, state.elapsed_s)
+    tables = Tables(problem, costs, law)
+    instance, start = tables.at(level), tables.at_level(tables.start(state), level)
     epochs = instance.cap(start)
     capped = instance.last_epoch is not None and epochs == instance.last_epoch
     outcome = search(

@@ -1,8 +1,9 @@
 """How much memory and time a plan will take, before it is made; too much is refused with the figure and a remedy.
 
-What grows without bound is known: the cells of a grid (losses x times x pairs, PACT's expanded graph; or losses x
-epochs x pairs), and, without a grid, the labels of the to-go tables. Cells are counted. Labels are not known before the
-search, so some of the pairs are searched alone, twice as many again, and what they took is continued to all of them.
+What grows is known: the cells of a grid (losses x times x pairs, PACT's expanded graph; or losses x epochs x pairs),
+and, without a grid, the labels of the to-go tables. Cells are counted. Labels are not known before the search, so each
+kind of table is begun and stopped early: how far it has come, beside how far it has to go, says how many labels it will
+have. How far it has to go is what training on the best single pair would take from there.
 `benchmarks/plan_size.py` prints estimates beside what was measured.
 """
 
@@ -10,25 +11,37 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
 from ..core.errors import ScenarioError
-from ..core.law import LossLaw
+from ..core.law import LawForm, LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Planner
 from ..core.state import TOLERANCE, Grid, State
 from .pact.planner import Optimum, Pact
-from .search.instance import SearchInstance, Start, epoch_room, instance_of, largest_jump
+from .search.follow import train_alone
+from .search.instance import (
+    MOST_MIXED,
+    REPLAN_MARGIN,
+    SearchInstance,
+    Start,
+    epoch_room,
+    instance_of,
+    largest_jump,
+)
+from .search.thresholds import thresholds
+from .search.togo import ToGo
 
 MOST_BYTES, MOST_SECONDS = 768 << 20, 120.0
 """More than this is refused unless `BYTES_VARIABLE` and `SECONDS_VARIABLE` allow it."""
 BYTES_VARIABLE, SECONDS_VARIABLE = "RELAYTRAIN_PLAN_BYTES", "RELAYTRAIN_PLAN_SECONDS"
 
-BASE = 4 << 20
+BASE = 3 << 19
 """What the smallest plan takes."""
 GRAPH_RULES = ("literal", "clamped", "opportunity")
 """Rules that explore the whole expanded graph."""
@@ -39,18 +52,22 @@ LEVELS = 1.5
 LAYER_SECONDS = 4e-9
 """Of a step from one cell to one pair."""
 FEW_PAIRS = 48
-"""Fewer pairs than this never make many labels."""
+"""Fewer pairs than this never come near the usual limits."""
 FEWER = "leave out pairs that will not be used (--without NODES, or fewer [[pairs]])"
-SAMPLED = (16, 32)
+BEGUN, MOST_BEGUN, SHARE = 2_000, 20_000, 0.03
+"""Labels of a table that are made to see how many it will have; more where that is at most a `SHARE` of the plan's."""
 MOST_LABELS = 500_000
 """Of a to-go table that are kept; `search/thresholds`."""
-FOLLOWED = 0.85
-"""Share of the pairs that a label which is kept makes a new one for."""
-LABEL_BYTES, LABEL_SECONDS = 56.0, 4e-7
-DOUBT = 4.0
-"""Of what some pairs say about all of them: drawn at random, pairs have little in common."""
-TABLES = 5
-"""To-go tables that a plan with its alternatives makes, one after another; three to twenty were seen."""
+POWER, NEAR, FAR_POWER = 1.6, 3.0, 1.2
+"""Labels grow with this power of the weight that a table has reached, to `NEAR` times as far; beyond with the other."""
+MAKING_BYTES, HELD_BYTES, LABEL_SECONDS = 110.0, 32.0, 1.1e-6
+"""Of a label: while its table is made, afterwards, and to make it."""
+PRICED, PRICED_BYTES = 20, 8 << 20
+"""Tables that a deadline which binds takes, with those of alternatives; eight to forty were seen. And label searches."""
+PAIR_SECONDS, LINE_SECONDS = 6e-5, 7e-8
+"""Of a pair in all that is said about a plan; of a pair, a pair before it and an epoch, where laws have epoch tables."""
+WALK, FAR = 3_000, 8.0
+"""Epochs that are walked at most; how much further it goes where that does not say."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +78,6 @@ class PlanSize:
     seconds: float
     of: str
     remedy: str
-    doubt: float = 1.0
-    """How far the figures may be above what is used: only beyond that many times a limit a plan is refused."""
 
     @property
     def words(self) -> str:
@@ -77,12 +92,15 @@ def check_plan_size(planner: Planner, problem: Problem, costs: CostTable, law: L
     Raises:
         ScenarioError: with the estimate, the limit and what to change.
     """
+    most, longest = _limit(BYTES_VARIABLE, MOST_BYTES), _limit(SECONDS_VARIABLE, MOST_SECONDS)
+    if len(problem.pairs) < FEW_PAIRS and getattr(planner, "grid", None) is None:
+        if most >= MOST_BYTES and longest >= MOST_SECONDS:
+            return
     size = plan_size(planner, problem, costs, law, state)
     if size is None:
         return
-    most, longest = _limit(BYTES_VARIABLE, MOST_BYTES), _limit(SECONDS_VARIABLE, MOST_SECONDS)
-    variable = BYTES_VARIABLE if size.bytes > size.doubt * most else SECONDS_VARIABLE
-    if variable == BYTES_VARIABLE or size.seconds > size.doubt * longest:
+    variable = BYTES_VARIABLE if size.bytes > most else SECONDS_VARIABLE
+    if variable == BYTES_VARIABLE or size.seconds > longest:
         allowed = _say_bytes(most) if variable == BYTES_VARIABLE else f"{longest:g} s"
         raise ScenarioError(
             f"planner: got a plan that takes {size.words}, expected at most {allowed}; {size.remedy}, or set {variable}"
@@ -108,10 +126,10 @@ def plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw
     graph = isinstance(planner, Pact) and planner.rule in GRAPH_RULES
     if planner.grid is not None:
         return _gridded(planner.grid, problem, costs, law, graph=graph)
-    pairs = len(problem.pairs)
-    if pairs < FEW_PAIRS:
-        return PlanSize(BASE, 0.2, f"{pairs} pairs", FEWER)
-    return _sampled(instance_of(problem, costs, law), Start(state.epoch, state.pair, state.loss, state.elapsed_s))
+    instance = instance_of(problem, costs, law)
+    if instance.by_epoch:
+        return _by_epoch(instance, state)
+    return _begun(instance, Start(state.epoch, state.pair, state.loss, state.elapsed_s))
 
 
 def _gridded(grid: Grid, problem: Problem, costs: CostTable, law: LossLaw, *, graph: bool) -> PlanSize:
@@ -137,41 +155,71 @@ def _gridded(grid: Grid, problem: Problem, costs: CostTable, law: LossLaw, *, gr
     return PlanSize(int(taken), seconds, of, remedy)
 
 
-def _sampled(instance: SearchInstance, start: Start) -> PlanSize:
-    """Labels of the larger to-go table, continued from what some of the pairs take by themselves."""
-    pairs = len(instance.seconds)
-    few, more = (_kept(instance, start, count) for count in SAMPLED)
-    power = min(max(math.log(max(more, 1) / max(few, 1), 2.0), 0.0), 1.0)
-    kept = min(more * (pairs / SAMPLED[1]) ** power, MOST_LABELS)
-    labels = FOLLOWED * pairs * kept
-    of = f"{pairs} pairs, {labels:.2g} labels"
-    return PlanSize(int(LABEL_BYTES * labels) + BASE, TABLES * LABEL_SECONDS * labels, of, FEWER, DOUBT)
+def _by_epoch(instance: SearchInstance, state: State) -> PlanSize:
+    """Lines for every pair and epoch; the label searches behind them are bounded by themselves."""
+    pairs, epochs = len(instance.seconds), instance.cap(Start(state.epoch, state.pair, state.loss, state.elapsed_s))
+    seconds = PAIR_SECONDS * pairs + LINE_SECONDS * pairs**2 * epochs
+    return PlanSize(BASE + 16 * pairs * epochs, seconds, f"{pairs} pairs x {epochs} epochs", FEWER)
 
 
-def _kept(instance: SearchInstance, start: Start, count: int) -> int:
-    """Labels that are kept when only `count` of the pairs are there, the start among them."""
-    others = [pair for pair in range(len(instance.seconds)) if pair != start.pair]
-    at = np.array([start.pair, *(others[i * len(others) // (count - 1)] for i in range(count - 1))])
-    form = instance.form
-    part = replace(
-        instance,
-        form=form._replace(
-            run=_columns(form.run, at),
-            curves=np.ascontiguousarray(form.curves[at]) if len(form.curves) else form.curves,
-            mult=_columns(form.mult, at), c0=np.ascontiguousarray(form.c0[:, at][:, :, at]), c1=_square(form.c1, at),
-        ),
-        seconds=_square(instance.seconds, at), joules=_square(instance.joules, at), tables={},
-    )  # fmt: skip
-    here, priced = replace(start, pair=0), part.allowed & (part.seconds > 0.0)
-    tables = [part.time_to_go(), part.energy_to_go(here)]
-    if math.isfinite(part.deadline) and priced.any():  # a deadline that binds puts a price on seconds
-        tables.append(part.mixed_to_go(float(np.median(part.joules[priced] / part.seconds[priced])), here))
-    return max(len(table.theta) for table in tables)
+def _begun(instance: SearchInstance, start: Start) -> PlanSize:
+    """Labels of the to-go tables of time, energy and, where the deadline binds, energy with a price on seconds."""
+    pairs, most = len(instance.seconds), BEGUN
+    while True:
+        by_epochs, by_time, by_energy, by_both = kinds = _labels(instance, start, most)
+        rounds = PRICED if by_both else 0
+        labels = 2 * (by_epochs + by_time) + by_energy + rounds * by_both
+        if most > BEGUN or SHARE * labels <= 3 * most:
+            break
+        most = min(int(SHARE * labels / 3), MOST_BEGUN)
+    held = labels - max(rounds - MOST_MIXED, 0) * by_both
+    taken = BASE + HELD_BYTES * held + MAKING_BYTES * max(kinds) + (PRICED_BYTES if rounds else 0)
+    seconds = PAIR_SECONDS * pairs + LABEL_SECONDS * labels
+    return PlanSize(int(taken), seconds, f"{pairs} pairs, {labels:.2g} labels", FEWER)
 
 
-def _columns(array: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.ascontiguousarray(array[:, at]) if array.shape[-1] else array
+def _labels(instance: SearchInstance, start: Start, most: int) -> tuple[float, float, float, float]:
+    """Of the tables of epochs, time, energy, and energy with a price on seconds; 0 of those that will not be made.
+
+    The last is made when the deadline binds: here, when the cheapest training on one pair alone is late.
+    """
+    form, allowed, watch = instance.relaxed, instance.allowed, (start.pair, start.loss)
+    tops = np.full(len(instance.seconds), instance.loss_top)
+    seconds, joules = np.where(allowed, instance.seconds, np.inf), np.where(allowed, instance.joules, np.inf)
+
+    def labels(weight: NDArray[np.float64], limit: float, *, watched: bool) -> tuple[float, ToGo]:
+        options: dict[str, Any] = {"watch": watch, "margin": REPLAN_MARGIN} if watched else {}
+        table = thresholds(form, weight, instance.goal, tops=tops, limit=limit, most=most, **options)
+        begun, reached = len(table.theta), table.limit
+        if begun < most or reached <= 0.0:
+            return float(begun), table
+        last = table.theta[table.offsets[1:] - 1]
+        end = min(limit, reached + train_alone(form, weight, float(np.median(tops)), float(np.median(last)), WALK)[0])
+        if watched:
+            there = reached + train_alone(form, weight, start.loss, float(last[start.pair]), WALK)[0]
+            end = min(end, (1.0 + REPLAN_MARGIN) * there)
+        further = max(end / reached, 1.0) if math.isfinite(end) else FAR
+        near = min(further, NEAR)
+        return min(begun * near**POWER * (further / near) ** FAR_POWER, MOST_LABELS), table
+
+    by_epochs = 0.0
+    if instance.epoch_limit is not None:
+        by_epochs, _ = labels(np.where(allowed, 1.0, np.inf), instance.epoch_limit + 0.5, watched=False)
+    by_time, table = labels(seconds, instance.deadline, watched=False)
+    if table.limit > instance.deadline:  # as far up as the goal is in reach
+        last = table.offsets[1:] - 1
+        tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
+    by_energy, _ = labels(joules, math.inf, watched=True)
+    _, alone = train_alone(form, joules, start.loss, instance.goal, WALK)
+    late = alone >= 0 and _alone_s(form, seconds, start.loss, instance.goal, alone) > instance.deadline - start.elapsed_s
+    if not late:
+        return by_epochs, by_time, by_energy, 0.0
+    priced = allowed & (instance.seconds > 0.0)
+    price = float(np.median(instance.joules[priced] / instance.seconds[priced]))
+    return by_epochs, by_time, by_energy, labels(joules + price * seconds, math.inf, watched=True)[0]
 
 
-def _square(array: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.ascontiguousarray(array[np.ix_(at, at)])
+def _alone_s(form: LawForm, seconds: NDArray[np.float64], loss: float, goal: float, pair: int) -> float:
+    only = np.full_like(seconds, np.inf)
+    only[pair, pair] = seconds[pair, pair]
+    return float(train_alone(form, only, loss, goal, WALK)[0])

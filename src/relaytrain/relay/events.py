@@ -15,12 +15,12 @@ from typing import Any
 
 from ..core.law_json import costs_to_json, law_to_json
 from ..core.outcome import EpochOutcome, EpochResult, Handed
-from ..core.plan import Decision, Plan, finite
+from ..core.plan import Decision, Plan
 from ..core.problem import Pair, Problem
 from ..core.state import State
 from ..costs.clock import Booked, Spent
+from ..planners.pact.forecast import forecast
 from ..store import Event
-from .forecast import forecast
 from .steering import Lost, Step
 
 RUN_SCHEMA = "relaytrain.run/1"
@@ -99,12 +99,12 @@ def planned_body(step: Step, problem: Problem, path: Sequence[Pair] | None = Non
         "law": law_to_json(step.law, pairs=len(pairs), top=top),
         "costs": costs_to_json(step.costs),
         "predicted": {
-            "loss": finite(step.predicted),
-            "guaranteed": finite(step.guaranteed),
+            "loss": _finite(step.predicted),
+            "guaranteed": _finite(step.guaranteed),
             "level": step.level,
-            "elapsed_s": finite(step.elapsed_s),
-            "energy_j": finite(step.energy_j),
-            "to_go_j": [finite(value) for value in to_go],
+            "elapsed_s": _finite(step.elapsed_s),
+            "energy_j": _finite(step.energy_j),
+            "to_go_j": [_finite(value) for value in to_go],
         },
         "notes": list(step.notes),
         **({} if path is None else {"path": [list(pair) for pair in path]}),

@@ -53,7 +53,8 @@ class StoreJournal:
     @property
     def decision(self) -> Decision | None:
         """The decision in it."""
-        return None if self.planned is None else events.decision_from(self.planned["decision"])
+        planned = self.planned
+        return None if planned is None else events.decision_from(planned["decision"])
 
     def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""

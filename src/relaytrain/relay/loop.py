@@ -161,8 +161,7 @@ class RelayLoop:
         if kept is None:
             raise UsageError(f"run {self.journal.run} kept no start checkpoint; start it anew with `relaytrain run`")
         steering = self.steering
-        steering.history = past.history
-        steering.forbidden, steering.lost, steering.path = past.forbidden, past.lost, past.path
+        steering.recall(past.history, past.forbidden, past.lost, past.path)
         self.roll_backs, self.attempt = past.roll_backs, past.attempts
         self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
@@ -376,7 +375,7 @@ class RelayLoop:
             "wasted_j": wasted.energy_j,
         }
         self._undo_decision(body)
-        self.steering.forbidden[decision.pair] = reason
+        self.steering.forbid(decision.pair, reason)
         self.roll_backs += 1
         self.working = False
         if self.roll_backs >= ROLL_BACKS:
@@ -433,8 +432,7 @@ class RelayLoop:
 
     def _charge(self) -> None:
         totals = self.progress.totals
-        self.steering.charged_s = totals.wasted_s if self.job.clock.charge_lost_work else 0.0
-        self.steering.wasted_j = totals.wasted_j
+        self.steering.charge(totals.wasted_s if self.job.clock.charge_lost_work else 0.0, totals.wasted_j)
 
     # --- telling it
 

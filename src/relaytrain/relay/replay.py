@@ -29,7 +29,7 @@ class Place(NamedTuple):
     epochs: int
 
 
-class Replay:
+class AtlasRunner:
     """`Runner` of one seed of an atlas; for the emulated clock, where nothing measured counts."""
 
     def __init__(self, atlas: Atlas, seed: int, missing: Missing | None = None) -> None:

@@ -1,7 +1,9 @@
 """Training from Python: `run` and `resume` a scenario, `train` a module at hand, `load_model` what a run trained.
 
-result = rt.train(model, data, "my.toml", ratios={"half": 0.5})
-result.verdict, result.energy_j, result.model
+For example:
+
+    result = rt.train(model, data, "my.toml", ratios={"half": 0.5})
+    result.verdict, result.energy_j, result.model
 """
 
 from __future__ import annotations

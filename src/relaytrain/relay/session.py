@@ -175,14 +175,14 @@ class Session:
         """Leave a pair out from now on; an open decision for it is withdrawn."""
         pair = Pair(version, nodes)
         self._steering.problem.index(pair)
-        self._steering.forbidden[pair] = reason
+        self._steering.forbid(pair, reason)
         if self._step is not None and self._step.decision.pair == pair:
             self._step = self._mark = None
 
     def _roll_back(self, decision: Decision, loss: float, seconds: float, joules: float) -> bool:
-        self._steering.forbidden[decision.pair] = f"the loss after epoch {decision.epoch} on {decision.pair} was {loss}"
-        self._steering.charged_s += seconds
-        self._steering.wasted_j += joules
+        steering = self._steering
+        steering.forbid(decision.pair, f"the loss after epoch {decision.epoch} on {decision.pair} was {loss}")
+        steering.charge(steering.charged_s + seconds, steering.wasted_j + joules)
         self._roll_backs += 1
         if self._roll_backs >= ROLL_BACKS:
             self._ended = ("failed", "losses stayed non-finite")

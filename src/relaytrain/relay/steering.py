@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
-from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, begin
+from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, after
 from ..core.outcome import EpochOutcome
 from ..core.plan import Decision, Plan
 from ..core.prices import Prices
@@ -116,17 +116,20 @@ class Steering:
     path: tuple[Pair, ...] = ()
     seed: int = 0
     _believed: TableCosts | None = None
+    _state: State | None = None
+    _table: CostTable | None = None
 
     @property
     def state(self) -> State:
         """After the last epoch that stands. Lost work counts as far as it is charged."""
-        problem = self.problem
-        if not self.history:
-            return State(0, problem.initial_loss, self.charged_s, problem.start, self.wasted_j)
-        last = self.history[-1]
-        elapsed_s = math.fsum(o.elapsed_s for o in self.history) + self.charged_s
-        energy_j = math.fsum(o.energy_j for o in self.history) + self.wasted_j
-        return State(len(self.history), last.loss, elapsed_s, problem.index(last.decision.pair), energy_j)
+        if self._state is None:
+            outcomes, pair, loss = self.history, self.problem.start, self.problem.initial_loss
+            if outcomes:
+                pair, loss = self.problem.index(outcomes[-1].decision.pair), outcomes[-1].loss
+            elapsed_s = math.fsum(o.elapsed_s for o in outcomes) + self.charged_s
+            energy_j = math.fsum(o.energy_j for o in outcomes) + self.wasted_j
+            self._state = State(len(outcomes), loss, elapsed_s, pair, energy_j)
+        return self._state
 
     @property
     def pair(self) -> Pair:
@@ -139,28 +142,59 @@ class Steering:
         self.lost.pop(outcome.decision.nodes, None)
         if self.learn_costs:
             self._costs().tell(outcome)
+        self._moved()
+
+    def recall(
+        self,
+        history: list[EpochOutcome],
+        forbidden: dict[Pair, str],
+        lost: dict[str, Lost],
+        path: tuple[Pair, ...],
+    ) -> None:
+        """Stand where an earlier writer of the run left it."""
+        self.history, self.forbidden, self.lost, self.path = history, forbidden, lost, path
+        self._moved()
+
+    def charge(self, seconds: float, joules: float) -> None:
+        """Lost work so far: the seconds of it that count against the deadline, and its joules."""
+        if (seconds, joules) != (self.charged_s, self.wasted_j):
+            self.charged_s, self.wasted_j = seconds, joules
+            self._moved()
+
+    def forbid(self, pair: Pair, reason: str) -> None:
+        """Never run `pair` again."""
+        self.forbidden[pair] = reason
+        self._moved()
 
     def lose(self, nodes: str, reason: str) -> None:
         """A node set did not answer: it is left out for some epochs, longer each time."""
         known, epoch = self.lost.get(nodes), self.state.epoch
         self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
+        self._moved()
 
     def undo(self, epoch: int) -> None:
         """Forget the epochs after `epoch`."""
         del self.history[epoch:]
         self._believed = None
+        self._moved()
+
+    def _moved(self) -> None:
+        """What was worked out about the present holds no longer."""
+        self._state = self._table = None
 
     def table(self) -> CostTable:
         """The present belief about costs, with infinity where something is forbidden.
 
         Node sets that did not answer are left out for a while, but for those that are the only way left.
         """
-        at, known = self.state, self._costs().table()
-        waiting = {name: lost for name, lost in self.lost.items() if at.epoch < lost.until}
-        table = self._without(known, waiting)
-        if waiting and not _ways(table, at.pair).any():
-            table = self._without(known, {name: lost for name, lost in waiting.items() if lost.times >= MOST_LOSSES})
-        return table
+        if self._table is None:
+            at, known = self.state, self._costs().table()
+            waiting = {name: lost for name, lost in self.lost.items() if at.epoch < lost.until}
+            self._table = self._without(known, waiting)
+            if waiting and not _ways(self._table, at.pair).any():
+                often = {name: lost for name, lost in waiting.items() if lost.times >= MOST_LOSSES}
+                self._table = self._without(known, often)
+        return self._table
 
     def _without(self, table: CostTable, lost: Mapping[str, Lost]) -> CostTable:
         reasons_by_set = {name: entry.reason for name, entry in lost.items()}
@@ -211,9 +245,8 @@ class Steering:
         if plan.decisions and plan.decisions[0].pair == pair:
             decision = replace(plan.decisions[0], epoch=epoch)  # data and resources are the planner's too
         level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
-        first, high = (np.array(begin(law, state.loss, state.pair, at)) for at in ("expected", level))
-        predicted = float(law.next_loss(epoch, first, state.pair, now))
-        guaranteed = max(float(law.next_loss(epoch, high, state.pair, now, level)), predicted)
+        predicted = after(law, epoch, state.loss, state.pair, now)
+        guaranteed = max(after(law, epoch, state.loss, state.pair, now, level), predicted)
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from ..core.explain import answer, say_energy, say_share, say_time
+from ..core.explain import answer, say_energy, say_nearest, say_share, say_time
 from ..core.plan import Leg, Plan
 from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, text_width
 from .leg_bars import Bar, draw_bars
@@ -71,8 +71,8 @@ def _heading(canvas: Canvas, plan: Plan) -> None:
     canvas.text((LEFT, 30), plan.problem, size=19, bold=True)
     canvas.text((WIDTH - RIGHT, 30), verdict, size=14, fill=colour, anchor="end", bold=True)
     if not plan.feasible and plan.nearest:
-        ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
-        words = [answer(plan), f"Nearest feasible: loss {ways}."]
+        ways = say_nearest(((n.loss, n.deadline_s) for n in plan.nearest), plan.time_unit)
+        words = [answer(plan), f"Nearest feasible: {ways}."]
     else:
         words = _wrapped(answer(plan).replace(" -> ", " → "), 13, WIDTH - LEFT - RIGHT)
     for row, line in enumerate(words[:2]):

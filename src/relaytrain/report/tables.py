@@ -18,6 +18,7 @@ from ..core.explain import (
     say_choices,
     say_end,
     say_energy,
+    say_nearest,
     say_share,
     say_short,
     say_sure,
@@ -58,7 +59,7 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.alternatives:
         parts += [Text(), titled(OTHERS, _alternatives(plan))]
     if plan.nearest:
-        ways = " or ".join(f"{n.loss:.4g} by {say_time(n.deadline_s, plan.time_unit)}" for n in plan.nearest)
+        ways = say_nearest(((n.loss, n.deadline_s) for n in plan.nearest), plan.time_unit)
         parts.append(Text(f"nearest feasible: {ways}", style="bold yellow"))
     parts += [Text(f"warning: {text}", style="yellow") for text in plan.warnings]
     return Group(*parts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
 import tomllib
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -11,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
-from ..store.files import read_named
 from .fields import shown
 
 MAX_BYTES = 1 << 20
@@ -32,6 +34,22 @@ class Document:
     path: Path | None = None
     preset: str | None = None
     overrides: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+
+
+def read_named(path: str | Path, most: int) -> bytes:
+    """At most `most` + 1 bytes of a file that somebody named; a FIFO or device is neither waited for nor read.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening some devices does something already
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return file.read(min(most, facts.st_size) + 1)  # memory for as much is taken before it is read
 
 
 def preset_names() -> list[str]:

@@ -298,19 +298,3 @@ def remove_dir(path: str | Path) -> None:
     """Remove an empty folder, if it is there and empty."""
     with suppress(OSError):
         os.rmdir(path)
-
-
-def read_named(path: str | Path, most: int) -> bytes:
-    """At most `most` + 1 bytes of a file that somebody named; a FIFO or device is neither waited for nor read.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening some devices does something already
-        raise OSError(errno.EINVAL, "no regular file", str(path))
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
-        facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
-        return file.read(min(most, facts.st_size) + 1)  # memory for as much is taken before it is read

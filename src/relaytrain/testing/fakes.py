@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..core.cost import CostTable
 from ..core.errors import UsageError
 from ..core.law import LossLaw
-from ..core.plan import Nearest, Plan, build_legs
+from ..core.plan import Nearest, Plan, along
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
 from ..costs.meters import Mark, Reading
@@ -38,29 +38,13 @@ class StayPlanner:
             losses.append(loss)
         count = len(losses)
         met = loss <= target.loss + TOLERANCE and elapsed <= target.deadline_s + TOLERANCE
-        nothing = [0.0] * count
-        table = {
-            "seconds": [seconds] * count,
-            "joules": [joules] * count,
-            "loss": losses,
-            "change_s": nothing,
-            "change_j": nothing,
-            "jump": nothing,
-        }
-        decisions, legs, handovers = build_legs(problem, pair, state.epoch + 1, [pair] * count, table)
+        table = {"seconds": [seconds] * count, "joules": [joules] * count, "loss": losses}
         return Plan(
             problem=problem.name,
             planner=self.name,
             feasible=met,
-            decisions=decisions,
-            legs=legs,
-            handovers=handovers,
-            losses=tuple(losses),
+            **along(problem, state, [pair] * count, table),
             guaranteed=tuple(losses),
-            energies_j=tuple(state.energy_j + joules * (i + 1) for i in range(count)),
-            times_s=tuple(state.elapsed_s + seconds * (i + 1) for i in range(count)),
-            energy_j=joules * count if count else 0.0,
-            elapsed_s=elapsed,
             asked=target.probability,
             rung=0.5 if met else 0.0,
             probability=0.5 if met else 0.0,

@@ -14,8 +14,10 @@ The file is an npz (`relaytrain.atlas/1`, docs/formats.md), checked before anyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,14 +25,22 @@ import numpy as np
 
 from ..core import npz
 from ..core.errors import ScenarioError
-from ..core.law import Array
 from ..core.npz import Wrong
 from ..core.problem import Pair
-from ..store.files import read_named, write_atomic
+from ..scenario.read import read_named
+from ..store.files import write_atomic
 
 SCHEMA = "relaytrain.atlas/1"
 MOST_LEGS_BEFORE = 16
-MOST_PAIRS, MOST_SEEDS, MOST_EPOCHS = 4096, 10_000, 1_000_000
+MOST_PAIRS, MOST_SEEDS, MOST_EPOCHS, MOST_LEGS, MOST_LETTERS = 4096, 10_000, 1_000_000, 300_000, 1000
+FIGURES = ("loss", "error")
+HANDED = ("reached_ratio", "train_loss_before", "train_loss_after")
+"""What is kept of a handover, beside its kind."""
+KINDS = {
+    "seeds": np.int64, "leg_seed": np.int64, "way": np.int32, "start": np.float64, "handed": np.float64,
+    "count": np.int64, "losses": np.float64,
+}  # fmt: skip
+"""Of numbers, by array."""
 BUNDLED = Path(__file__).parent / "atlases"
 
 Way = tuple[tuple[int, int], ...]
@@ -109,11 +119,11 @@ class Atlas:
         handed = [
             [
                 kinds.index(str(leg.handed.get("kind", ""))),
-                *(leg.handed.get(name, np.nan) for name in ("reached_ratio", "train_loss_before", "train_loss_after")),
+                *(leg.handed.get(name, np.nan) for name in HANDED),
             ]
             for _, _, leg in rows
         ]
-        arrays = {
+        arrays: npz.Arrays = {
             "seeds": np.array(sorted(self.seeds), dtype=np.int64),
             "leg_seed": np.array([seed for seed, _, _ in rows], dtype=np.int64),
             "way": ways,
@@ -139,24 +149,13 @@ class Atlas:
         write_atomic(path, self.to_bytes())
 
 
-def legs_to(pairs: Sequence[int]) -> Iterator[tuple[LegKey, int]]:
-    """For every epoch of a path (one pair an epoch): the leg it belongs to and its number there, from 1 on."""
-    before: Way = ()
-    for index, pair in enumerate(pairs):
-        if index and pairs[index - 1] != pair:
-            before = (*before, (pairs[index - 1], count))
-        count = 1 if not index or pairs[index - 1] != pair else count + 1
-        yield LegKey(before, pair), count
-
-
 def read_atlas(path: str | Path) -> Atlas:
     """The atlas in a file, or the bundled one of that name.
 
     Raises:
         ScenarioError: no such file, or not one of ours.
     """
-    place = Path(path)
-    bundled = BUNDLED / f"{path}.npz"
+    place, bundled = Path(path), BUNDLED / f"{path}.npz"
     if not place.exists() and place.name == str(path) and bundled.exists():
         place = bundled
     try:
@@ -164,7 +163,7 @@ def read_atlas(path: str | Path) -> Atlas:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(
-            f"{path}: got '{reason}', expected an atlas; make one: relaytrain atlas SCENARIO {place.name}"
+            f"{path}: got '{reason}', expected an atlas; record one: relaytrain atlas SCENARIO {place.stem}.npz"
         ) from None
     try:
         return _read(raw)
@@ -176,59 +175,87 @@ def _read(raw: bytes) -> Atlas:
     arrays = npz.read_arrays(raw)
     if "json" not in arrays:
         raise Wrong("json", "no such entry", "the text that goes with the arrays")
-    body = npz.read_body(arrays.pop("json"))
-    if body.get("schema") != SCHEMA:
-        raise Wrong("schema", str(body.get("schema"))[:60], SCHEMA)
-    try:
-        pairs = tuple(Pair(str(version), str(nodes)) for version, nodes in body["pairs"])
-        kinds = [str(kind) for kind in body["kinds"]]
-        text = {key: str(body[key]) for key in ("scenario", "digest", "figure")}
-        start, meta = int(body["start"]), dict(body["meta"])
-    except (KeyError, TypeError, ValueError):
-        raise Wrong("json", "keys missing or of another kind", "scenario, pairs, start, digest, figure") from None
-    if not 1 <= len(pairs) <= MOST_PAIRS or not 0 <= start < len(pairs):
-        raise Wrong("pairs", f"{len(pairs)}, start {start}", f"1 to {MOST_PAIRS} with the start among them")
-    legs = len(_numbers(arrays, "leg_seed", "i"))
-    ways = arrays.get("way", np.zeros(0))
-    wide = ways.shape[1] if ways.ndim == 2 else 0
-    if ways.dtype.kind != "i" or len(ways) != legs or wide % 2 != 1 or wide > 2 * MOST_LEGS_BEFORE + 1:
-        raise Wrong("way", f"shape {ways.shape}", f"{legs} rows of pair and legs before")
-    counts, losses = _numbers(arrays, "count", "i", legs), _numbers(arrays, "losses", "f")
-    if legs and (counts.min() < 0 or counts.max() > MOST_EPOCHS or int(counts.sum()) != len(losses)):
+    atlas, kinds = _described(npz.read_body(arrays.pop("json")))
+    if set(arrays) != set(KINDS):
+        raise Wrong("arrays", ", ".join(sorted(arrays))[:200], ", ".join(KINDS))
+    legs = len(arrays["leg_seed"]) if arrays["leg_seed"].ndim == 1 else 0
+    if legs > MOST_LEGS:
+        raise Wrong("leg_seed", f"{legs} legs", f"at most {MOST_LEGS}")
+    wide = arrays["way"].shape[1] if arrays["way"].ndim == 2 else 0
+    if wide % 2 != 1 or wide > 2 * MOST_LEGS_BEFORE + 1:
+        raise Wrong("way", f"shape {arrays['way'].shape}", f"{legs} rows of a pair and at most 16 legs before it")
+    shapes = {"seeds": arrays["seeds"].shape[:1], "way": (legs, wide), "handed": (legs, 4)}
+    shapes["losses"] = arrays["losses"].shape[:1]
+    for key, kind in KINDS.items():
+        shape = shapes.get(key, (legs,))
+        if arrays[key].dtype != kind or arrays[key].shape != shape:
+            got = f"shape {arrays[key].shape} of {arrays[key].dtype}"
+            raise Wrong(key, got, f"{'x'.join(map(str, shape)) or 'a row'} of {np.dtype(kind)}")
+    counts, losses, handed = arrays["count"], arrays["losses"], arrays["handed"]
+    if (legs and (counts.min() < 0 or counts.max() > MOST_EPOCHS)) or int(counts.sum()) != len(losses):
         raise Wrong("count", f"{int(counts.sum())} epochs", f"{len(losses)}, as there are losses")
-    starts, seeds = _numbers(arrays, "start", "f", legs), _numbers(arrays, "seeds", "i")
-    if not np.isfinite(losses).all() or not np.isfinite(starts).all():
-        raise Wrong("losses", "figures that are none", "finite ones")
-    handed = arrays.get("handed", np.zeros(0))
-    if handed.shape != (legs, 4) or handed.dtype.kind != "f" or not ((handed[:, 0] >= 0) & (handed[:, 0] < len(kinds))).all():
-        raise Wrong("handed", f"shape {handed.shape}", f"{legs} rows of four, the first one of {len(kinds)} kinds")
-    atlas = Atlas(text["scenario"], pairs, start, text["digest"], text["figure"], meta)
-    atlas.seeds = {int(seed): {} for seed in seeds[:MOST_SEEDS]}
+    for key in ("losses", "start"):
+        if not np.isfinite(arrays[key]).all():
+            raise Wrong(key, "some that are no numbers", "finite figures")
+    if not np.isin(handed[:, 0], np.arange(len(kinds))).all():
+        raise Wrong("handed", "a kind of handover that is not listed", f"indexes of {len(kinds)} kinds in column 0")
+    seeds = arrays["seeds"].tolist()
+    if len(seeds) > MOST_SEEDS or sorted(set(seeds)) != seeds or (seeds and seeds[0] < 0):
+        raise Wrong("seeds", f"{len(seeds)} of them", f"at most {MOST_SEEDS}, from 0 on, each once and in order")
+    atlas.seeds = {seed: {} for seed in seeds}
     ends = np.cumsum(counts)
-    for row in range(legs):
-        key = _key(ways[row], len(pairs))
-        told = dict(zip(("reached_ratio", "train_loss_before", "train_loss_after"), handed[row, 1:], strict=True))
-        known: dict[str, Any] = {name: float(figure) for name, figure in told.items() if np.isfinite(figure)}
-        kind = kinds[int(handed[row, 0])]
-        leg = AtlasLeg(
-            float(starts[row]),
-            losses[ends[row] - counts[row] : ends[row]].tolist(),
-            {"kind": kind, **known} if kind else known,
-        )
-        atlas.seeds.setdefault(int(arrays["leg_seed"][row]), {})[key] = leg
+    for row, seed in enumerate(arrays["leg_seed"].tolist()):
+        way = _key(arrays["way"][row].tolist(), len(atlas.pairs))
+        if seed not in atlas.seeds or way in atlas.seeds[seed]:
+            raise Wrong("leg_seed", f"leg {row} of seed {seed}", "seeds that are listed, and each of their legs once")
+        told = dict(zip(HANDED, handed[row, 1:].tolist(), strict=True))
+        known: dict[str, Any] = {name: figure for name, figure in told.items() if math.isfinite(figure)}
+        if handover := kinds[int(handed[row, 0])]:
+            known["kind"] = handover
+        epochs = losses[ends[row] - counts[row] : ends[row]].tolist()
+        atlas.seeds[seed][way] = AtlasLeg(float(arrays["start"][row]), epochs, known)
     return atlas
 
 
-def _key(row: np.ndarray[Any, Any], pairs: int) -> LegKey:
-    figures = [int(figure) for figure in row if figure >= 0]
+def _described(body: dict[str, Any]) -> tuple[Atlas, list[str]]:
+    """An atlas without legs, and the kinds of handovers, from the JSON text."""
+    if body.get("schema") != SCHEMA:
+        raise Wrong("schema", str(body.get("schema"))[:60], SCHEMA)
+    words = [body.get(key) for key in ("scenario", "digest", "figure")]
+    kinds, meta, pairs, start = (body.get(key) for key in ("kinds", "meta", "pairs", "start"))
+    if not _all_words(words) or not isinstance(kinds, list) or not _all_words(kinds) or words[2] not in FIGURES:
+        raise Wrong("json", "no such words", "scenario, digest, figure (loss or error) and kinds")
+    if not isinstance(meta, dict) or not _all_words(meta.values()):
+        raise Wrong("meta", type(meta).__name__, "a table of words")
+    if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 and _all_words(p) for p in pairs):
+        raise Wrong("pairs", type(pairs).__name__, "a list of version and nodes")
+    found = tuple(Pair(*pair) for pair in pairs)
+    if not 1 <= len(found) <= MOST_PAIRS or len(set(found)) < len(found):
+        raise Wrong("pairs", f"{len(found)}", f"1 to {MOST_PAIRS}, each once")
+    if type(start) is not int or not 0 <= start < len(found):
+        raise Wrong("start", str(start)[:40], f"the index of one of {len(found)} pairs")
+    return Atlas(body["scenario"], found, start, body["digest"], body["figure"], meta), kinds
+
+
+def _all_words(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) and len(value) <= MOST_LETTERS for value in values)
+
+
+def _key(row: list[int], pairs: int) -> LegKey:
+    """Of a row: pair, then pair and epochs of every leg before, filled up with -1."""
+    figures = row[: row.index(-1)] if -1 in row else row
     before = tuple(zip(figures[1::2], figures[2::2], strict=False))
-    if len(figures) % 2 != 1 or any(pair >= pairs for pair, _ in ((figures[0], 0), *before)):
-        raise Wrong("way", f"{figures}", f"indexes of {pairs} pairs with their epochs")
+    indexes = [pair for pair, _ in before] + figures[:1]
+    whole = len(figures) % 2 == 1 and set(row[len(figures) :]) <= {-1}
+    changes = all(one != two for one, two in pairwise(indexes))
+    if (
+        not whole
+        or not changes
+        or min(figures, default=-1) < 0
+        or max(indexes) >= pairs
+        or any(n < 1 for _, n in before)
+    ):
+        raise Wrong(
+            "way", f"{row}"[:80], f"indexes of {pairs} pairs, each other than the one before, with epochs from 1"
+        )
     return LegKey(before, figures[0])
-
-
-def _numbers(arrays: npz.Arrays, key: str, kind: str, length: int | None = None) -> Array:
-    found = arrays.get(key, np.zeros((0, 0)))
-    if found.ndim != 1 or found.dtype.kind != kind or (length is not None and len(found) != length):
-        raise Wrong(key, f"shape {found.shape} of {found.dtype}", "a row of numbers, one for every leg")
-    return found

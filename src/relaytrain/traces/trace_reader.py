@@ -16,8 +16,7 @@ import numpy as np
 
 from ..core.errors import ScenarioError
 from ..scenario.fields import shown
-from ..scenario.read import read_json
-from ..store.files import read_named
+from ..scenario.read import read_json, read_named
 from .trace import KINDS, Segment, TraceSet, TraceSwitch
 
 FORMAT = 1

@@ -96,10 +96,12 @@ def check_update(update: Checkpoint, before: Checkpoint, *, lr: float = 0.0) -> 
     for name, value in {**largest, **state}.items():
         if not math.isfinite(value):
             return f"{NOT_FINITE} values in {name}"
-    bound = MOST_GROWTH * (max((_largest(tensor) for tensor in before.weights.values()), default=0.0) + 1.0)
+    highest = max((_largest(tensor) for tensor in before.weights.values()), default=0.0)
     name, value = max(largest.items(), key=lambda item: item[1])
-    if value > bound:
+    if value > MOST_GROWTH * (highest + 1.0):
         return f"{EXPLODED} to {value:.3g} in {name}, more than {MOST_GROWTH:g} times the largest before"
+    if highest + value <= MOST_STEP * STEP_FLOOR and lr * max(state.values(), default=0.0) <= MOST_STEP * STEP_FLOOR:
+        return None  # no mean is above the largest value: no step can be too long
     return _too_long(update, before, lr)
 
 

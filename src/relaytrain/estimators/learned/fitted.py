@@ -17,7 +17,8 @@ from ...core.errors import ScenarioError
 from ...core.npz import Arrays, Wrong
 from ...core.problem import Target as RunTarget
 from ...scenario.fields import shown
-from ...store.files import read_named, write_atomic
+from ...scenario.read import read_named
+from ...store.files import write_atomic
 from . import fitted_parts as parts
 from .auto import RunModel
 from .bundle import Metric

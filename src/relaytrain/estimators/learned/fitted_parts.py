@@ -2,13 +2,12 @@
 
 Compiled code follows the indices of trees without looking, and networks multiply whatever shapes meet. So a file of any
 origin is believed in nothing: what an array claims to be is compared with the bytes that are there before memory is
-taken (`core.npz`), and every index, shape, count and figure has its bounds. `Wrong` names the key, what was got and what is
-expected.
+taken (`core.npz`), and every index, shape, count and figure has its bounds. `Wrong` names the key, what was got and
+what is expected.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 

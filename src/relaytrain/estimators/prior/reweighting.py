@@ -194,12 +194,12 @@ class Prior:
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
         return legs
 
-    def _path(self, pair: int, loss: Array, advance: Array) -> Array:
-        """The loss after `advance` epochs of the prior's curve from `loss`, (H, 1) or one: (H, len(advance))."""
+    def _path(self, pair: int | slice, loss: Array, advance: Array) -> Array:
+        """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T)."""
         log_pace, floors = self.hypotheses
-        _, drop, scale, power = self.belief.curves[pair]
-        curve = (floors[pair][:, None], drop, scale, power)
-        return onward(curve, loss, np.exp(log_pace[pair])[:, None] * advance[None, :])
+        drop, scale, power = np.moveaxis(self.belief.curves[pair, 1:], -1, 0)[..., None, None]
+        curve = (floors[pair][..., None], drop, scale, power)
+        return onward(curve, loss, np.exp(log_pace[pair])[..., None] * advance[..., None, :])
 
     def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
@@ -247,9 +247,8 @@ class Prior:
 
     def _ahead(self, landed: Array) -> Array:
         """Losses (P, H, horizons) from `landed` under every hypothesis."""
-        steps = np.array(HORIZONS, dtype=np.float64)
-        mult = self.belief.mult[-1]
-        return np.array([self._path(p, np.array(landed[p]), steps * mult[p]) for p in range(len(self.belief.pairs))])
+        advance = np.array(HORIZONS, dtype=np.float64) * self.belief.mult[-1][:, None]
+        return self._path(slice(None), landed[:, None, None], advance)
 
     def jumps(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array]:
         """Mean and spread of every handover's jump after those seen in this run."""

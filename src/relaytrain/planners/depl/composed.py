@@ -10,19 +10,14 @@ import numpy as np
 
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
-from ...core.fourier import SLACK, Label, Real, cdf_many
-from ...core.plan import Alternative, Nearest, Plan, build_legs
+from ...core.fourier import SLACK, Real
+from ...core.plan import Alternative, Nearest, Plan, along, gap_to
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
 from .exact.dependent_epochs import NOTHING, Paths
-from .schedule_losses import exact_loss, exact_probability, losses_by_epoch
+from .schedule_losses import exact_probability, expected_by_epoch, losses_by_epoch
 from .solution import DeplPlan
-
-SURELY = 1e-4
-"""A quantile below which there is too little to matter for a mean."""
-POINTS = 129
-"""Of the trapezoids under a distribution function."""
 
 
 @dataclass(frozen=True)
@@ -62,41 +57,30 @@ def composed(
     seconds, prices = _spent(settings, solution, pairs, shares)
     expected, guaranteed, sure = _bands(answer, answer.level or target.probability)
     start = problem.index(pairs[0]) if pairs and settings.free_start and not state.epoch else state.pair
-    actions = [problem.index(pair) for pair in pairs]
     table = {
-        "seconds": seconds.tolist(),
-        "joules": prices.tolist(),
-        "loss": expected.tolist(),
-        "change_s": [0.0] * len(pairs),
-        "change_j": [0.0] * len(pairs),
+        "seconds": seconds,
+        "joules": prices,
+        "loss": expected,
         "jump": list(map(instance.mean_jump, (instance.before, *solution.versions), solution.versions)),
     }
-    plain, legs, handovers = build_legs(problem, start, state.epoch + 1, actions, table)
+    path = along(problem, state, [problem.index(pair) for pair in pairs], table, start)
     names = tuple(instance.datasets[d].name for d in solution.datasets) if len(instance.datasets) > 1 else ()
-    decisions = tuple(
-        replace(d, datasets=names, resources=round(min(share, 1.0), 12)) for d, share in zip(plain, shares, strict=True)
+    path["decisions"] = tuple(
+        replace(d, datasets=names, resources=round(min(share, 1.0), 12))
+        for d, share in zip(path["decisions"], shares, strict=True)
     )
     feasible = answer.level > 0.0
-    spent, elapsed = np.cumsum(prices), state.elapsed_s + np.cumsum(seconds)
-    total = float(spent[-1]) if pairs else 0.0
     bound = solution.dual_bound if feasible else math.inf
     return Plan(
         **standing(problem, state),
         planner=planner,
         feasible=feasible,
-        decisions=decisions,
-        legs=legs,
-        handovers=handovers,
-        losses=tuple(expected.tolist()),
+        **path,
         guaranteed=tuple(guaranteed.tolist()),
-        energies_j=tuple((state.energy_j + spent).tolist()),
-        times_s=tuple(elapsed.tolist()),
-        energy_j=total,
-        elapsed_s=float(elapsed[-1]) if pairs else state.elapsed_s,
         rung=answer.level,
         probability=solution.probability,
         bound_j=bound,
-        gap=max(total / bound - 1.0, 0.0) if feasible and 0 < bound < math.inf else 0.0,
+        gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=tuple(_alternative(answer, name, other, state) for name, other in alternatives),
         nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),
@@ -113,8 +97,7 @@ def _alternative(answer: DeplAnswer, name: str, other: DeplPlan, state: State) -
     sure = other.probability
     if not answer.settings.belief.independent:
         sure = answer.paths.probability(other.datasets, other.versions)
-    mean = _expected(exact_loss(answer.settings.instance, other.datasets, other.versions))
-    counted = f"{len(other.versions)} epochs, expected loss {mean:.4g}, {sure:.1%} sure"
+    counted = f"{len(other.versions)} epochs, expected loss {other.mean:.4g}, {sure:.1%} sure"
     return Alternative(name, other.cost, state.elapsed_s + other.elapsed_s, counted)
 
 
@@ -140,26 +123,12 @@ def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[st
         return np.zeros(0), np.zeros(0), ()
     if belief.independent:
         after = losses_by_epoch(instance, *schedule)
-        expected, guaranteed = ([_expected(loss) for loss in after], [max(loss.quantile(level), 0.0) for loss in after])
-        return np.array(expected), np.array(guaranteed), (("independent epochs", answer.solution.probability),)
+        expected = expected_by_epoch(instance, *schedule, after)
+        guaranteed = np.array([max(loss.quantile(level), 0.0) for loss in after])
+        return expected, guaranteed, (("independent epochs", answer.solution.probability),)
     losses = np.maximum(answer.paths.losses(*schedule), 0.0)
     sure = (
         ("independent epochs", exact_probability(instance, *schedule)),
         (str(belief), float((losses[-1] <= instance.target.loss + SLACK).mean())),
     )
     return losses.mean(axis=1), np.quantile(losses, level, axis=1), sure
-
-
-def _expected(loss: Label) -> float:
-    """The mean of a loss that the additive model may put below zero, where no loss is: E max(loss, 0).
-
-    It is the mean and what lies below zero, the integral of the distribution function up to there.
-    """
-    low = loss.quantile(SURELY) if loss.random else loss.mean
-    if low >= 0.0:
-        return loss.mean
-    if not loss.random:
-        return 0.0
-    at = np.linspace(low, 0.0, POINTS)
-    below = cdf_many(at - loss.mean, np.tile(loss.log_cf, (POINTS, 1)), loss.frequencies)
-    return max(loss.mean + float(np.trapezoid(below, at)), 0.0)

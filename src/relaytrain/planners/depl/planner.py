@@ -114,7 +114,8 @@ class Depl:
         for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):
             if solution.datasets != (d,):
                 kept = replace(instance, datasets=(source,), charges=instance.charges[[d]])
-                others.append((f"{source.name} as the only data", self._by("depl", kept)))
+                alone = replace(self._by("depl", kept), datasets=(d,))  # as the whole instance counts
+                others.append((f"{source.name} as the only data", alone))
         return tuple(others)
 
 

@@ -17,11 +17,15 @@ import numpy as np
 
 from ...core.depl import DeplProblem
 from ...core.distribution import DEAD, Distribution, StudentT, Tabulated, frequencies_of, partial_sums, weighted_sum
-from ...core.fourier import SLACK, Complex, Frequencies, Label, Real
+from ...core.fourier import SLACK, Complex, Counts, Frequencies, Label, Real
 from ..search.kernels import jit
 from .cumulants import fourth_cumulant
 
 _SEARCH_TAIL = 1e-8
+_NEGLIGIBLE = 1e-5
+"""Of a mean: less than plans print."""
+_FAR = 27.0 / 256.0
+"""Where the mean is above 0, -x is nowhere more than this times (x - mean)^4 / mean^3."""
 
 
 class LossTable:
@@ -222,10 +226,35 @@ def exact_loss(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[
 
 def losses_by_epoch(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int]) -> list[Label]:
     """The loss after each epoch of `versions`, all at the same frequencies."""
-    before = [versions[0] if instance.before is None else instance.before, *versions[:-1]]
-    terms = np.cumsum([1 + (a != b) for a, b in zip(before, versions, strict=True)])  # an epoch, and the switch into it
     sums = partial_sums(instance.terms(chosen, versions), instance.initial_loss)
-    return [sums[count - 1] for count in terms]
+    return [sums[last] for last in _last_terms(instance, versions)]
+
+
+def _last_terms(instance: DeplProblem, versions: Sequence[int]) -> Counts:
+    """Which of the instance's terms each epoch ends with: an epoch has its own and the switch into it."""
+    before = [versions[0] if instance.before is None else instance.before, *versions[:-1]]
+    return np.cumsum([1 + (a != b) for a, b in zip(before, versions, strict=True)]) - 1
+
+
+def expected_by_epoch(
+    instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int], after: Sequence[Label]
+) -> Real:
+    """E max(loss, 0) after each epoch: no loss is below zero, though the additive model may put it there.
+
+    It is the mean wherever Markov's inequality, with the second or the fourth moment, leaves nothing to speak of below.
+    """
+    terms = instance.terms(chosen, versions)
+    kinds = {id(of): (of.variance, fourth_cumulant(of)) for of in {id(of): of for _, of in terms}.values()}
+    cumulants = np.array([kinds[id(of)] for _, of in terms]).T
+    square = np.array([factor * factor for factor, _ in terms])
+    sums = np.cumsum(cumulants * [square, square * square], axis=1)
+    variance, fourth = sums[:, _last_terms(instance, versions)]
+    means = np.array([loss.mean for loss in after])
+    with np.errstate(divide="ignore", invalid="ignore"):  # means of 0 are worked out below
+        at_most = np.minimum(variance / (4.0 * means), _FAR * (3.0 * variance**2 + fourth) / means**3)
+    for i in np.flatnonzero((means <= 0.0) | (at_most > _NEGLIGIBLE * means)).tolist():
+        means[i] = after[i].mean_at_least(0.0)
+    return means
 
 
 def exact_probability(instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int]) -> float:

@@ -19,9 +19,10 @@ from .schedule_losses import exact_loss
 class DeplPlan:
     """What to do, by indices into its instance; node sets, resources and versions have one entry an epoch.
 
-    `probability`, `quantile` and `mean` are those of the final loss; `dual_bound` bounds from below the cost of any
-    allocation of the same schedule. `data_of` tells which datasets each used node set holds, z(d, n); `datasets` is
-    their union. `exact` says that every choice of datasets was tried.
+    `probability`, `quantile` and `mean` are those of the final loss; for the mean, losses below 0 count as 0, since
+    there are none. `dual_bound` bounds from below the cost of any allocation of the same schedule. `data_of` tells
+    which datasets each used node set holds, z(d, n); `datasets` is their union. `exact` says that every choice of
+    datasets was tried.
     """
 
     feasible: bool
@@ -76,7 +77,7 @@ def complete(
         allocation.elapsed_s,
         probability,
         loss.quantile(target.probability),
-        loss.mean,
+        loss.mean_at_least(0.0),
         allocation.dual_bound,
         exact,
         "" if allocation.feasible and enough else "the schedule misses its deadline or its target",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw
+from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw, at_levels
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import roll
@@ -136,7 +136,7 @@ def _paths(law: LevelLaw, state: State, path: NDArray[np.int64]) -> Array:
     normal = NormalDist()
     losses = np.empty((len(SCORES), len(path)))
     levels = [normal.cdf(float(score)) for score in SCORES]
-    for row, (first, form) in enumerate(law.at_levels(levels, state.loss, state.pair)):
+    for row, (first, form) in enumerate(at_levels(law, levels, state.loss, state.pair)):
         roll(contiguous(form), first, state.pair, state.epoch + 1, path, losses[row])
     return np.maximum.accumulate(losses, axis=0)  # a higher level is never the better one
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Level, begin, evaluate
-from ...core.plan import Alternative, Plan, build_legs
+from ...core.law import Level, at_levels, evaluate
+from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import jit, next_loss, roll
@@ -17,7 +17,7 @@ from ..search.solve import Solution, first_steps, solve
 from .chance import chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
-from .nearest import nearest_targets
+from .nearest import attainable, nearest_targets
 from .rules import ActionChoice
 from .value import standing
 
@@ -90,11 +90,11 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     return low / SAMPLES
 
 
-def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], level: Level) -> NDArray[np.float64]:
-    """The un-quantised losses after each action at `level`."""
-    losses = np.empty(len(actions))
-    first = begin(tables.law, state.loss, state.pair, level)
-    roll(contiguous(tables.law.form(level)), first, state.pair, state.epoch + 1, actions, losses)
+def losses_at(tables: Tables, state: State, actions: NDArray[np.int64], *levels: Level) -> NDArray[np.float64]:
+    """The un-quantised losses (levels, epochs) after each action."""
+    losses = np.empty((len(levels), len(actions)))
+    for row, (first, form) in zip(losses, at_levels(tables.law, levels, state.loss, state.pair), strict=True):
+        roll(contiguous(form), first, state.pair, state.epoch + 1, actions, row)
     return losses
 
 
@@ -113,64 +113,45 @@ def compose(
     actions = np.array(solution.actions, np.int64)
     before = np.concatenate(([state.pair], actions[:-1])).astype(np.int64)
     rung = choice.rung if solution.feasible else 0.0
-    expected = losses_at(tables, state, actions, "expected")
     level = min(max(rung or target.probability, 1e-6), 1 - 1e-6)
-    guaranteed = (
-        np.maximum(losses_at(tables, state, actions, level), expected)
-        if level >= 0.5
-        else losses_at(tables, state, actions, level)
-    )
+    expected, guaranteed = losses_at(tables, state, actions, "expected", level)
+    guaranteed = np.maximum(guaranteed, expected) if level >= 0.5 else guaranteed
     seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
-    elapsed, energy = state.elapsed_s + np.cumsum(seconds), np.cumsum(joules)
-    total_j = float(energy[-1]) if len(actions) else 0.0
-    total_s = float(elapsed[-1]) if len(actions) else state.elapsed_s
-    guaranteed_s = None
-    if tables.variance is not None:
-        guaranteed_s = total_s + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
     changed = before != actions
     table = {
-        "seconds": seconds.tolist(),
-        "joules": joules.tolist(),
-        "loss": expected.tolist(),
-        "change_s": costs.change_s[before, actions].tolist(),
-        "change_j": costs.change_j[before, actions].tolist(),
+        "seconds": seconds,
+        "joules": joules,
+        "loss": expected,
+        "change_s": costs.change_s[before, actions],
+        "change_j": costs.change_j[before, actions],
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
-    decisions, legs, handovers = build_legs(
-        problem, state.pair, state.epoch + 1, (solution.actions and list(solution.actions)) or [], table
-    )
+    path = along(problem, state, solution.actions, table)
+    guaranteed_s = None
+    if tables.variance is not None:
+        guaranteed_s = path["elapsed_s"] + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
     feasible = solution.feasible and choice.rung > 0.0
     bound = math.inf
     if feasible:
-        bound = _bound_of_all(tables, state, solution) if explained else solution.bound_j
-    gap = (total_j - bound) / bound if feasible and 0 < bound < math.inf else 0.0
+        bound = _bound_of_all(tables, state, solution) if choice.barred else solution.bound_j
     first = solution.actions[0] if solution.actions else -1
-    nearest = (
-        nearest_targets(tables, state, target.probability)
-        if explained and choice.rung < target.probability - 1e-12
-        else ()
-    )
+    short = explained and choice.rung < target.probability - 1e-12
     return Plan(
         **standing(problem, state),
         planner=planner,
         feasible=feasible,
-        decisions=decisions,
-        legs=legs,
-        handovers=handovers,
-        losses=tuple(expected.tolist()),
+        **path,
         guaranteed=tuple(guaranteed.tolist()),
-        energies_j=tuple((state.energy_j + energy).tolist()),
-        times_s=tuple(elapsed.tolist()),
-        energy_j=total_j,
-        elapsed_s=total_s,
         rung=rung,
         probability=probability(tables, state, actions),
         bound_j=bound,
-        gap=max(gap, 0.0),
+        gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=alternatives(tables, state, first) if explained and first >= 0 else (),
-        nearest=nearest,
+        nearest=nearest_targets(tables, state, target.probability) if short else (),
+        attainable=attainable(tables, state, rung) if short else None,
         warnings=warnings,
+        bounded=Plan.bounded if tables.grid is None else "plan on this grid",
         guaranteed_s=guaranteed_s,
     )
 

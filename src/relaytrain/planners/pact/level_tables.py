@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from ...core.cost import CostTable
 from ...core.law import TABLE, Level, LevelLaw, LossLaw, begin
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid, State
-from ..search.instance import MOST_EPOCHS, SearchInstance, Start, instance_of
+from ..search.instance import MOST_EPOCHS, SearchInstance, Start, instances_of
 from ..search.solve import by_table, first_steps, solve
 from .lateness import cautious, least_quantile, margin, path_variance
 
@@ -36,8 +37,13 @@ class Tables:
     def at(self, level: Level) -> SearchInstance:
         """The instance at `level`."""
         if level not in self.instances:
-            self.instances[level] = instance_of(self.problem, self.costs, self.law, level, grid=self.grid)
+            self.prepare((level,))
         return self.instances[level]
+
+    def prepare(self, levels: Sequence[Level]) -> None:
+        """Make the instances at all of `levels` in one go."""
+        made = instances_of(self.problem, self.costs, self.law, levels, grid=self.grid)
+        self.instances.update(zip(levels, made, strict=True))
 
     def start(self, state: State) -> Start:
         """Where the expected path begins, in the instances' units: steps of the grid if there is one."""

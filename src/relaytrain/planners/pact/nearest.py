@@ -1,74 +1,159 @@
-"""What could be reached instead: the least loss by the deadline, and the earliest time for the target."""
+"""What could be had instead: the least loss by the deadline, the earliest time for the target, the highest level.
+
+Each is what the planner itself admits: a value that a search proposes is planned for, and so is one a little better.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...core.errors import ScenarioError
 from ...core.plan import Nearest
-from ...core.state import State
-from ..search.instance import Array
-from ..search.labels import search
-from ..search.solve import SearchInstance, Solution, Start, path_of, solve
-from .lateness import cautious, least_quantile, margin, path_variance
+from ...core.problem import Target
+from ...core.state import TOLERANCE, State
+from ..edge import least_feasible
+from ..search.instance import MOST_EPOCHS
+from ..search.solve import solve
+from .lateness import least_quantile, margin
+from .least_loss import first_epoch, least_loss, least_loss_in_time
 from .level_tables import Tables
 
-MOST_LABELS = 400_000
-TANGENTS = 4
-"""How often the tangent is laid anew."""
+WITHIN = 3.0 * TOLERANCE
+"""Targets closer than this are the same one."""
+LATER = 4.0
+"""How many times as late the next deadline is that is tried."""
+LEVELS = 1000
+"""Levels are stated in thousandths."""
 
 
-def least_loss(instance: SearchInstance, start: Start) -> Solution:
-    """The path to the least loss by the deadline (for laws with epoch tables: a good one, not surely the least)."""
-    seconds = np.where(instance.allowed, instance.seconds, np.inf)
-    deadline = instance.deadline if math.isfinite(instance.deadline) else 1e300
-    # In order of time, and of no loss that a pair has seen before: the first of the least losses settled.
-    timed = replace(instance, seconds=seconds, joules=seconds, goal=-math.inf, deadline=deadline, tables={})
-    outcome = search(
-        timed,
-        start,
-        epochs=instance.cap(start),
-        most=MOST_LABELS,
-        spent=start.elapsed_s,
-        ceiling=deadline,
-        with_time=False,
-    )
-    actions = outcome.path(outcome.settled[np.argmin(outcome.labels.loss[outcome.settled])])
-    if len(actions) == 0:
-        return Solution(False, (), (), 0.0, start.elapsed_s, math.inf, False)
-    losses, energy, elapsed = path_of(instance, start, actions)
-    return Solution(False, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, math.inf, False)
+@dataclass(frozen=True)
+class _Question:
+    """Whether a plan can be had from `state` at `level`, for targets other than that of `tables`."""
+
+    tables: Tables
+    state: State
+    level: float
+
+    def asking(self, *, loss: float | None = None, deadline_s: float | None = None) -> Tables:
+        """Tables for a changed target."""
+        old, was = self.tables, self.tables.problem.target
+        target = replace(
+            was,
+            loss=was.loss if loss is None else loss,
+            deadline_s=was.deadline_s if deadline_s is None else deadline_s,
+            probability=self.level,
+        )
+        known = old.instances if loss is None and deadline_s is None else {}
+        return Tables(replace(old.problem, target=target), old.costs, old.law, old.grid, known)
+
+    def met(self, *, loss: float | None = None, deadline_s: float | None = None) -> bool:
+        """A plan for the changed target rests on the level."""
+        return _met(self.asking(loss=loss, deadline_s=deadline_s), self.state)
+
+
+def _met(tables: Tables, state: State) -> bool:
+    level, start, expected = tables.problem.target.probability, tables.start(state), tables.at("expected")
+    if start.loss <= expected.goal:
+        return start.elapsed_s <= expected.deadline
+    first = tables.in_time(level, start)
+    return bool(first.any()) and solve(expected, start, first).feasible
 
 
 def nearest_targets(tables: Tables, state: State, level: float) -> tuple[Nearest, ...]:
-    """Targets that are feasible at `level`: a higher loss by the same deadline, the same loss by a later one."""
-    start = tables.at_level(tables.start(state), level)
-    instance = tables.at(level)
-    scale_loss = 1.0 if tables.grid is None else tables.grid.loss_step
-    scale_time = 1.0 if tables.grid is None else tables.grid.time_step_s
+    """Targets that are feasible at `level`: the least loss by the same deadline, the same loss as early as can be."""
+    question, target = _Question(tables, state, level), tables.problem.target
+    if question.met():
+        return ()
     targets: list[Nearest] = []
-    low = least_loss(instance, start)
-    z, variance = margin(level), tables.variance
-    if variance is not None and z > 0.0:
-        low = _least_loss_in_time(instance, variance, z, start, low)
-    if low.actions:
-        targets.append(Nearest(min(low.losses) * scale_loss, tables.problem.target.deadline_s))
-    quick = solve(tables.timed(level), start)
-    if quick.feasible:
-        late = quick.elapsed_s if variance is None else least_quantile(tables.timed(level), variance, z, start)
-        targets.append(Nearest(tables.problem.target.loss, late * scale_time))
+    loss = _higher_loss(question, target)
+    if loss is not None and loss < question.state.loss - TOLERANCE:
+        targets.append(Nearest(loss, target.deadline_s))
+    late = _later(question, target) if math.isfinite(target.deadline_s) else None
+    if late is not None:
+        targets.append(Nearest(target.loss, late))
     return tuple(targets)
 
 
-def _least_loss_in_time(base: SearchInstance, variance: Array, z: float, start: Start, low: Solution) -> Solution:
-    """`least_loss` where time scatters: the tangent is laid anew at the path just found, which never makes it worse."""
-    best = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, False)
-    for _ in range(TANGENTS):
-        deviation = math.sqrt(path_variance(variance, start, low.actions))
-        low = least_loss(cautious(base, variance, z, deviation), start)
-        if not low.actions or (best.actions and min(low.losses) >= min(best.losses)):
+def attainable(tables: Tables, state: State, rung: float) -> float:
+    """The highest level that a plan can rest on, where one does on `rung` (0: none): as asked, or in thousandths."""
+    question = _Question(tables, state, tables.problem.target.probability)
+    if question.met():
+        return question.level
+
+    def met(thousandths: int) -> bool:
+        return replace(question, level=thousandths / LEVELS).met()
+
+    low, high = round(max(rung, 0.5) * LEVELS), math.ceil(question.level * LEVELS - TOLERANCE)
+    if rung < 0.5 and (low >= high or not met(low)):
+        return rung
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if met(middle) else (low, middle)
+    return max(low / LEVELS, rung)
+
+
+def _higher_loss(question: _Question, target: Target) -> float | None:
+    tables, level = question.tables, question.level
+    step = 1.0 if tables.grid is None else tables.grid.loss_step
+    start, instance = tables.at_level(tables.start(question.state), level), tables.at(level)
+    z, variance = margin(level), tables.variance
+    certain = variance is None or z <= 0.0
+    if variance is None or certain:
+        found = least_loss(instance, start)
+    else:
+        found = least_loss_in_time(instance, variance, z, start)
+    if not found.actions and instance.monotone and certain:
+        return None
+    guess = min(found.losses) * step if found.actions else None
+    most = max(question.state.loss, target.loss) + step * (tables.grid is not None)
+    return least_feasible(
+        lambda loss: question.met(loss=loss), target.loss, most, guess=guess, within=WITHIN * max(step, 1.0)
+    )
+
+
+def _later(question: _Question, target: Target) -> float | None:
+    """The earliest deadline for the target: ever later ones are tried until one has room for the quickest way."""
+    tables, level = question.tables, question.level
+    step = 1.0 if tables.grid is None else tables.grid.time_step_s
+    variance, z = tables.variance, margin(level)
+    seconds, before = tables.costs.epoch_s, question.state.elapsed_s
+    seconds = seconds[np.isfinite(seconds)]
+    epochs = (tables.problem.max_epochs or MOST_EPOCHS) - question.state.epoch
+    if not len(seconds) or epochs < 1:
+        return None
+    deadline, guess = target.deadline_s, math.inf
+    if tables.at(level).monotone and (tables.grid is None or not tables.at(level).by_epoch):
+        start = tables.at_level(tables.start(question.state), level)
+        epoch = first_epoch(tables.at(level), start, question.state.epoch + epochs)
+        if epoch is None:
+            return None
+        epochs = epoch - question.state.epoch
+        deadline = max(deadline, before + epochs * float(seconds.min()))
+    latest = before + epochs * (float(seconds.max()) + step)  # however it is done
+    while True:
+        try:
+            room = question.asking(deadline_s=deadline)
+            timed, start = room.timed(level), room.at_level(room.start(question.state), level)
+            quick = solve(timed, start)
+        except ScenarioError:  # no grid is that large
+            return None
+        if quick.feasible:
+            late = quick.elapsed_s if variance is None else least_quantile(timed, variance, z, start)
+            guess = min(guess, late * step)
+        if guess <= deadline or timed.epochs >= MOST_EPOCHS or deadline > latest:
             break
-        best = low
-    return best
+        deadline = max(deadline, before + float(seconds.min()), step * (tables.grid is not None)) * LATER
+        deadline = max(deadline, guess) if math.isfinite(guess) else deadline
+    if not math.isfinite(guess):
+        return None
+    most = max(guess * (1.0 + 1e-9), target.deadline_s) * LATER
+    return least_feasible(
+        lambda late: question.met(deadline_s=late),
+        target.deadline_s,
+        most,
+        guess=guess,
+        within=WITHIN * max(step, 1.0, guess * 1e-3),
+    )

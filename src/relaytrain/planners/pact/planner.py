@@ -13,7 +13,7 @@ from ...core.state import Grid, State
 from ..search.solve import Solution, solve
 from .compose import compose, losses_at
 from .level_tables import Tables
-from .nearest import nearest_targets
+from .nearest import attainable, nearest_targets
 from .rules import ActionChoice, Rule, choose, last_resort
 
 import numpy as np  # isort: skip
@@ -24,7 +24,7 @@ class Pact:
     """PACT: the next action by `rule`, the rest of the plan as the expected law has it.
 
     Paper: section V. With `grid` the paper's resolutions apply and the plan says what error they cause. A plan that is
-    not `explained` has no alternatives, and its bound speaks only of plans that begin as the level admits.
+    not `explained` has no alternatives.
     """
 
     rule: Rule = "adaptive"
@@ -70,13 +70,15 @@ class Optimum:
         made = compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
         if not made.feasible:
             return replace(made, nearest=nearest_targets(tables, state, 0.5) if self.explained else ())
-        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made))
+        short = self.explained and made.probability < made.asked - 1e-12
+        most = attainable(tables, state, made.probability) if short else None
+        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made), attainable=most)
 
 
 def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:
     level = min(max(made.asked, 1e-6), 1 - 1e-6)
     actions = np.array([tables.problem.index(d.pair) for d in made.decisions], np.int64)
-    return tuple(losses_at(tables, state, actions, level).tolist())
+    return tuple(losses_at(tables, state, actions, level)[0].tolist())
 
 
 def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]:

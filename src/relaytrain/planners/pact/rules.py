@@ -22,8 +22,8 @@ from ...core.state import TOLERANCE
 from ..search.kernels import next_loss
 from ..search.solve import SearchInstance, Solution, Start, solve
 from .expanded_graph import arrivals
+from .least_loss import least_loss
 from .level_tables import Tables
-from .nearest import least_loss
 
 Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"]
 RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled")
@@ -33,10 +33,14 @@ LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
 
 @dataclass(frozen=True)
 class ActionChoice:
-    """A path whose first action is to be taken, and the level it rests on (0 when no level is feasible)."""
+    """A path whose first action is to be taken, and the level it rests on (0 when no level is feasible).
+
+    `barred`: some first actions were not admitted, so the solution's bound speaks of the others alone.
+    """
 
     solution: Solution
     rung: float
+    barred: bool = False
 
 
 def choose(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
@@ -59,7 +63,7 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
         if mask.any():
             solution = solve(tables.at("expected"), start, mask)
             if solution.actions:
-                return ActionChoice(solution, level)
+                return ActionChoice(solution, level, barred=not mask.all())
     return ActionChoice(last_resort(tables, start), 0.0)
 
 
@@ -109,7 +113,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     solution = solve(expected, start, mask)
     if not solution.actions:
         return ActionChoice(last_resort(tables, start), 0.0)
-    return ActionChoice(solution, level)
+    return ActionChoice(solution, level, barred=True)
 
 
 def _restore(tables: Tables, robust: SearchInstance, start: Start, now: int) -> float:

@@ -1,8 +1,10 @@
 """One action of one stage, and its text: `0F3` is stage 0, forward of minibatch 3.
 
-F   forward: activations of a minibatch, sent to the next stage
-B   backward: errors of a minibatch, sent to the previous stage; in asynchronous schedules also the update
-U   update of a synchronous schedule, after the last backward of step k
+The kinds:
+
+    F   forward: activations of a minibatch, sent to the next stage
+    B   backward: errors of a minibatch, sent to the previous stage; in asynchronous schedules also the update
+    U   update of a synchronous schedule, after the last backward of step k
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...core.cost import CostTable
 from ...core.errors import ScenarioError
-from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
+from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate, forms
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid
 from .epoch_layers import layers
@@ -32,6 +33,8 @@ MOST_CELLS = 60_000_000
 """Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
 MOST_STONES = 16
 """Changes in a row that may raise the loss before any epoch lowers it."""
+MOST_MIXED = 8
+"""Tables for a price on seconds that are held at once: every price makes its own, and the last ones are asked again."""
 REPLAN_MARGIN = 0.5
 """Energy tables reach this far beyond the plan, so that a run that goes worse than planned still re-plans by lookup."""
 
@@ -145,6 +148,9 @@ class SearchInstance:
         if key not in self.tables:
             weight = self.joules + price * self.seconds
             watch = (start.pair, start.loss)
+            held = [name for name in self.tables if name[0] == "mixed"]
+            if len(held) >= MOST_MIXED:
+                del self.tables[held[0]]
             self.tables[key] = self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN)
         return self.tables[key]  # type: ignore[no-any-return]
 
@@ -186,16 +192,21 @@ def instance_of(
     problem: Problem, costs: CostTable, law: LossLaw, level: Level = "expected", *, grid: Grid | None = None
 ) -> SearchInstance:
     """The searchable form of a problem at `level`; with `grid` the paper's rounding is applied to it."""
-    form = contiguous(law.form(level))
+    return instances_of(problem, costs, law, (level,), grid=grid)[0]
+
+
+def instances_of(
+    problem: Problem, costs: CostTable, law: LossLaw, levels: Sequence[Level], *, grid: Grid | None = None
+) -> list[SearchInstance]:
+    """The same at several levels."""
     seconds, joules = np.ascontiguousarray(costs.epoch_s), np.ascontiguousarray(costs.epoch_j)
-    deadline = problem.target.deadline_s
-    top = loss_top(problem, form)
-    whole = SearchInstance(
-        form, seconds, joules, problem.target.loss + TOLERANCE, deadline + TOLERANCE, 0, top, law.monotone
-    )
-    whole.epochs = epoch_room(seconds, whole.deadline)
-    whole.last_epoch = problem.max_epochs
-    return whole if grid is None else gridded(whole, grid, problem)
+    goal, deadline = problem.target.loss + TOLERANCE, problem.target.deadline_s + TOLERANCE
+    room, last, monotone = epoch_room(seconds, deadline), problem.max_epochs, law.monotone
+    wholes = [
+        SearchInstance(form, seconds, joules, goal, deadline, room, loss_top(problem, form), monotone, last_epoch=last)
+        for form in map(contiguous, forms(law, levels))
+    ]
+    return wholes if grid is None else [gridded(whole, grid, problem) for whole in wholes]
 
 
 def contiguous(form: LawForm) -> LawForm:
@@ -213,7 +224,7 @@ def loss_top(problem: Problem, form: LawForm) -> float:
     if form.kind == TABLE:
         return float(form.step * (form.table.shape[3] - 1))
     jump, share, rise = largest_jump(form)
-    for _ in range(min(form.pairs, MOST_STONES)):
+    for _ in range(min(len(form.c1), MOST_STONES)):
         top += jump + share * top + rise
     return 2.0 * top + 1.0
 

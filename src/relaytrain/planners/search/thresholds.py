@@ -16,11 +16,35 @@ from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
 from .best_first import pop, push
-from .kernels import grown, highest_before, highest_mid, jit, next_loss
+from .kernels import grown, highest_before, highest_mid, jit, next_loss, spliced
 from .togo import STEPS, ToGo
 
 STEP_UP = 1e-12
 """A label must raise its pair's threshold by more than this to be kept."""
+
+
+@spliced
+def _next_raised(
+    form: Any, weight: Any, order: Any, tops: Any, best: Any, now: int, theta: float, mid: float, place: int
+) -> Any:
+    """The first pair from `place` on, in order of weight, whose threshold an epoch on `now` raises, and how far."""
+    while place < order.shape[1]:
+        before = order[now, place]
+        if not np.isfinite(weight[before, now]):
+            break
+        if best[before] < tops[before]:
+            top = min(highest_before(form, 1, theta, mid, before, now), tops[before])
+            # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
+            if (
+                form.kind == CURVE
+                and form.mult[0, now] > 1.0
+                and next_loss(form, 1, tops[before], before, now) <= theta
+            ):
+                top = tops[before]
+            if top > best[before] + STEP_UP:
+                return place, top
+        place += 1
+    return order.shape[1], 0.0
 
 
 @jit
@@ -35,90 +59,79 @@ def _sweep(
     margin: float,
     most: int,
 ) -> Any:
-    """A loop of its own: its steps are so short that `best_first` takes a tenth to a fifth longer on gridded laws."""
+    """A label waits in the heap once, for the nearest pair that it may still raise: memory grows with labels kept.
+
+    A loop of its own: its steps are so short that `best_first`, which makes a label of every step, takes longer.
+    """
     pairs = weight.shape[0]
-    room = 1024
-    pair_of = np.empty(room, np.int64)
-    theta = np.empty(room)
-    cost = np.empty(room)
-    action = np.empty(room, np.int64)
-    successor = np.empty(room, np.int64)
-    kept = np.empty(room, np.int64)  # order in which labels became final
-    heap_key = np.empty(room)
-    heap_item = np.empty(room, np.int64)
-    best = np.full(pairs, -np.inf)
-    count = 0
-    size = 0
-    final = 0
-    for pair in range(pairs):
-        pair_of[count], theta[count], cost[count] = pair, goal, 0.0
-        action[count], successor[count] = -1, -1
-        size = push(heap_key, heap_item, size, 0.0, count)
-        count += 1
-    reached = limit
-    complete = True
-    while size > 0:
-        item = heap_item[0]
-        key = heap_key[0]
-        size = pop(heap_key, heap_item, size)
-        if key > limit or final >= most:
-            complete = False
-            reached = key
-            break
-        now = pair_of[item]
-        if theta[item] <= best[now] + STEP_UP:
+    order = np.empty((pairs, pairs), np.int64)  # for each pair those before it, by weight
+    for now in range(pairs):
+        for before in range(pairs):
+            place = before
+            while place > 0 and weight[order[now, place - 1], now] > weight[before, now]:
+                order[now, place] = order[now, place - 1]
+                place -= 1
+            order[now, place] = before
+    room = max(1024, pairs)
+    pair_of, action, successor = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    theta, cost, middle = np.empty(room), np.empty(room), np.empty(room)  # `middle` after the jump: `highest_mid`
+    turn, raised = np.empty(room, np.int64), np.empty(room)  # what the label waits for: a place in order, a threshold
+    heap_key, heap_item = np.empty(room), np.empty(room, np.int64)
+    best = np.full(pairs, goal)
+    final, size = 0, 0
+    reached, complete = limit, limit >= 0.0
+    while complete:
+        item, key, now, top = -1, 0.0, final, goal
+        fresh = final < pairs  # first the goal itself, at every pair
+        if not fresh:
+            if size == 0:
+                break
+            item, key = heap_item[0], heap_key[0]
+            if key > limit or final >= most:
+                reached, complete = key, False
+                break
+            now, top = order[pair_of[item], turn[item]], raised[item]
+            fresh = top > best[now] + STEP_UP
+            size = pop(heap_key, heap_item, size)
+            follow = pair_of[item]
+            turn[item], raised[item] = _next_raised(
+                form, weight, order, tops, best, follow, theta[item], middle[item], turn[item] + 1
+            )
+            if turn[item] < pairs:
+                step = weight[order[follow, turn[item]], follow]
+                size = push(heap_key, heap_item, size, cost[item] + step, item)
+        if not fresh:
             continue
-        best[now] = theta[item]
-        if final == kept.shape[0]:
-            kept = grown(kept)
-        kept[final] = item
-        final += 1
-        if now == watch and theta[item] >= watch_loss:
+        if final == theta.shape[0]:
+            pair_of, action, successor = grown(pair_of), grown(action), grown(successor)
+            theta, cost, middle = grown(theta), grown(cost), grown(middle)
+            turn, raised = grown(turn), grown(raised)
+            heap_key, heap_item = grown(heap_key), grown(heap_item)
+        best[now] = top
+        pair_of[final], theta[final], cost[final], successor[final] = now, top, key, item
+        action[final] = -1 if item < 0 else pair_of[item]
+        if now == watch and top >= watch_loss:
             limit = min(limit, key * (1.0 + margin) + 1e-9)
             watch = -1
-        mid = 0.0
-        if form.kind != TABLE:
-            mid = highest_mid(form, 1, theta[item], now)
-        for before in range(pairs):
-            step = weight[before, now]
-            if not np.isfinite(step) or best[before] >= tops[before]:
-                continue
-            top = min(highest_before(form, 1, theta[item], mid, before, now), tops[before])
-            # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
-            if (
-                form.kind == CURVE
-                and form.mult[0, now] > 1.0
-                and next_loss(form, 1, tops[before], before, now) <= theta[item]
-            ):
-                top = tops[before]
-            if top <= best[before] + STEP_UP:
-                continue
-            if count == theta.shape[0]:
-                pair_of, theta, cost = grown(pair_of), grown(theta), grown(cost)
-                action, successor = grown(action), grown(successor)
-            if size == heap_key.shape[0]:
-                heap_key, heap_item = grown(heap_key), grown(heap_item)
-            pair_of[count], theta[count], cost[count] = before, top, key + step
-            action[count], successor[count] = now, item
-            size = push(heap_key, heap_item, size, key + step, count)
-            count += 1
+        middle[final] = highest_mid(form, 1, top, now) if form.kind != TABLE else 0.0
+        turn[final], raised[final] = _next_raised(form, weight, order, tops, best, now, top, middle[final], 0)
+        if turn[final] < pairs:
+            size = push(heap_key, heap_item, size, key + weight[order[now, turn[final]], now], final)
+        final += 1
     # Regroup by pair, thresholds ascending.
     offsets = np.zeros(pairs + 1, np.int64)
-    for place in range(final):
-        offsets[pair_of[kept[place]] + 1] += 1
+    for item in range(final):
+        offsets[pair_of[item] + 1] += 1
     for pair in range(pairs):
         offsets[pair + 1] += offsets[pair]
     cursor = offsets[:-1].copy()
-    where = np.full(count, -1, np.int64)
-    for place in range(final):
-        item = kept[place]
-        where[item] = cursor[pair_of[item]]
-        cursor[pair_of[item]] += 1
+    where = turn  # no longer needed
     out_theta, out_cost = np.empty(final), np.empty(final)
     out_action, out_successor = np.empty(final, np.int64), np.empty(final, np.int64)
-    for place in range(final):
-        item = kept[place]
-        row = where[item]
+    for item in range(final):
+        row = cursor[pair_of[item]]
+        cursor[pair_of[item]] += 1
+        where[item] = row
         out_theta[row], out_cost[row], out_action[row] = theta[item], cost[item], action[item]
         out_successor[row] = -1 if successor[item] < 0 else where[successor[item]]
     return offsets, out_theta, out_cost, out_action, out_successor, complete, reached

@@ -12,24 +12,26 @@ not arrive, the totals of all levels are two heaps, and the median falls from on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.cost import CostTable
-from ..core.law import LossLaw, begin
-from ..core.plan import Plan
-from ..core.problem import Pair, Problem
-from ..core.state import TOLERANCE, State
-
-if TYPE_CHECKING:
-    from ..planners.pact.level_tables import Tables
+from ...core.cost import CostTable
+from ...core.law import LossLaw, at_levels
+from ...core.plan import Plan
+from ...core.problem import Pair, Problem
+from ...core.state import TOLERANCE, State
+from ..search.instance import contiguous
+from ..search.kernels import roll
+from ..search.solve import solve
+from .level_tables import Tables
 
 LOW, HIGH = 0.1, 0.9
 MIDDLE = (0.25, 0.35, 0.45, 0.55, 0.65, 0.75)
+LEVELS = (LOW, *MIDDLE, HIGH)
 LONGEST = 2000
 """Epochs after which a path is given up: the target is out of its reach."""
 EFFORT = 0.1
@@ -50,20 +52,12 @@ def forecast(
     """Of a run that stands at `state` and has just made `plan` under `law` and `costs`."""
     if not plan.decisions:
         return Forecast(math.inf, math.inf, math.inf)
-    from ..planners.pact.level_tables import Tables
-
     plain = all(d.resources == 1.0 and not d.datasets for d in plan.decisions)
-    tables = Tables(problem, costs, law) if replan and plain else None
-    levels = (LOW, *MIDDLE, HIGH)
-    searched = {level: _searched(tables, state, level) for level in levels}
-    if all(math.isfinite(energy_j) for energy_j in searched.values()):
-        to_go = searched
-    else:
+    to_go = _searched(Tables(problem, costs, law), state) if replan and plain else {}
+    if len(to_go) < len(LEVELS):
         way = _way(problem, plan, state)
-        to_go = {
-            level: energy_j if math.isfinite(energy_j) else _followed(problem, way, law, state, level)
-            for level, energy_j in searched.items()
-        }
+        missing = [level for level in LEVELS if level not in to_go]
+        to_go |= zip(missing, _followed(problem, way, law, state, missing), strict=True)
     middle = math.fsum(to_go[level] for level in MIDDLE) / len(MIDDLE)
     return Forecast(min(to_go[LOW], middle), middle, max(to_go[HIGH], middle))
 
@@ -76,14 +70,12 @@ class _Way(NamedTuple):
     spent_j: NDArray[np.float64]
 
 
-def _searched(tables: Tables | None, state: State, level: float) -> float:
-    """The least joules to go if things go as `level` says; infinity where no path arrives, or none is searched."""
-    if tables is None:
-        return math.inf
-    from ..planners.search.solve import solve
-
-    found = solve(tables.at(level), tables.at_level(tables.start(state), level), effort=EFFORT)
-    return found.energy_j if found.feasible and found.actions else math.inf
+def _searched(tables: Tables, state: State) -> dict[float, float]:
+    """The least joules to go if things go as a level says, for the levels under which a path arrives."""
+    tables.prepare(LEVELS)
+    start = tables.start(state)
+    found = {level: solve(tables.at(level), tables.at_level(start, level), effort=EFFORT) for level in LEVELS}
+    return {level: way.energy_j for level, way in found.items() if way.feasible and way.actions}
 
 
 def _way(problem: Problem, plan: Plan, state: State) -> _Way:
@@ -94,18 +86,20 @@ def _way(problem: Problem, plan: Plan, state: State) -> _Way:
     return _Way(np.ascontiguousarray(pairs[:room], np.int64), until_s[:room], np.cumsum(joules)[:room])
 
 
-def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, level: float) -> float:
-    """Joules until the target is met on `way`; all of them where it is not, infinity where no deadline ends it."""
-    from ..planners.search.instance import contiguous
-    from ..planners.search.kernels import roll
+def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, levels: Sequence[float]) -> list[float]:
+    """By level (ascending) joules until the target is met on `way`; all where it is not, infinity without a deadline.
 
-    losses = np.empty(len(way.pairs))
-    first = begin(law, state.loss, state.pair, level)
-    roll(contiguous(law.form(level)), first, state.pair, state.epoch + 1, way.pairs, losses)
-    met = np.flatnonzero(losses <= problem.target.loss + TOLERANCE)
-    if len(met):
-        return float(way.spent_j[met[0]])
-    return math.inf if len(way.pairs) == LONGEST else float(way.spent_j[-1])
+    Levels are path-wise: where one does not arrive, no worse one does.
+    """
+    losses, joules = np.empty(len(way.pairs)), []
+    for first, form in at_levels(law, levels, state.loss, state.pair):
+        roll(contiguous(form), first, state.pair, state.epoch + 1, way.pairs, losses)
+        met = np.flatnonzero(losses <= problem.target.loss + TOLERANCE)
+        if not len(met):
+            break
+        joules.append(float(way.spent_j[met[0]]))
+    never = math.inf if len(way.pairs) == LONGEST else float(way.spent_j[-1])
+    return joules + [never] * (len(levels) - len(joules))
 
 
 def _epochs(problem: Problem, plan: Plan) -> Iterator[tuple[int, float, float]]:

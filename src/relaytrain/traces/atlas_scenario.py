@@ -1,0 +1,99 @@
+"""What an atlas has to do with a scenario: its seeds, whether both speak of the same training, and which fixed
+schedule would have met the scenario's target at least energy. No torch: an atlas is judged where nothing trains."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..core.cost import CostTable
+from ..core.problem import Problem
+from ..core.state import TOLERANCE
+from ..scenario import Scenario, load_scenario
+from .atlas import Atlas, LegKey, Way
+
+SEEDED = ("training", "data")
+LEFT_OUT = ("name", "description", "law", "prior", "estimator", "planner", "depl", "costs", "devices", "simulate")
+"""Tables of a scenario that losses do not depend on."""
+
+
+def of_seed(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario with this seed's data and weights."""
+    tables = dict(scenario.resolved)
+    for name in SEEDED:
+        tables[name] = {**tables.get(name, {}), "seed": seed}
+    return replace(load_scenario(tables), source=scenario.source)
+
+
+def digest_of(scenario: Scenario) -> str:
+    """Of all that decides about losses but the seed."""
+    kept = {key: value for key, value in scenario.resolved.items() if key not in LEFT_OUT}
+    for name in SEEDED:
+        kept[name] = {key: value for key, value in kept.get(name, {}).items() if key != "seed"}
+    target = scenario.problem.target
+    kept["target"] = [target.on, target.metric]
+    kept["start"] = {key: value for key, value in kept.get("start", {}).items() if key != "loss"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class FixedSchedule:
+    """Legs, the last of them until the target, with what they came to: `met` of `seeds`, and mean joules and seconds
+    over those that met it."""
+
+    before: Way
+    last: int
+    met: int
+    seeds: int
+    energy_j: float
+    elapsed_s: float
+
+
+def best_fixed(atlas: Atlas, costs: CostTable, problem: Problem) -> FixedSchedule | None:
+    """The schedule that met the target in time with most seeds, and among those at least mean energy; None: none did.
+
+    Only what is held is judged: a last leg that ends before the target counts as a miss. A schedule ends at the first
+    epoch that meets the target, be it in an earlier leg. Chosen with the losses known, so it is a yardstick and no
+    forecast: on other seeds it does worse.
+    """
+    ends = set.intersection(*(set(legs) for legs in atlas.seeds.values())) if atlas.seeds else set()
+    found = [_judged(atlas, costs, problem, key) for key in sorted(ends)]
+    return min((one for one in found if one.met), key=lambda one: (-one.met, one.energy_j), default=None)
+
+
+def _judged(atlas: Atlas, costs: CostTable, problem: Problem, key: LegKey) -> FixedSchedule:
+    spent = [end for seed in atlas.seeds if (end := _until(atlas, seed, costs, problem, key)) is not None]
+    met = max(len(spent), 1)
+    means = (sum(energy for energy, _ in spent) / met, sum(seconds for _, seconds in spent) / met)
+    return FixedSchedule(key.before, key.pair, len(spent), len(atlas.seeds), *means)
+
+
+def _until(atlas: Atlas, seed: int, costs: CostTable, problem: Problem, key: LegKey) -> tuple[float, float] | None:
+    """Joules and seconds until the target, or None where it is not met in time on this way."""
+    energy_j = elapsed_s = 0.0
+    came = atlas.start
+    most = math.inf if problem.max_epochs is None else problem.max_epochs
+    for epochs, (pair, loss) in enumerate(_epochs(atlas, seed, key), 1):
+        energy_j += float(costs.epoch_j[came, pair])
+        elapsed_s += float(costs.epoch_s[came, pair])
+        came = pair
+        if elapsed_s > problem.target.deadline_s + TOLERANCE or epochs > most or math.isinf(energy_j):
+            return None
+        if loss <= problem.target.loss + TOLERANCE:
+            return energy_j, elapsed_s
+    return None
+
+
+def _epochs(atlas: Atlas, seed: int, key: LegKey) -> Iterator[tuple[int, float]]:
+    """Pair and loss of every epoch of a way, its last leg as long as it is held."""
+    for number, (pair, count) in enumerate(key.before):
+        leg = atlas.leg(seed, LegKey(key.before[:number], pair))
+        held = [] if leg is None else leg.losses
+        if len(held) < count:
+            return
+        yield from ((pair, loss) for loss in held[:count])
+    leg = atlas.leg(seed, key)
+    yield from ((key.pair, loss) for loss in (leg.losses if leg is not None else []))
