@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from .core.state import State
 from .scenario import Scenario, Source, scenario_from
 
 if TYPE_CHECKING:
+    from .core.worlds import Worlds
     from .planners.front import Front
 
 
@@ -36,6 +37,7 @@ def plan(
     state: State | None = None,
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
+    from .planners.pact.sampled import plan_over
     from .planners.plan_size import check_plan_size
     from .planners.registry import planner_for
 
@@ -44,7 +46,7 @@ def plan(
     law = _first_law(loaded)
     here = state or first_state(loaded)
     check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
-    best = chosen.plan(loaded.problem, loaded.costs, law, here)
+    best = plan_over(chosen, _draw(loaded), loaded.problem, loaded.costs, law, here)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -55,6 +57,17 @@ def _first_law(loaded: Scenario) -> LossLaw:
     from .estimators.choose import first_law
 
     return first_law(loaded)
+
+
+def _draw(loaded: Scenario) -> Callable[[int], Worlds] | None:
+    """Worlds before any epoch, of the scenario's estimator; None where it has only a law."""
+    from .estimators.choose import estimator_for
+
+    sample = getattr(estimator_for(loaded), "sample", None)
+    if sample is None:
+        return None
+    seed = int(loaded.training.get("seed", 0))
+    return lambda count: sample((), loaded.problem.pairs, count, seed)
 
 
 def _warned(plan: Plan, loaded: Scenario) -> Plan:

@@ -20,7 +20,7 @@ PLANNERS = (
     "pact", "optimum", "one-switch", "static-learn", "single", "depl", "depl-sweep", "depl-proxy", "depl-merged",
     "depl-literal", "best-exp", "best-exp-greedy",
 )  # fmt: skip
-RULES = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
+RULES = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled")
 ESTIMATORS = ("prior", "auto", "paper", "zero-trace")
 
 Completer = Callable[[typer.Context, str], list[str]]

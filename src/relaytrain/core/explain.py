@@ -170,6 +170,12 @@ def say_end(plan: Plan) -> str:
 
 def say_sure(plan: Plan) -> str:
     """How probable it is that these very legs reach the target, under each assumption where there are several."""
+    if plan.energy_interval_j is not None:
+        low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
+        return (
+            f"{say_share(plan.probability)} of sampled worlds reach the target in time this way, the last pair training "
+            f"on; energy {low} to {high} in 8 of 10"
+        )
     if not plan.probabilities:
         share = "all" if plan.probability >= 1.0 else f"{say_share(plan.probability)} of"
         return f"{share} sampled curves reach the target in time by these legs, without re-planning"

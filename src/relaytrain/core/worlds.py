@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from .law import Array
 
 
@@ -40,8 +38,3 @@ class Worlds:
 
     def __len__(self) -> int:
         return len(self.stands)
-
-    def first(self, count: int) -> Worlds:
-        """The first so many: draws are in no order, so they are as good as any."""
-        part = {name: np.ascontiguousarray(getattr(self, name)[:count]) for name in ("curves", "jump0", "stands", "luck")}
-        return Worlds(mult=self.mult, jump1=self.jump1, scatter=self.scatter, leg_epochs=self.leg_epochs, **part)

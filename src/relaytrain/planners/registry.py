@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UsageError
 from ..core.protocols import Planner
@@ -11,14 +11,17 @@ from ..core.state import Grid
 from ..scenario.model import PlannerSettings, Scenario
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.planner import Optimum, Pact
-from .pact.rules import RULES, Rule
+from .pact.rules import RULES
 from .pact.sampled import Sampled
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
 
-PLANNERS: dict[str, Callable[[Rule, Grid | None], Planner]] = {
-    "pact": lambda rule, grid: Sampled() if rule == "sampled" else Pact(rule, grid),
+SAMPLED = "sampled"
+"""The rule that decides over worlds; the others are PACT's own."""
+
+PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
+    "pact": lambda rule, grid: Sampled() if rule == SAMPLED else Pact(rule, grid),
     "optimum": lambda rule, grid: Optimum(grid),
     "one-switch": lambda rule, grid: OneSwitch(),
     "static-learn": lambda rule, grid: StaticLearn(),
@@ -66,6 +69,6 @@ def planner_named(
         return Depl(depl, key)
     if key not in PLANNERS:
         raise UsageError(f"planner: got '{name}', expected one of {', '.join((*PLANNERS, *DEPL_PLANNERS))}")
-    if rule not in RULES:
-        raise UsageError(f"rule: got '{rule}', expected one of {', '.join(RULES)}")
+    if rule not in (*RULES, SAMPLED):
+        raise UsageError(f"rule: got '{rule}', expected one of {', '.join((*RULES, SAMPLED))}")
     return PLANNERS[key](rule, grid)

@@ -28,6 +28,7 @@ from ..core.protocols import Estimator, Planner
 from ..core.state import TOLERANCE, State
 from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
+from ..planners.pact.sampled import Draw, plan_over
 from ..planners.plan_size import check_plan_size
 
 PATIENCE, LEAST_GAIN = 20, 0.05
@@ -235,7 +236,7 @@ class Steering:
         law, notes = self._law()
         if not self.history:  # later plans are smaller
             check_plan_size(self.planner, self.problem, table, law, state)
-        plan = self._planned(table, law, state)
+        plan = plan_over(self.planner, self._draw, self.problem, table, law, state)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None
@@ -250,14 +251,13 @@ class Steering:
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
 
-    def _planned(self, table: CostTable, law: LossLaw, state: State) -> Plan:
-        """The planner's plan; one that decides over worlds is given those that the estimator draws."""
-        count, draw = getattr(self.planner, "worlds", 0), getattr(self.estimator, "sample", None)
-        if not count or draw is None:
-            return self.planner.plan(self.problem, table, law, state)
-        worlds = draw(tuple(self.history), self.problem.pairs, count, self.seed)
-        plan: Plan = self.planner.plan(self.problem, table, law, state, worlds=worlds)
-        return plan
+    @property
+    def _draw(self) -> Draw | None:
+        """What draws worlds, if the estimator does: seeded by run and epoch, so a resumed run draws the same."""
+        sample = getattr(self.estimator, "sample", None)
+        if sample is None:
+            return None
+        return lambda count: sample(tuple(self.history), self.problem.pairs, count, self.seed)
 
     def modelled(self, decision: Decision, table: CostTable | None = None) -> ModelledCost:
         """Of an epoch of `decision`, as `table` (the present belief) has it; resources and data count where they do."""

@@ -46,9 +46,9 @@ class PriorTable(Table):
     """What is known before a run; where it says nothing, `[law]` and its robust figures hold.
 
     `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
-    share of a pair's deviation in pace that all pairs of a run have in common, `floor_common` that in floors. `recovers`: what a handover does to the loss is
-    undone by the first epoch, and its figures say whence the curve goes on, not what the forward pass after the switch
-    shows. `source` says where the figures come from.
+    share of a pair's deviation in pace that all pairs of a run have in common, `floor_common` that in floors.
+    `recovers`: what a handover does to the loss is undone by the first epoch, and its figures say whence the curve goes
+    on, not what the forward pass after the switch shows. `source` says where the figures come from.
     """
 
     source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""

@@ -40,8 +40,8 @@ class CurveBelief:
     `curves` (P, 4) rows a, b, s, alpha; `mult` (K or 1, P) as in `LevelLaw`; `pace_spread` (P,): standard deviation of
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
-    pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`: a handover's jump is not the probed one but whence the curve goes
-    on.
+    pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`:
+    a handover's jump is not the probed one but whence the curve goes on.
     """
 
     pairs: tuple[Pair, ...]
@@ -78,7 +78,10 @@ class CurveBelief:
         by_pair = {name: getattr(self, name)[index] for name in ("curves", "pace_spread", "floor_spread")}
         by_change = {name: getattr(self, name)[square] for name in ("jump0", "jump1", "jump_spread")}
         pairs, mult = tuple(self.pairs[i] for i in order), self.mult[:, index]
-        falling = {"late": None if self.late is None else self.late[index], "fall": None if self.fall is None else self.fall[index]}
+        falling: dict[str, Any] = {
+            "late": None if self.late is None else self.late[index],
+            "fall": None if self.fall is None else self.fall[index],
+        }
         return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
     @classmethod

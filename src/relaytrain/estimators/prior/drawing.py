@@ -84,8 +84,10 @@ def with_common(common: float, floor_common: float, offsets: Array) -> tuple[Arr
         weights = np.zeros((len(COMMON), len(grid)))
         for heap, width in ((1.0 - share, 1.0), (share, wide)):
             variance = (1.0 - part) * width**2
-            weights += heap * np.exp(-0.5 * (grid[None, :] - np.sqrt(part) * COMMON[:, None]) ** 2 / variance) / np.sqrt(
-                variance
+            weights += (
+                heap
+                * np.exp(-0.5 * (grid[None, :] - np.sqrt(part) * COMMON[:, None]) ** 2 / variance)
+                / np.sqrt(variance)
             )
         return np.asarray(weights)
 

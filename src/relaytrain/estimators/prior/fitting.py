@@ -1,8 +1,8 @@
 """The `[prior]` that recorded relays teach: curves at the level of seeds, what they have in common, how losses scatter.
 
 Every seed has a floor and a pace on every pair; every leg begins somewhere. All are found together by least squares on
-the logarithm of the losses, on grids that close in, so nothing depends on a start. From the seeds' own figures follow the
-pair's mean curve and its spreads, the correlation of floors and of paces between pairs, and the handovers: from where
+the logarithm of the losses, on grids that close in, so nothing depends on a start. From the seeds' own figures follow
+the pair's mean curve and its spreads, the correlation of floors and of paces between pairs, and the handovers: from where
 the curve before stood to where the new one begins. What is left round the curves is scatter, by epoch of a leg.
 
 `progress` by epoch of the run is what a network that has learned little yet learns from an epoch, as a share of what it
@@ -136,9 +136,7 @@ def _progress(
 
 
 def _passes(legs: Sequence[FittedLeg], knot: int) -> bool:
-    return any(
-        leg.first_epoch < KNOTS[knot + 1] and leg.first_epoch + len(leg.losses) > KNOTS[knot] for leg in legs
-    )
+    return any(leg.first_epoch < KNOTS[knot + 1] and leg.first_epoch + len(leg.losses) > KNOTS[knot] for leg in legs)
 
 
 def curve_of(leg: FittedLeg, rows: Array, floor: Any, drop: float, scale: Any, start: Any) -> Array:
@@ -158,7 +156,8 @@ def _fit_seeds(
     known: tuple[Mapping[int, float], Mapping[int, float]] | None = None,
 ) -> Fit:
     rows = progress_rows(progress)
-    total, floors, paces, starts = 0.0, {}, {}, {}
+    total, floors, paces = 0.0, {}, {}
+    starts: dict[int, float] = {}
     for seed in sorted({leg.seed for leg in legs}):
         mine = [leg for leg in legs if leg.seed == seed]
         given = None if known is None else (known[0][seed], known[1][seed])
@@ -251,9 +250,7 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     """Of an observed loss round its curve, from neighbours' differences: at a leg's beginning, later, and how fast."""
     rows = [np.diff(np.log(leg.losses / leg.curve)) for leg in fit.legs if len(leg.losses) > 1]
     longest = max(len(row) for row in rows)
-    by_epoch = np.array(
-        [np.sqrt(np.mean([row[j] ** 2 for row in rows if len(row) > j]) / 2.0) for j in range(longest)]
-    )
+    by_epoch = np.array([np.sqrt(np.mean([row[j] ** 2 for row in rows if len(row) > j]) / 2.0) for j in range(longest)])
     weight = np.array([sum(len(row) > j for row in rows) for j in range(longest)], dtype=np.float64)
     epochs = np.arange(longest) + 0.5
     best = (np.inf, 0.0, 0.0, 8.0)
@@ -269,9 +266,7 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
 
 def _handovers(pairs: Mapping[int, FittedPair]) -> dict[tuple[int, int], tuple[float, float, float]]:
     """By (before, now): jump0, jump1 and the spread of where the curve goes on."""
-    stood = {
-        (leg.seed, leg.key): np.append(leg.start, leg.curve) for fit in pairs.values() for leg in fit.legs
-    }
+    stood = {(leg.seed, leg.key): np.append(leg.start, leg.curve) for fit in pairs.values() for leg in fit.legs}
     seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for fit in pairs.values():
         for leg in fit.legs:

@@ -25,8 +25,8 @@ from .expanded_graph import arrivals
 from .least_loss import least_loss
 from .level_tables import Tables
 
-Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"]
-RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled")
+Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"]
+RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
 LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
 """Levels that `adaptive` steps down through, from the target's probability."""
 

@@ -10,18 +10,23 @@ would not do: it takes for granted that doubt will be gone tomorrow, and waits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
-from ...core.law import LossLaw
-from ...core.plan import Plan, build_legs
+from ...core.explain import say_share
+from ...core.law import LevelLaw, LossLaw
+from ...core.plan import Alternative, Nearest, Plan, along
 from ...core.problem import Problem
+from ...core.protocols import Planner
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
 from ..search.world_walk import followed, walk
+from .planner import Pact
 from .value import standing
 
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50)
@@ -37,6 +42,15 @@ NEAR = 0.02
 MOST_EPOCHS = 20_000
 
 
+NO_CURVES = "the law has no curves to draw worlds from: planned by levels, as the rule adaptive does"
+MOST_PATH = 512
+"""Epochs of a path that is shown."""
+LOW, HIGH = 0.1, 0.9
+"""Between these quantiles lies the energy that a plan states."""
+Legs = tuple[tuple[int, int], ...]
+"""Pair and epochs, the last ones training on."""
+
+
 @dataclass(frozen=True)
 class Schedules:
     """S schedules of up to three legs: pairs (-1: none) and epochs, (S, 3) each."""
@@ -47,24 +61,42 @@ class Schedules:
     def __len__(self) -> int:
         return len(self.pairs)
 
+    def legs(self, index: int) -> Legs:
+        """One schedule's legs."""
+        row = zip(self.pairs[index], self.counts[index], strict=True)
+        return tuple((int(pair), int(count)) for pair, count in row if pair >= 0)
+
+    def only(self, chosen: NDArray[np.int64]) -> Schedules:
+        """Some of them."""
+        return Schedules(self.pairs[chosen], self.counts[chosen])
+
 
 @dataclass(frozen=True)
 class Best:
-    """The chosen schedule: its legs, expected joules to go and chance to arrive in time; the same by first pair."""
+    """The chosen schedule: its legs, expected joules to go and chance to arrive in time; the best by first pair."""
 
-    legs: tuple[tuple[int, int], ...]
+    legs: Legs
     energy_j: float
     probability: float
     by_first: dict[int, tuple[float, float]]
+    runners_up: Schedules
 
 
 WORLDS = 256
 """Worlds of a plan: with a sixteenth of them the draw decides more than the schedules."""
 
 
+Draw = Callable[[int], Worlds]
+"""So many worlds, of an estimator."""
+
+
 @dataclass(frozen=True)
 class Sampled:
-    """PACT's product, decided over worlds: `plan` takes those that the estimator drew, else some of the law's levels."""
+    """PACT's product, decided over so many worlds.
+
+    `plan` takes those that the estimator drew (`plan_over`), else some of the law's levels; a law without curves has
+    none, and is planned by levels (`adaptive`).
+    """
 
     worlds: int = WORLDS
     explained: bool = True
@@ -74,9 +106,43 @@ class Sampled:
         self, problem: Problem, costs: CostTable, law: LossLaw, state: State, worlds: Worlds | None = None
     ) -> Plan:
         """The plan from `state`."""
-        worlds = worlds_of(law, problem, state, self.worlds) if worlds is None else worlds
+        if worlds is None:
+            if not isinstance(law, LevelLaw):
+                plan = Pact("adaptive", explained=self.explained).plan(problem, costs, law, state)
+                return replace(plan, warnings=(*plan.warnings, NO_CURVES))
+            worlds = worlds_of(law, state, self.worlds)
         best = None if state.loss <= problem.target.loss + TOLERANCE else best_schedule(problem, costs, worlds, state)
-        return compose_sampled(problem, costs, worlds, state, best, self.name)
+        return composed(Walker(problem, costs, worlds, state), problem, costs, best, self)
+
+
+def plan_over(
+    planner: Planner, draw: Draw | None, problem: Problem, costs: CostTable, law: LossLaw, state: State
+) -> Plan:
+    """The planner's plan; one that decides over worlds is given those that `draw` draws."""
+    if isinstance(planner, Sampled) and draw is not None:
+        return planner.plan(problem, costs, law, state, draw(planner.worlds))
+    return planner.plan(problem, costs, law, state)
+
+
+def worlds_of(law: LevelLaw, state: State, count: int) -> Worlds:
+    """Worlds of a law alone: a world is one level, of all pairs alike, from the best to the worst in no order."""
+    levels = (np.random.default_rng(count).permutation(count) + 0.5) / count
+    calm = replace(law, scatter=None)
+    forms = [calm.form(float(level)) for level in levels]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pace = np.array([np.nanmean(np.where(law.mult > 0, form.mult / law.mult, np.nan), axis=0) for form in forms])
+    curves = np.array([form.curves for form in forms])
+    curves[:, :, 2] /= np.maximum(np.nan_to_num(pace, nan=1.0), 1e-6)
+    scatter = np.zeros(len(law.curves)) if law.scatter is None else law.scatter
+    return Worlds(
+        curves,
+        law.mult,
+        np.array([form.c0[0] for form in forms]),
+        forms[0].c1,
+        np.full(count, law.begin(state.loss, state.pair)),
+        scatter[:, None].copy(),
+        np.ones(count),
+    )
 
 
 class Walker:
@@ -117,15 +183,16 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     for count, most in ROUNDS:
         if len(left) > most:
             energy, missed = walker.follow(schedules, count, left)
-            left = left[ranked(energy[left], missed[left], asked)[:most]]
+            left = left[ranked(energy[left], missed[left], asked)]
+            firsts = np.unique(schedules.pairs[left, 0], return_index=True)[1]  # of every first pair the best goes on
+            left = left[np.unique(np.concatenate((np.arange(most), firsts)))]
     energy, missed = walker.follow(schedules, len(worlds), left)
     order = left[ranked(energy[left], missed[left], asked)]
     best = int(order[0])
     by_first: dict[int, tuple[float, float]] = {}
     for index in order:
-        first = _first(schedules, int(index))
-        by_first.setdefault(first, (float(energy[index]), 1.0 - float(missed[index])))
-    return Best(_legs(schedules, best), float(energy[best]), 1.0 - float(missed[best]), by_first)
+        by_first.setdefault(int(schedules.pairs[index, 0]), (float(energy[index]), 1.0 - float(missed[index])))
+    return Best(schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order))
 
 
 def ranked(energy: NDArray[np.float64], missed: NDArray[np.float64], asked: float) -> NDArray[np.int64]:
@@ -140,7 +207,7 @@ def schedules_from(walker: Walker, at: int) -> Schedules:
     can = np.flatnonzero(walker.open.diagonal())
     after = [int(q) for q in np.flatnonzero(walker.open[at]) if q != at and q in can]
     stay = [0] if walker.open[at, at] else []
-    rows: list[tuple[tuple[int, int], ...]] = [((at, ON),)] if stay else []
+    rows: list[Legs] = [((at, ON),)] if stay else []
     first = [0, *COUNTS] if stay else [0]
     if len(after) > LIKELY:
         after = _likely(walker, at, after, first)
@@ -153,7 +220,7 @@ def schedules_from(walker: Walker, at: int) -> Schedules:
 
 def _likely(walker: Walker, at: int, after: list[int], first: list[int]) -> list[int]:
     """The pairs whose best single change is the best."""
-    rows = [((at, m), (q, ON)) for q in after for m in first[:: max(1, len(first) // 5)]]
+    rows: list[Legs] = [((at, m), (q, ON)) for q in after for m in first[:: max(1, len(first) // 5)]]
     schedules = _packed(rows)
     energy, missed = walker.follow(schedules, ROUNDS[0][0])
     pairs: dict[int, None] = {}
@@ -162,7 +229,7 @@ def _likely(walker: Walker, at: int, after: list[int], first: list[int]) -> list
     return list(pairs)[:LIKELY]
 
 
-def _packed(rows: list[tuple[tuple[int, int], ...]]) -> Schedules:
+def _packed(rows: list[Legs]) -> Schedules:
     pairs, counts = np.full((len(rows), 3), -1, np.int64), np.zeros((len(rows), 3), np.int64)
     for i, row in enumerate(rows):
         legs = [leg for leg in row if leg[1]]
@@ -171,90 +238,149 @@ def _packed(rows: list[tuple[tuple[int, int], ...]]) -> Schedules:
     return Schedules(pairs, counts)
 
 
-def _first(schedules: Schedules, index: int) -> int:
-    return int(schedules.pairs[index, 0])
+# --- what a plan states
 
 
-def _legs(schedules: Schedules, index: int) -> tuple[tuple[int, int], ...]:
-    row = zip(schedules.pairs[index], schedules.counts[index], strict=True)
-    return tuple((int(pair), int(count)) for pair, count in row if pair >= 0)
+def composed(walker: Walker, problem: Problem, costs: CostTable, best: Best | None, planner: Sampled) -> Plan:
+    """The plan that says what the chosen schedule comes to over the worlds.
 
-
-MOST_PATH = 512
-"""Epochs of a path that is shown."""
-
-
-def compose_sampled(
-    problem: Problem, costs: CostTable, worlds: Worlds, state: State, best: Best | None, planner: str
-) -> Plan:
-    """The plan that states what the chosen schedule comes to over the worlds."""
-    legs = () if best is None else best.legs
-    trails, ends = _trails(Walker(problem, costs, worlds, state), legs)
-    left = trails[:, :, 1].mean(axis=0) if len(legs) else np.empty(0)
-    epochs = 0
-    if best is not None:
-        half = np.flatnonzero(left <= 0.5)
-        epochs = int(half[0]) if len(half) else int(ends.max(initial=1))
-        epochs = min(max(epochs, 1), MOST_PATH)
-    actions = [pair for pair, count in legs for _ in range(min(count, MOST_PATH))][:epochs]
-    before = [state.pair, *actions][: len(actions)]
-    seconds, joules = costs.epoch_s[before, actions], costs.epoch_j[before, actions]
+    `probability` and `energy_j` are of the schedule, its last pair training on until the target is met, luck included;
+    following it with new plans after every epoch is at least as good as far as the worlds are right. The path that is
+    shown ends where half of the worlds have met the target; its losses are the median of the worlds' curves.
+    """
+    state, asked = walker.state, problem.target.probability
+    if best is None:
+        met = state.loss <= problem.target.loss + TOLERANCE
+        nothing = {**along(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
+        return Plan(
+            **standing(problem, state), **nothing, planner=planner.name, feasible=met,
+            probability=1.0 if met else 0.0, bound_j=math.inf, gap=0.0,
+        )  # fmt: skip
+    trails, ends = trails_of(walker, best.legs)
+    arrived = np.flatnonzero(trails[:, :, 1].mean(axis=0) <= 0.5)
+    epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), 1), MOST_PATH)
+    actions = [pair for pair, count in best.legs for _ in range(min(count, MOST_PATH))][:epochs]
+    before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))
-    losses = np.exp(np.median(curves, axis=0)) if epochs else np.empty(0)
-    probability = 1.0 if best is None and state.loss <= problem.target.loss + TOLERANCE else 0.0
-    if best is not None:
-        probability = best.probability
-    asked = problem.target.probability
-    feasible = probability > 0.5
+    losses = np.exp(np.median(curves, axis=0))
     table = {
-        "seconds": seconds.tolist(),
-        "joules": joules.tolist(),
-        "loss": losses.tolist(),
-        "change_s": costs.change_s[before, actions].tolist(),
-        "change_j": costs.change_j[before, actions].tolist(),
-        "jump": [0.0] * len(actions),
+        "seconds": costs.epoch_s[before, actions],
+        "joules": costs.epoch_j[before, actions],
+        "loss": losses,
+        "change_s": costs.change_s[before, actions],
+        "change_j": costs.change_j[before, actions],
     }
-    decisions, shown, handovers = build_legs(problem, state.pair, state.epoch + 1, actions, table)
-    spread = worlds.scatter.max()
-    high = np.exp(np.quantile(curves, min(max(asked, 0.5), 0.999), axis=0)) * (1.0 + spread) if epochs else losses
+    path = along(problem, state, actions, table)
+    level = min(max(best.probability if best.probability >= LEAST else asked, 0.5), 1.0 - 1e-6)
+    sure = best.probability >= asked - 1e-12
+    low_j, high_j = _interval(trails, ends)
     return Plan(
         **standing(problem, state),
-        planner=planner,
-        feasible=feasible,
-        decisions=decisions,
-        legs=shown,
-        handovers=handovers,
-        losses=tuple(losses.tolist()),
-        guaranteed=tuple(np.maximum(high, losses).tolist()),
-        energies_j=tuple((state.energy_j + np.cumsum(joules)).tolist()),
-        times_s=tuple((state.elapsed_s + np.cumsum(seconds)).tolist()),
-        energy_j=0.0 if best is None else best.energy_j,
-        elapsed_s=state.elapsed_s + float(seconds.sum()),
-        rung=probability if feasible else 0.0,
-        probability=probability,
+        **{**path, "energy_j": best.energy_j},
+        planner=planner.name,
+        feasible=best.probability >= LEAST,
+        guaranteed=tuple(np.maximum(_bands(walker.worlds, curves, actions, level), losses).tolist()),
+        rung=best.probability if best.probability >= LEAST else 0.0,
+        probability=best.probability,
         bound_j=math.inf,
         gap=0.0,
+        exact=False,
+        alternatives=_alternatives(problem, costs, state, best) if planner.explained else (),
+        nearest=_nearest(walker, problem, best) if planner.explained and not sure else (),
+        energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
     )
 
 
-def _trails(walker: Walker, legs: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Of every world (N, E, 3) joules, chance not met before, curve; and its number of epochs (N,)."""
+LEAST = 0.5
+"""A plan that is less sure than this is called infeasible, as with the other rules, whose ladder ends there."""
+
+
+def trails_of(walker: Walker, legs: Legs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """A schedule in every world, (N, E, 3): joules by the end of each epoch, the chance that the target was not met
+    before it, the curve after it; and how many epochs were walked, (N,)."""
     worlds = walker.worlds
     trails, ends = np.zeros((len(worlds), MOST_PATH, 3)), np.zeros(len(worlds), np.int64)
-    if not legs:
-        return trails, ends
     pairs, counts = (np.array(part, np.int64) for part in zip(*legs, strict=True))
     for world in range(len(worlds)):
         _, left, walked = walk(
             world, worlds.curves, worlds.mult, worlds.jump0, worlds.jump1, worlds.stands, worlds.scatter, worlds.luck,
             walker.start, pairs, counts, walker.seconds, walker.joules, walker.goal, trails[world],
         )  # fmt: skip
-        ends[world] = min(walked, MOST_PATH)
-        trails[world, ends[world] :, 1] = left
-        trails[world, ends[world] :, 2] = trails[world, ends[world] - 1, 2] if ends[world] else worlds.stands[world]
+        end = ends[world] = min(walked, MOST_PATH)
+        trails[world, end:] = trails[world, end - 1] if end else (0.0, left, worlds.stands[world])
+        trails[world, end:, 1] = left
     return trails, ends
 
 
-def worlds_of(law: LossLaw, problem: Problem, state: State, count: int) -> Worlds:
-    """Worlds of a law alone."""
-    raise NotImplementedError
+def _interval(trails: NDArray[np.float64], ends: NDArray[np.int64]) -> tuple[float, float]:
+    """Quantiles of the energy over worlds and luck; who never arrives has paid for all epochs."""
+    left = trails[:, :, 1]
+    chance = left - np.concatenate((left[:, 1:], np.zeros((len(left), 1))), axis=1)
+    joules, weights = trails[:, :, 0].ravel(), chance.ravel()
+    order = np.argsort(joules, kind="stable")
+    heaped = np.cumsum(weights[order]) / max(float(weights.sum()), 1e-12)
+    low, high = (joules[order[min(int(np.searchsorted(heaped, level)), len(order) - 1)]] for level in (LOW, HIGH))
+    return float(low), float(high)
+
+
+def _bands(worlds: Worlds, curves: NDArray[np.float64], actions: list[int], level: float) -> NDArray[np.float64]:
+    """The quantile of the observed loss after every epoch: of the worlds' curves, with luck as variances add."""
+    on_leg, counts = worlds.leg_epochs, []
+    for position, pair in enumerate(actions):
+        on_leg = on_leg + 1 if position == 0 or actions[position - 1] == pair else 1
+        counts.append(min(on_leg, worlds.scatter.shape[1]) - 1)
+    luck = worlds.scatter[actions, counts] * float(worlds.luck.mean())
+    middle = np.median(curves, axis=0)
+    away = np.quantile(curves, level, axis=0) - middle
+    return np.asarray(np.exp(middle + np.hypot(away, NormalDist().inv_cdf(level) * luck)))
+
+
+def _alternatives(problem: Problem, costs: CostTable, state: State, best: Best) -> tuple[Alternative, ...]:
+    """The other first pairs with the expected energy of their best schedules, or why they are impossible."""
+    chosen = best.legs[0][0]
+    found = [
+        Alternative(str(problem.pairs[pair]), energy_j, None, f"{say_share(probability)} sure")
+        for pair, (energy_j, probability) in best.by_first.items()
+        if pair != chosen
+    ]
+    barred = [
+        Alternative(str(pair), None, None, why)
+        for now, pair in enumerate(problem.pairs)
+        if (why := costs.why_not(state.pair, now)) is not None
+    ]
+    return (*sorted(found, key=lambda other: other.energy_j or 0.0), *barred)
+
+
+def _nearest(walker: Walker, problem: Problem, best: Best) -> tuple[Nearest, ...]:
+    """The earliest deadline and the lowest loss, in reach of the best schedules with the probability that is asked."""
+    target = problem.target
+
+    def enough(loss: float, deadline_s: float) -> bool:
+        walker.goal = np.array([math.log(loss), deadline_s + TOLERANCE, walker.goal[2]])
+        _, missed = walker.follow(best.runners_up, len(walker.worlds))
+        return bool(np.min(missed) <= 1.0 - target.probability + TOLERANCE)
+
+    found = []
+    late = (
+        (target.deadline_s if math.isfinite(target.deadline_s) else 0.0),
+        walker.state.elapsed_s + LONGEST * float(walker.seconds[walker.open].max(initial=0.0)),
+    )
+    if math.isfinite(target.deadline_s) and enough(target.loss, late[1]):
+        found.append(Nearest(target.loss, _least(lambda seconds: enough(target.loss, seconds), *late)))
+    if enough(walker.state.loss, target.deadline_s):
+        loss = _least(lambda tried: enough(tried, target.deadline_s), target.loss, walker.state.loss)
+        found.append(Nearest(loss, target.deadline_s))
+    return tuple(found)
+
+
+LONGEST = 2000
+"""Epochs that a later deadline may give at most."""
+HALVINGS = 16
+
+
+def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
+    """The least figure that is enough, between one that is not and one that is."""
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,8 +1,8 @@
 """Schedules followed through worlds, compiled: expected energy and the chance to arrive in time, luck counted exactly.
 
 A schedule is a list of legs, the last one training on until target, deadline or the last epoch. In a world the curve is
-certain and only luck is not: after each epoch the target is met with the chance Phi((log target - log curve) / scatter),
-so energy is paid with the chance that it was not met before.
+certain and only luck is not: after each epoch the target is met with the chance Phi((log target - log curve) /
+scatter), so energy is paid with the chance that it was not met before.
 """
 
 from __future__ import annotations
