@@ -2,8 +2,8 @@
 
     python benchmarks/decisions.py quickstart                    # test seeds of the bundled atlas, all cells
     python benchmarks/decisions.py deeper --rules adaptive sampled --cells 0.26/600
-    python benchmarks/decisions.py quickstart --dev              # development seeds: to be looked at at will
-    python benchmarks/decisions.py quickstart --rows rows.json   # rows are kept; what is in the file is not played again
+    python benchmarks/decisions.py quickstart --dev              # development seeds: look at them at will
+    python benchmarks/decisions.py quickstart --rows rows.json   # rows are kept; what is there is not played again
 
 Every loop is the product's own (`relay.loop`), its runner an atlas: losses of real training, recorded for relays of up
 to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule differs
@@ -11,9 +11,9 @@ between two rows of a cell.
 
 Yardsticks. `fixed`: the schedule (epochs here, epochs there, then the last pair until the target) that was cheapest on
 the *development* seeds in that cell, played on the test seeds. `hindsight`: the cheapest of the grid's schedules, seed
-by seed, which nobody can know. Both know only what was recorded: a last leg that is longer counts as a miss. A run that misses is charged until it meets the target, its last pair training on, or
-`CAP_J`. Ratios are of mean energies; intervals are paired t-intervals at 95 %, also corrected for the number of cells
-(Bonferroni).
+by seed, which nobody can know. Both know only what was recorded: a last leg that is longer counts as a miss. A run that
+misses is charged until it meets the target, its last pair training on, or `CAP_J`. Ratios are of mean energies;
+intervals are paired t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
 
 Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them), 6000 and on are reported.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from .output import check_folder, emit, emit_json, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
+    from ..scenario import Scenario
     from ..traces.atlas import Atlas
 
 SHORT = "Record the losses of all relays on a grid, or summarise such a file."
@@ -36,6 +38,7 @@ Examples:
   relaytrain atlas my.toml mine.npz --epochs 12,8 --every 2 --pair "full on gold" --pair "small on bronze"
   relaytrain atlas quickstart.npz
   relaytrain atlas mine.npz --scenario my.toml --set target.loss=0.3
+  relaytrain atlas mine.npz --scenario my.toml --teach taught.json
 """
 
 Words = Annotated[
@@ -70,6 +73,13 @@ Judge = Annotated[
     typer.Option("--scenario", metavar="SCENARIO", help="Of a summary: whose target and costs (the preset recorded)."),
 ]
 
+Teach = Annotated[
+    Path | None,
+    typer.Option(
+        "--teach", metavar="OUT.json", help="Of a FILE: write the scenario with the [law] and [prior] that it teaches."
+    ),
+]
+
 
 def atlas(
     words: Words,
@@ -81,6 +91,7 @@ def atlas(
     workers: Workers = None,
     dry_run: DryRun = False,
     scenario: Judge = None,
+    teach: Teach = None,
     sets: Sets = None,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -95,10 +106,12 @@ def atlas(
         for option, value in of_recordings.items():
             if value is not None:
                 raise UsageError(f"{option}: got one word, expected a FILE to record to: atlas {words[0]} FILE.npz ...")
-        return _summarise(words[0], scenario, sets or [], output)
+        return _summarise(words[0], scenario, teach, sets or [], output)
     if len(words) != 2:
         got = f"{len(words)} words ({' '.join(words)[:80]})"
         raise UsageError(f"atlas: got {got}, expected SCENARIO and FILE to record, or FILE alone to summarise")
+    if teach is not None:
+        raise UsageError("--teach: got two words beside it, expected FILE alone, to learn from it")
     if scenario is not None:
         raise UsageError("--scenario: got two words beside it, expected FILE alone, to summarise it")
     path = Path(words[1])
@@ -154,7 +167,7 @@ def atlas(
     return 0
 
 
-def _summarise(name: str, source: str | None, sets: list[str], output: Format) -> int:
+def _summarise(name: str, source: str | None, teach: Path | None, sets: list[str], output: Format) -> int:
     """What a file holds and, where the scenario is known, the best fixed schedule in it."""
     from .. import api
     from ..scenario import preset_names
@@ -165,6 +178,8 @@ def _summarise(name: str, source: str | None, sets: list[str], output: Format) -
     source = source or (held.scenario if held.scenario in preset_names() else None)
     if source is None and sets:
         raise UsageError(f"--set: got no --scenario, and '{held.scenario}' is no preset; say whose target it is")
+    if source is None and teach is not None:
+        raise UsageError(f"--teach: got no --scenario, and '{held.scenario}' is no preset; say which one to write")
     body: dict[str, Any] = {"schema": "relaytrain.atlas-summary/1", **_facts(held), "meta": dict(held.meta)}
     lines = [_in_words(held), f"   pairs  {', '.join(body['pairs'])}"]
     lines += [
@@ -195,6 +210,9 @@ def _summarise(name: str, source: str | None, sets: list[str], output: Format) -
                 f"{fixed.energy_j:.4g} {problem.units.energy}, {fixed.elapsed_s:.4g} {problem.units.time}, "
                 f"{fixed.met} of {fixed.seeds} seeds met it (chosen on these seeds)"
             ]
+        if teach is not None:
+            lines += [_taught(loaded, held, teach)]
+            body["taught"] = str(teach)
         if not same:
             lines += [f"   {loaded.name} has other data, versions or training now than when this was recorded"]
     if output is Format.json:
@@ -202,6 +220,21 @@ def _summarise(name: str, source: str | None, sets: list[str], output: Format) -
     else:
         emit("\n".join(lines))
     return 0
+
+
+def _taught(scenario: Scenario, held: Atlas, path: Path) -> str:
+    """Write the scenario that the atlas teaches; in words."""
+    from ..estimators.prior.fitting import taught
+    from ..scenario import load_scenario
+    from ..store.files import write_atomic
+
+    if path.suffix != ".json":
+        raise UsageError(f"--teach: got '{path}', expected a file name that ends in .json")
+    check_folder("--teach", path)
+    tables = taught(scenario, held)
+    load_scenario(tables)  # nothing is written that could not be read
+    write_atomic(path, json.dumps(tables, indent=1) + "\n")
+    return f"   taught  {path}: try relaytrain plan {path} --rule sampled"
 
 
 def _facts(atlas: Atlas) -> dict[str, Any]:

@@ -173,8 +173,8 @@ def say_sure(plan: Plan) -> str:
     if plan.energy_interval_j is not None:
         low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
         return (
-            f"{say_share(plan.probability)} of sampled worlds reach the target in time this way, the last pair training "
-            f"on; energy {low} to {high} in 8 of 10"
+            f"{say_share(plan.probability)} of sampled worlds reach the target in time this way, the last pair "
+            f"training on; energy {low} to {high} in 8 of 10"
         )
     if not plan.probabilities:
         share = "all" if plan.probability >= 1.0 else f"{say_share(plan.probability)} of"

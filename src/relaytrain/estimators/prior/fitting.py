@@ -2,8 +2,8 @@
 
 Every seed has a floor and a pace on every pair; every leg begins somewhere. All are found together by least squares on
 the logarithm of the losses, on grids that close in, so nothing depends on a start. From the seeds' own figures follow
-the pair's mean curve and its spreads, the correlation of floors and of paces between pairs, and the handovers: from where
-the curve before stood to where the new one begins. What is left round the curves is scatter, by epoch of a leg.
+the pair's mean curve and its spreads, the correlation of floors and of paces between pairs, and the handovers: from
+where the curve before stood to where the new one begins. What is left round the curves is scatter, by epoch of a leg.
 
 `progress` by epoch of the run is what a network that has learned little yet learns from an epoch, as a share of what it
 learns later; it is the same for all seeds.
@@ -19,6 +19,7 @@ import numpy as np
 
 from ...core.law import Z_ROBUST, Array
 from ...core.problem import Pair
+from ...scenario.model import Scenario
 from ...traces.atlas import Atlas, LegKey
 
 POWER = 4.0
@@ -132,11 +133,14 @@ def _progress(
                 other = fitted(tried)
                 if other[0] < best[0]:
                     best, progress = other, tried
+    seen = [knot for knot in range(len(KNOTS)) if _passes(legs, knot)]
+    progress[: seen[0]] = progress[seen[0]]  # of epochs before all legs the next ones speak
     return progress, best
 
 
 def _passes(legs: Sequence[FittedLeg], knot: int) -> bool:
-    return any(leg.first_epoch < KNOTS[knot + 1] and leg.first_epoch + len(leg.losses) > KNOTS[knot] for leg in legs)
+    until = KNOTS[knot + 1] if knot + 1 < len(KNOTS) else np.inf
+    return any(leg.first_epoch < until and leg.first_epoch + len(leg.losses) > KNOTS[knot] for leg in legs)
 
 
 def curve_of(leg: FittedLeg, rows: Array, floor: Any, drop: float, scale: Any, start: Any) -> Array:
@@ -356,6 +360,19 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
         "handovers": handovers,
     }
     return {"law": {"kind": "level", "curves": curves, "jumps": jumps}, "prior": prior}
+
+
+def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
+    """The scenario as a file would have it, with the `[law]` and `[prior]` that `atlas` teaches.
+
+    Pairs that the atlas says nothing of keep the curves they had; so do handovers.
+    """
+    many = f"{len(atlas.seeds)} seeds from {min(atlas.seeds)} to {max(atlas.seeds)}"
+    tables = tables_of(fit_belief(atlas), atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
+    resolved, law = dict(scenario.resolved), tables["law"]
+    if resolved["law"]["kind"] == "level":
+        law = {**law, **{key: [*resolved["law"].get(key, ()), *law[key]] for key in ("curves", "jumps")}}
+    return {**resolved, "law": law, "prior": tables["prior"]}
 
 
 def _short(figure: float) -> float:

@@ -1,0 +1,132 @@
+"""Worlds of the prior: drawn from what it believes, joint over pairs, and taught by what a run shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from relaytrain import api
+from relaytrain.core.outcome import EpochOutcome
+from relaytrain.core.plan import Decision
+from relaytrain.estimators.prior.belief import Noise
+from relaytrain.estimators.prior.fitting import fit_belief, tables_of
+from relaytrain.estimators.prior.reweighting import Prior
+from relaytrain.scenario import load_scenario
+from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey
+
+GOLD, SILVER, BRONZE = 0, 3, 5
+
+
+def prior(**noise) -> Prior:
+    made = Prior.of(api.scenario("quickstart"))
+    assert isinstance(made, Prior)
+    return replace(made, belief=replace(made.belief, noise=replace(made.belief.noise, **noise)))
+
+
+def gold(losses) -> tuple[EpochOutcome, ...]:
+    return tuple(EpochOutcome(Decision(k, "full", "gold"), loss, 1.0, 1.0) for k, loss in enumerate(losses, 1))
+
+
+def test_the_same_seed_draws_the_same_worlds():
+    one, again, other = (prior().sample((), prior().belief.pairs, 64, seed) for seed in (7, 7, 8))
+    assert np.array_equal(one.curves, again.curves) and np.array_equal(one.jump0, again.jump0)
+    assert not np.array_equal(one.curves, other.curves)
+
+
+def test_worlds_have_the_beliefs_means_and_spreads():
+    belief = prior().belief
+    worlds = prior().sample((), belief.pairs, 20_000, 1)
+    for pair in (SILVER, BRONZE):
+        assert worlds.curves[:, pair, 0].mean() == pytest.approx(belief.curves[pair, 0], abs=0.005)
+        wide = 0.85 + 0.15 * 2.5**2  # the prior's second part
+        assert worlds.curves[:, pair, 0].std() == pytest.approx(belief.floor_spread[pair] * np.sqrt(wide), rel=0.1)
+        pace = np.log(belief.curves[pair, 2] / worlds.curves[:, pair, 2])
+        assert np.median(pace) == pytest.approx(0.0, abs=0.02)
+    assert worlds.jump0[:, GOLD, SILVER].std() == pytest.approx(belief.jump_spread[GOLD, SILVER], rel=0.05)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.7])
+def test_floors_have_in_common_what_they_are_said_to(common):
+    worlds = prior(floor_common=common).sample((), prior().belief.pairs, 20_000, 3)
+    floors = np.clip(worlds.curves[:, :, 0], *np.quantile(worlds.curves[:, :, 0], (0.02, 0.98), axis=0))
+    assert np.corrcoef(floors[:, SILVER], floors[:, BRONZE])[0, 1] == pytest.approx(common, abs=0.2)
+
+
+def test_what_one_pair_shows_is_taught_to_the_others():
+    high, low = (
+        gold([0.6 + rest for rest in 1.7 * 0.75 ** np.arange(1, 25)]),
+        gold(1.9 * 0.75 ** np.arange(1, 25) + 0.3),
+    )
+    floors = [
+        prior(floor_common=0.7).sample(history, prior().belief.pairs, 2_000, 4).curves[:, SILVER, 0].mean()
+        for history in (high, low)
+    ]
+    assert floors[0] > floors[1] + 0.01
+
+
+def test_scatter_falls_along_a_leg():
+    belief = prior().belief
+    late = replace(belief, late=belief.scatters / 4.0, fall=np.full(len(belief.pairs), 5.0))
+    rows = late.scatter_by_epoch(40)
+    assert np.allclose(rows[:, 0], belief.scatters) and np.allclose(rows[:, -1], belief.scatters / 4.0, rtol=0.02)
+    assert np.array_equal(belief.scatter_by_epoch(3)[:, 2], belief.scatters)
+
+
+def synthetic(seeds: int) -> tuple[Atlas, dict[int, np.ndarray]]:
+    """An atlas of curves that are known: floors by pair and seed, scatter of a tenth that falls to a fiftieth."""
+    scenario = api.scenario("quickstart")
+    atlas = Atlas("known", scenario.problem.pairs, GOLD)
+    rng = np.random.default_rng(5)
+    shared = rng.standard_normal(seeds)
+    floors = {
+        pair: mean + spread * (np.sqrt(0.7) * shared + np.sqrt(0.3) * rng.standard_normal(seeds))
+        for pair, mean, spread in ((GOLD, 0.5, 0.08), (SILVER, 0.3, 0.05), (BRONZE, 0.2, 0.04))
+    }
+    for index in range(seeds):
+        legs = atlas.seeds[index] = {}
+
+        def leg(before, pair, start, epochs, legs=legs, index=index):
+            floor = floors[pair][index]
+            rest = ((start - floor) / 2.3) ** -0.25 + np.arange(1, epochs + 1) / 9.0
+            curve = floor + 2.3 * rest**-4
+            scatter = 0.02 + 0.08 * np.exp(-np.arange(epochs) / 4.0)
+            losses = curve * np.exp(scatter * rng.standard_normal(epochs))
+            legs[LegKey(before, pair)] = AtlasLeg(float(start), losses.tolist())
+            return curve
+
+        on_gold = leg((), GOLD, 2.3, 24)
+        for a in (20, 24):
+            on_silver = leg(((GOLD, a),), SILVER, on_gold[a - 1] - 0.05, 20)
+            leg(((GOLD, a),), BRONZE, on_gold[a - 1], 20)
+            for b in (8, 16):
+                leg(((GOLD, a), (SILVER, b)), BRONZE, on_silver[b - 1] + 0.1, 14)
+    return atlas, floors
+
+
+def test_a_belief_is_fitted_at_the_level_of_seeds():
+    atlas, floors = synthetic(10)
+    belief = fit_belief(atlas)
+    for pair in (SILVER, BRONZE):
+        found = np.array([belief.pairs[pair].floors[seed] for seed in range(10)])
+        assert np.corrcoef(found, floors[pair])[0, 1] > 0.9
+        assert found.mean() == pytest.approx(floors[pair].mean(), abs=0.03)
+        first, late, _ = belief.noise[pair]
+        assert 0.05 < first < 0.2 and 0.01 < late < 0.04
+    assert belief.floor_common > 0.2
+    assert set(belief.handovers) == {(GOLD, SILVER), (GOLD, BRONZE), (SILVER, BRONZE)}
+
+
+def test_a_fitted_belief_is_a_scenarios_own_tables():
+    atlas, _ = synthetic(4)
+    scenario = api.scenario("quickstart")
+    tables = tables_of(fit_belief(atlas), atlas.pairs, "a test")
+    law = {**scenario.resolved["law"], **tables["law"]}
+    law["curves"] = [*scenario.resolved["law"]["curves"], *tables["law"]["curves"]]
+    again = Prior.of(load_scenario({**scenario.resolved, "law": law, "prior": tables["prior"]}))
+    assert isinstance(again, Prior) and again.belief.noise == Noise(
+        again.belief.noise.noise, 0.0, tables["prior"]["common"], tables["prior"]["floor_common"]
+    )
+    assert (
+        again.belief.late is not None
+        and (again.belief.late[[SILVER, BRONZE]] < again.belief.scatters[[SILVER, BRONZE]]).all()
+    )
