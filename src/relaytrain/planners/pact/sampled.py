@@ -72,7 +72,7 @@ class Schedules:
 
 
 @dataclass(frozen=True)
-class Best:
+class BestSchedule:
     """The chosen schedule: its legs, expected joules to go and chance to arrive in time; the best by first pair."""
 
     legs: Legs
@@ -172,7 +172,7 @@ class Walker:
         return energy, missed
 
 
-def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: State) -> Best | None:
+def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: State) -> BestSchedule | None:
     """What `sampled` takes from `state`; None when no pair can be run."""
     walker = Walker(problem, costs, worlds, state)
     schedules = schedules_from(walker, state.pair)
@@ -192,7 +192,9 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     by_first: dict[int, tuple[float, float]] = {}
     for index in order:
         by_first.setdefault(int(schedules.pairs[index, 0]), (float(energy[index]), 1.0 - float(missed[index])))
-    return Best(schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order))
+    return BestSchedule(
+        schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order)
+    )
 
 
 def ranked(energy: NDArray[np.float64], missed: NDArray[np.float64], asked: float) -> NDArray[np.int64]:
@@ -241,7 +243,7 @@ def _packed(rows: list[Legs]) -> Schedules:
 # --- what a plan states
 
 
-def composed(walker: Walker, problem: Problem, costs: CostTable, best: Best | None, planner: Sampled) -> Plan:
+def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSchedule | None, planner: Sampled) -> Plan:
     """The plan that says what the chosen schedule comes to over the worlds.
 
     `probability` and `energy_j` are of the schedule, its last pair training on until the target is met, luck included;
@@ -335,7 +337,7 @@ def _bands(worlds: Worlds, curves: NDArray[np.float64], actions: list[int], leve
     return np.asarray(np.exp(middle + np.hypot(away, NormalDist().inv_cdf(level) * luck)))
 
 
-def _alternatives(problem: Problem, costs: CostTable, state: State, best: Best) -> tuple[Alternative, ...]:
+def _alternatives(problem: Problem, costs: CostTable, state: State, best: BestSchedule) -> tuple[Alternative, ...]:
     """The other first pairs with the expected energy of their best schedules, or why they are impossible."""
     chosen = best.legs[0][0]
     found = [
@@ -351,7 +353,7 @@ def _alternatives(problem: Problem, costs: CostTable, state: State, best: Best) 
     return (*sorted(found, key=lambda other: other.energy_j or 0.0), *barred)
 
 
-def _nearest(walker: Walker, problem: Problem, best: Best) -> tuple[Nearest, ...]:
+def _nearest(walker: Walker, problem: Problem, best: BestSchedule) -> tuple[Nearest, ...]:
     """The earliest deadline and the lowest loss, in reach of the best schedules with the probability that is asked."""
     target = problem.target
 
