@@ -21,7 +21,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError, interrupted
 from ..core.notices import hearing
-from ..core.user_code import UserCodeError
 from .completion import preset_names
 from .output import complain, note, talk
 from .signals import deafen, signals
@@ -173,6 +172,8 @@ def _called(arguments: Sequence[str] | None) -> int:
 def _failed(error: Exception) -> int:
     """What is said of an error, and the exit status that it means."""
     if isinstance(error, RelayTrainError):
+        from ..core.user_code import UserCodeError
+
         if talk.verbose and isinstance(error, UserCodeError) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         return _fail(str(error), error.exit_status)
