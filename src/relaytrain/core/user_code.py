@@ -124,7 +124,6 @@ def _ours_or_installed(file: str) -> bool:
 @cache
 def _roots() -> tuple[str, ...]:
     """Folders of relaytrain and of Python itself; a virtual environment borrows the latter from elsewhere."""
-    import sysconfig  # only where user code failed
 
     ours, borrowed = str(Path(__file__).parents[1]), os.path.dirname(os.__file__)
     places = (ours, borrowed, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))

@@ -211,7 +211,9 @@ def _labels(instance: SearchInstance, start: Start, most: int) -> tuple[float, f
         tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
     by_energy, _ = labels(joules, math.inf, watched=True)
     _, alone = train_alone(form, joules, start.loss, instance.goal, WALK)
-    late = alone >= 0 and _alone_s(form, seconds, start.loss, instance.goal, alone) > instance.deadline - start.elapsed_s
+    late = (
+        alone >= 0 and _alone_s(form, seconds, start.loss, instance.goal, alone) > instance.deadline - start.elapsed_s
+    )
     if not late:
         return by_epochs, by_time, by_energy, 0.0
     priced = allowed & (instance.seconds > 0.0)
