@@ -53,7 +53,8 @@ class StoreJournal:
     @property
     def decision(self) -> Decision | None:
         """The decision in it."""
-        return None if self.planned is None else events.decision_from(self.planned["decision"])
+        known = None if self.planned is None else self.planned.get("decision")
+        return None if known is None else events.decision_from(known)
 
     def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""
