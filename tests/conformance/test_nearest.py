@@ -137,9 +137,7 @@ def test_figures_are_rounded_up(value, said):
     assert rounded_up(value) == said
 
 
-@pytest.mark.parametrize(
-    "value", [0.01234567, 97.30001, 119.99999, 120.0001, 3599.2, 3600.0, 172799.5, 172800.5, 1e7]
-)
+@pytest.mark.parametrize("value", [0.01234567, 97.30001, 119.99999, 120.0001, 3599.2, 3600.0, 172799.5, 172800.5, 1e7])
 def test_a_time_as_printed_is_read_back_no_earlier_and_hardly_later(value):
     back = parse_duration(say_by(value))
     assert value <= back <= value + max(60.0 * (value > 172799), 1.0 * (value > 119.9), 1e-3 * value)
