@@ -40,8 +40,7 @@ EXAMPLES = """\b
 First steps:
   relaytrain plan               the plan for the embedded quickstart, and why
   relaytrain run                the same trained for real; relaytrain resume, ls, show, report
-  relaytrain new my.toml        a commented scenario of your own, then:
-  relaytrain plan my.toml --set target.deadline=5m
+  relaytrain new my.toml        a scenario of your own, then: relaytrain plan my.toml --set target.deadline=5m
 
 \b
 Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target missed, 6 stopped, 7 nodes lost,
