@@ -34,14 +34,13 @@ LONG_PATH = 120
 HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
 SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
-Results go to stdout, progress to stderr; most verbs take --format json.
+Progress goes to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b
 First steps:
   relaytrain plan               the plan for the embedded quickstart, and why
   relaytrain run                the same trained for real; relaytrain resume, ls, show, report
-  relaytrain new my.toml        a commented scenario of your own, then:
-  relaytrain plan my.toml --set target.deadline=5m
+  relaytrain new my.toml        a scenario of your own, then: relaytrain plan my.toml --set target.deadline=5m
 
 \b
 Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target missed, 6 stopped, 7 nodes lost,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..scenario import Scenario
     from ..traces.atlas import Atlas
 
-SHORT = "Record the losses of all relays on a grid, or summarise such a file."
+SHORT = "Record the losses of all relays on a grid, for many seeds."
 HELP = """Record an atlas: losses after every epoch of every relay of SCENARIO, up to given lengths, for several seeds.
 
 A leg of a relay may be given up every few epochs (--every) for another pair of version and nodes, so one seed's atlas

@@ -44,7 +44,7 @@ def show(
 
 def as_text(view: RunView, store: Path | None = None) -> str:
     """A run in plain lines; `store`: its folder, if it must be named."""
-    from ..report.event_fields import table
+    from ..report.event_fields import number, table
     from ..report.happenings import happenings
     from ..report.verdict import say_sets, verdict_of
 
@@ -68,11 +68,9 @@ def as_text(view: RunView, store: Path | None = None) -> str:
         f" = {say_energy(totals.energy_j, energy_unit)}"
     )
     ended = view.verdict or {}
-    if isinstance(ended.get("test_loss"), int | float):
-        accuracy = ended.get("test_accuracy")
-        lines.append(
-            f"  test loss {ended['test_loss']:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else "")
-        )
+    if (test_loss := number(ended.get("test_loss"))) is not None:
+        accuracy = number(ended.get("test_accuracy"))
+        lines.append(f"  test loss {test_loss:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else ""))
     if sets := say_sets(table(ended.get("prediction_sets"))):
         lines.append(f"  {sets}")
     happened = happenings(view)

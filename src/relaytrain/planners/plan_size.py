@@ -203,8 +203,9 @@ def _labels(instance: SearchInstance, start: Start, most: int) -> tuple[float, f
         return min(begun * near**POWER * (further / near) ** FAR_POWER, MOST_LABELS), table
 
     by_epochs = 0.0
-    if instance.epoch_limit is not None:
-        by_epochs, _ = labels(np.where(allowed, 1.0, np.inf), instance.epoch_limit + 0.5, watched=False)
+    if instance.epoch_limit is not None:  # a label an epoch and pair
+        epochs, _ = train_alone(form, np.where(allowed, 1.0, np.inf), instance.loss_top, instance.goal, WALK)
+        by_epochs = min(len(tops) * min(epochs, float(instance.epoch_limit)), float(MOST_LABELS))
     by_time, table = labels(seconds, instance.deadline, watched=False)
     if table.limit > instance.deadline:  # as far up as the goal is in reach
         last = table.offsets[1:] - 1

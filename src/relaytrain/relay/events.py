@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import Any, get_args
 
+from ..core.errors import StoreDamaged
 from ..core.law_json import costs_to_json, law_to_json
 from ..core.outcome import EpochOutcome, EpochResult, Handed
 from ..core.plan import Decision, Plan
-from ..core.problem import Pair, Problem
+from ..core.problem import Mode, Pair, Problem
 from ..core.state import State
 from ..costs.clock import Booked, Spent
 from ..planners.pact.forecast import forecast
 from ..store import Event
+from ..store.rules import Progress
 from .steering import Lost, Step
 
 RUN_SCHEMA = "relaytrain.run/1"
@@ -58,8 +60,18 @@ def decision_json(decision: Decision) -> Json:
 
 
 def decision_from(body: Mapping[str, Any]) -> Decision:
-    """The decision that was written."""
-    return Decision(**{**body, "datasets": tuple(body.get("datasets", ()))})
+    """The decision that was written.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    made = Decision(**{**body, "datasets": tuple(body.get("datasets", ()))})
+    texts = isinstance(made.version, str) and isinstance(made.nodes, str) and made.mode in get_args(Mode)
+    if not (texts and all(isinstance(name, str) for name in made.datasets)):
+        raise ValueError(f"a decision for {made.version!r:.40} on {made.nodes!r:.40}")
+    if not (isinstance(made.epoch, int) and isinstance(made.resources, int | float) and 0.0 < made.resources <= 1.0):
+        raise ValueError(f"a decision for epoch {made.epoch!r:.40} with {made.resources!r:.40} of the resources")
+    return made
 
 
 def state_json(state: State, pair: Pair) -> Json:
@@ -193,10 +205,20 @@ class RunPast:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> RunPast:
-        """What `events` tell."""
-        past = cls()
+        """What `events` tell.
+
+        Raises:
+            StoreDamaged: one of them tells what no run writes, whatever its checksum says.
+        """
+        past, progress = cls(), Progress()
         for event in events:
-            past._take(event)
+            wrong = progress.feed(event.kind, event.epoch, event.body, event.fence)
+            try:
+                past._take(event)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                wrong = wrong or f"{event.kind} is not as runs write it: {type(error).__name__}: {str(error)[:200]}"
+            if wrong:
+                raise StoreDamaged(f"run {event.run}, event {event.seq}: {wrong}; see `relaytrain store check`")
         return past
 
     def _take(self, event: Event) -> None:
@@ -207,6 +229,8 @@ class RunPast:
             self.started = body
         elif event.kind == "planned":
             self.planned[epoch] = body
+            if "decision" in body:
+                decision_from(body["decision"])
             self.handover, self.attempts = None, 0
             self.path = tuple(Pair(*pair) for pair in body["path"]) if "path" in body else self.path
             self.feasible = body.get("plan", {}).get("feasible", True) is not False

@@ -54,7 +54,8 @@ class StoreJournal:
     def decision(self) -> Decision | None:
         """The decision in it."""
         planned = self.planned
-        return None if planned is None else events.decision_from(planned["decision"])
+        known = None if planned is None else planned.get("decision")
+        return None if known is None else events.decision_from(known)
 
     def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""

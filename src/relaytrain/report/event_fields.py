@@ -44,3 +44,8 @@ def numbers(values: Any) -> tuple[float, ...]:
     if not isinstance(values, list | tuple):
         return ()
     return tuple(math.inf if v is None else float(v) for v in values if v is None or isinstance(v, int | float))
+
+
+def entries(value: Any) -> tuple[Any, ...]:
+    """What a list holds; nothing when it is none."""
+    return tuple(value) if isinstance(value, list | tuple) else ()

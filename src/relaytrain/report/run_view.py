@@ -17,7 +17,7 @@ from typing import Any
 from ..core.problem import Pair
 from ..store.events import Event
 from ..store.rules import Progress, Totals
-from .event_fields import number, pair_of, table, text, whole
+from .event_fields import entries, number, pair_of, table, text, whole
 from .plan_view import NOTHING_SAID, PlanView
 from .run_parts import Asked, Cost, EpochView, FailureView, HandoverView, LegView, NodeView, RollbackView, legs_of
 
@@ -209,7 +209,7 @@ class _Fold:
 
     def _planned(self, event: Event) -> None:
         if "path" in event.body:
-            self.path = [pair for pair in map(pair_of, event.body["path"] or ()) if pair]
+            self.path = [pair for pair in map(pair_of, entries(event.body["path"])) if pair]
         self.plans.append(PlanView.of(event, self.path))
 
     def _handover(self, event: Event) -> None:
@@ -240,8 +240,8 @@ class _Fold:
                 wasted_j=number(body.get("wasted_j")) or 0.0,
                 wasted_s=number(body.get("wasted_s")) or 0.0,
                 handover_loss=number(body.get("handover_loss")),
-                nodes=tuple(_node(row) for row in body.get("nodes") or () if isinstance(row, Mapping)),
-                failed_nodes=tuple(map(text, body.get("failed_nodes") or ())),
+                nodes=tuple(_node(row) for row in entries(body.get("nodes")) if isinstance(row, Mapping)),
+                failed_nodes=tuple(map(text, entries(body.get("failed_nodes")))),
                 blob=event.blob,
                 predicted=plan.predicted if plan and plan.epoch == event.epoch else NOTHING_SAID,
             )

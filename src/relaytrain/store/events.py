@@ -12,7 +12,7 @@ import re
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -24,6 +24,8 @@ CHECKPOINT_KINDS = ("run_started", "handover", "epoch_done", "rolled_back", "ver
 """The kinds that say which checkpoints stand and are needed; plans, by far the longest, are none of them."""
 
 _RUN_ID = re.compile(r"[a-z0-9-]{8,40}")
+_FAR = re.compile(r"[0-9]{60}|[eE]\+?[0-9]{3}")
+"""Where a number may stand that is too large for a float; looked at closely only then, for plans are long."""
 _COLUMNS = "run, seq, kind, epoch, fence, wall_s, session_s, body, crc"
 
 
@@ -83,8 +85,11 @@ def decode(text: str, where: str) -> dict[str, Any]:
         ScenarioError: a newer RelayTrain wrote it.
         StoreDamaged: it is no JSON object of ours, or holds a non-finite number.
     """
+    options: dict[str, Any] = (
+        {"parse_int": _in_range(int), "parse_float": _in_range(float)} if _FAR.search(text) else {}
+    )
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
+        body = json.loads(text, parse_constant=_refuse_constant, **options)
     except (ValueError, RecursionError) as error:
         raise StoreDamaged(f"{where}: the body is not JSON as we write it: {error}") from None
     schema = body.pop("schema", None) if isinstance(body, dict) else None
@@ -178,6 +183,15 @@ def standing(events: Sequence[Event]) -> list[Event]:
 
 def _crc(key: tuple[Any, ...], text: str) -> int:
     return zlib.crc32(f"{key}{text}".encode(errors="surrogatepass"))
+
+
+def _in_range(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def number(digits: str) -> Any:
+        if math.isinf(float(digits)):
+            raise ValueError(f"the number {digits[:20]}..., which no float holds")
+        return read(digits)
+
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

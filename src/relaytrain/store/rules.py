@@ -16,7 +16,7 @@ Booking: `energy_j` and `elapsed_s` of an `epoch_done` are the useful cost of th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -25,6 +25,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 VERDICTS = ("met", "missed", "stopped", "failed")
 CAN_GO_ON = ("stopped", "failed")
 SUM_TOLERANCE = 1e-9  # relative: sums of the same numbers in another order
+LARGEST = 1e100
+"""No figure of a run is as large; sums of smaller ones are finite."""
 
 Body = Mapping[str, Any]
 
@@ -108,7 +110,11 @@ class Progress:
             return f"{kind} after the verdict '{self.verdict}'"
         for key in ("wasted_j", "wasted_s"):
             if key in body and not _is_amount(body[key]):
-                return f"{kind}: {key} is {body[key]!r}, expected a number >= 0"
+                return f"{kind}: {key} is {_shown(body[key])}, expected a number >= 0"
+        for key, value in body.items():
+            expected, fits = _SHAPES.get(key, _ANYTHING)
+            if value is not None and not fits(value):
+                return f"{kind}: {key} is {_shown(value)}, expected {expected}"
         if kind == "verdict":
             return self._verdict_problem(body)
         return self._epoch_problem(kind, epoch, body)
@@ -153,26 +159,26 @@ class Progress:
         if kind != "epoch_done":
             return None
         if not _is_finite(body.get("loss")):
-            return f"epoch_done {epoch}: loss is {body.get('loss')!r}, expected a finite number"
+            return f"epoch_done {epoch}: loss is {_shown(body.get('loss'))}, expected a finite number"
         for key in ("energy_j", "elapsed_s"):
             if not _is_amount(body.get(key)):
-                return f"epoch_done {epoch}: {key} is {body.get(key)!r}, expected a finite number >= 0"
+                return f"epoch_done {epoch}: {key} is {_shown(body.get(key))}, expected a finite number >= 0"
         if "decision" in body and "decision" in self.planned and body["decision"] != self.planned["decision"]:
             return f"epoch_done {epoch}: its decision is not the one that was planned"
         return None
 
     def _verdict_problem(self, body: Body) -> str | None:
         if body.get("verdict") not in VERDICTS:
-            return f"verdict is {body.get('verdict')!r}, expected one of {', '.join(VERDICTS)}"
+            return f"verdict is {_shown(body.get('verdict'))}, expected one of {', '.join(VERDICTS)}"
         for key, sum_ in self.totals.to_dict().items():
             said: Any = body.get(key, sum_)
             if not _is_finite(said) or abs(said - sum_) > SUM_TOLERANCE * max(1.0, abs(sum_)):
-                return f"verdict: {key} is {said!r}, but the events sum to {sum_!r} (useful + wasted = total)"
+                return f"verdict: {key} is {_shown(said)}, but the events sum to {sum_!r} (useful + wasted = total)"
         return None
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def _is_amount(value: Any) -> bool:
@@ -182,3 +188,44 @@ def _is_amount(value: Any) -> bool:
 def _number(body: Body, key: str) -> float:
     value = body.get(key, 0.0)
     return float(value) if _is_finite(value) else 0.0
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_text, value))
+
+
+def _all(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(fits, value))
+
+
+_ANYTHING: tuple[str, Callable[[Any], bool]] = ("anything", lambda value: True)
+_SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("blob", "cause", "clock", "kind", "lost_nodes", "node", "provenance", "reason"), ("text", _is_text)),
+    **dict.fromkeys(("code", "costs", "estimator", "law", "packages", "plan", "predicted", "scenario", "state"),
+                    ("a table", _is_table)),
+    **dict.fromkeys(("accuracy", "cpu_s", "handover_loss", "initial_loss", "loss_after", "loss_before", "test_accuracy",
+                     "test_loss", "train_loss", "wall_s"), ("a finite number", _is_finite)),
+    **dict.fromkeys(("after", "before", "forbidden"), ("a version and its nodes", _is_pair)),
+    **dict.fromkeys(("failed_nodes", "notes"), ("a list of texts", _all(_is_text))),
+    "attempt": ("a count", _is_count),
+    "nodes": ("a list of tables", _all(_is_table)),
+    "path": ("a list of versions and their nodes", _all(_is_pair)),
+}  # fmt: skip
+"""What readers of an event's body rest on, where the key is there and not null; all else in it is anybody's."""

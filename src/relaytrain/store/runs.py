@@ -245,7 +245,8 @@ def _summary(connection: sqlite3.Connection, folder: Path, run: str, damage: str
                 break
         if kind == "run_started":
             started = body
-        progress.feed(kind, epoch, body, fence)
+        wrong = progress.feed(kind, epoch, body, fence)
+        damage = damage or (wrong and f"event {number}: {wrong}")
         times.append(wall_s)
     if not times and damage is None:
         return None

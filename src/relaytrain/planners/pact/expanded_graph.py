@@ -1,7 +1,8 @@
 """The expanded graph of PACT, explored from the present state in order of energy; used where a rule needs *all* paths.
 
-Vertices are (pair, loss cell, time cell); the epoch is merged, the cheapest label of a cell stands for it. On a gridded
-instance cells are the paper's vertices and rounding is in the law; else a cell keeps its label's exact loss and time.
+Vertices are (pair, loss cell, time cell), the cheapest label of a cell stands for it. On a gridded instance cells are
+the paper's vertices, with the epoch where it counts, and rounding is in the law; else the epoch is merged and a cell
+keeps its label's exact loss and time. All paths on a grid are `time_layers`.
 
 Paper: Alg. 1 (reachable part only), Alg. 2 (one single-source pass gives every shortest path).
 """
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
-from ..search.best_first import DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
+from ..search.best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
 from ..search.instance import SearchInstance, Start
 from ..search.kernels import jit, next_loss
 from ..search.togo import ToGo, lookup, nothing
@@ -45,51 +46,96 @@ class _Space(NamedTuple):
     time_cell: float
     via: NDArray[np.bool_]
     only_first: bool
+    rows: int
+    columns: int
+    by_epoch: bool
     energy_to_go: ToGo
     time_to_go: ToGo
 
 
+class _Cells(NamedTuple):
+    """The energy of the best label made for a cell so far: a table of the cells that were reached, half of it empty."""
+
+    keys: NDArray[np.int64]  # -1: empty
+    energy: NDArray[np.float64]
+    used: NDArray[np.int64]
+
+
+def _no_cells(room: int = 4096) -> _Cells:
+    return _Cells(np.full(room, -1, np.int64), np.empty(room), np.zeros(1, np.int64))
+
+
 @jit
-def _cell(position: float, width: float, cells: int) -> int:
-    return min(int(position / width + 1e-9), cells - 1)
+def _place(keys: Any, key: int) -> int:
+    """Where a cell is, or would be put."""
+    place = (key ^ (key >> 15) ^ (key >> 31)) * 40503 & (keys.shape[0] - 1)
+    while keys[place] >= 0 and keys[place] != key:
+        place = (place + 1) & (keys.shape[0] - 1)
+    return place
 
 
-# Pairs count twice here: pair + P once a pair marked in `via` was visited. The store (2P, losses, times) is the energy
-# of the best label made for a cell so far.
+@jit
+def _wider(keys: Any, energy: Any) -> Any:
+    more, moved = np.full(2 * keys.shape[0], -1, np.int64), np.empty(2 * keys.shape[0])
+    for place in range(keys.shape[0]):
+        if keys[place] >= 0:
+            to = _place(more, keys[place])
+            more[to], moved[to] = keys[place], energy[place]
+    return more, moved
 
 
-def _settle_cell(space: _Space, cheapest: Any, label: PathLabel) -> Any:
-    row = _cell(label.loss, space.loss_cell, cheapest.shape[1])
-    column = _cell(label.time_s, space.time_cell, cheapest.shape[2])
-    if label.energy_j > cheapest[label.pair, row, column]:
+def _roomier(store: _Cells) -> _Cells:
+    keys, energy = _wider(store.keys, store.energy)
+    return _Cells(keys, energy, store.used)
+
+
+@jit
+def _key(space: Any, epoch: int, pair: int, loss: float, time: float) -> int:
+    row = min(int(loss / space.loss_cell + 1e-9), space.rows - 1)
+    column = min(int(time / space.time_cell + 1e-9), space.columns - 1)
+    layer = epoch * 2 * space.joules.shape[0] + pair if space.by_epoch else pair
+    return (layer * space.rows + row) * space.columns + column  # type: ignore[no-any-return]
+
+
+# Pairs count twice here: pair + P once a pair marked in `via` was visited.
+
+
+def _settle_cell(space: _Space, store: _Cells, label: PathLabel) -> Any:
+    if 2 * (store.used[0] + space.joules.shape[0]) > store.keys.shape[0]:
+        return CRAMPED
+    key = _key(space, label.epoch, label.pair, label.loss, label.time_s)
+    if label.item > 0 and label.energy_j > store.energy[_place(store.keys, key)]:
         return DROP  # a cheaper label came after this one was made
     if label.loss <= space.goal and label.pair >= space.joules.shape[0]:
         return STOP if space.only_first else KEEP
     return KEEP if label.epoch >= space.epochs else FOLLOW
 
 
-def _step_cell(space: _Space, cheapest: Any, label: PathLabel, now: int) -> Any:
+def _step_cell(space: _Space, store: _Cells, label: PathLabel, now: int) -> Any:
     pairs = space.joules.shape[0]
     before, epoch = label.pair % pairs, label.epoch + 1
     step_j, step_s = space.joules[before, now], space.seconds[before, now]
     if not (np.isfinite(step_j) and np.isfinite(step_s)) or label.time_s + step_s > space.deadline:
         return NOWHERE
     landed = next_loss(space.form, epoch, label.loss, before, now)
-    if not np.isfinite(landed) or landed > space.loss_cell * cheapest.shape[1]:
+    if not np.isfinite(landed) or landed > space.loss_cell * space.rows:
         return NOWHERE
     late, spent = label.time_s + step_s, label.energy_j + step_j
     if late + lookup(space.time_to_go, epoch, now, landed) > space.deadline:
         return NOWHERE
     pair = now + pairs if label.pair >= pairs or space.via[now] else now
-    row = _cell(landed, space.loss_cell, cheapest.shape[1])
-    column = _cell(late, space.time_cell, cheapest.shape[2])
-    if spent >= cheapest[pair, row, column]:
+    key = _key(space, epoch, pair, landed, late)
+    place = _place(store.keys, key)
+    if store.keys[place] == key and spent >= store.energy[place]:
         return NOWHERE
-    cheapest[pair, row, column] = spent
+    if store.keys[place] < 0:
+        store.keys[place] = key
+        store.used[0] += 1
+    store.energy[place] = spent
     return NextLabel(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
 
 
-_explore = best_first(_settle_cell, _step_cell)
+_explore = best_first(_settle_cell, _step_cell, _roomier)
 
 
 @jit
@@ -144,14 +190,14 @@ def arrivals(
         time_cell,
         marked,
         only_first,
+        *cells,
+        instance.form.integer and (instance.by_epoch or instance.last_epoch is not None),
         aim,
         last,
     )
     pair = start.pair + pairs if marked[start.pair] else start.pair
-    cheapest = np.full((2 * pairs, *cells), np.inf)
-    cheapest[pair, _cell(start.loss, loss_cell, cells[0]), _cell(start.elapsed_s, time_cell, cells[1])] = 0.0
     label = PathLabel(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
-    outcome = _explore(space, cheapest, pairs, label, MOST_LABELS)
+    outcome = _explore(space, _no_cells(), pairs, label, MOST_LABELS)
     labels, settled = outcome.labels, outcome.settled
     there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]
     if outcome.status == STOPPED:

@@ -19,14 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from ..search.instance import contiguous
 from ..search.kernels import next_loss
 from ..search.solve import SearchInstance, Solution, Start, solve
 from .expanded_graph import arrivals
 from .least_loss import least_loss
 from .level_tables import Tables
+from .time_layers import layered, next_action
 
 Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"]
 RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
+SCORES: tuple[Rule, ...] = ("literal", "clamped", "opportunity")
+"""Rules of Algorithm 3, in the order of `time_layers`."""
 LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
 """Levels that `adaptive` steps down through, from the target's probability."""
 
@@ -91,15 +95,35 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     level = tables.problem.target.probability
     sure, expected = tables.at_level(start, level), tables.at("expected")
     robust = tables.cautious(level, sure)
-    paths = arrivals(robust, expected.form, sure)
-    if len(paths.first) == 0:  # cells may hide the only path there is
+    restored = np.zeros(len(robust.joules))
+    if rule != "opportunity":
+        restored = np.array([_restore(tables, robust, sure, int(now)) for now in range(len(robust.joules))])
+    if tables.grid is not None and layered(robust):
+        laws = contiguous(tables.law.form("expected")), contiguous(tables.law.form(level))
+        now = next_action(robust, sure, laws, tables.grid.loss_step, restored, SCORES.index(rule))
+    else:
+        now = _among_cells(robust, expected, sure, rule, restored)
+    if now < 0:  # cells may hide the only path there is
         return _by_levels(tables, start, (level,))
+    mask: NDArray[np.bool_] = np.arange(len(robust.joules)) == now
+    solution = solve(expected, start, mask)
+    if not solution.actions:
+        return ActionChoice(last_resort(tables, start), 0.0)
+    return ActionChoice(solution, level, barred=True)
+
+
+def _among_cells(
+    robust: SearchInstance, expected: SearchInstance, start: Start, rule: Rule, restored: NDArray[np.float64]
+) -> int:
+    """The same without a grid, or where it has no layers of time: the paths to cells; -1 for none."""
+    paths = arrivals(robust, expected.form, start)
+    if len(paths.first) == 0:
+        return -1
     with np.errstate(divide="ignore", invalid="ignore"):
         opportunity = np.where(paths.robust != 0, paths.expected / paths.robust, 1.0)  # line 9
     if rule == "opportunity":
         score = paths.energy / opportunity
     else:
-        restored = np.array([_restore(tables, robust, sure, int(now)) for now in range(len(robust.joules))])
         with np.errstate(divide="ignore", invalid="ignore"):
             risk = restored[paths.first] / paths.energy  # line 12
         if rule == "clamped":
@@ -108,12 +132,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     if not np.isfinite(score).any():
         score = paths.energy
     best = np.flatnonzero(score <= np.nanmin(score) + TOLERANCE)
-    now = int(paths.first[best[np.argmin(paths.energy[best])]])
-    mask: NDArray[np.bool_] = np.arange(len(robust.joules)) == now
-    solution = solve(expected, start, mask)
-    if not solution.actions:
-        return ActionChoice(last_resort(tables, start), 0.0)
-    return ActionChoice(solution, level, barred=True)
+    return int(paths.first[best[np.argmin(paths.energy[best])]])
 
 
 def _restore(tables: Tables, robust: SearchInstance, start: Start, now: int) -> float:

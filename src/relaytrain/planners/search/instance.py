@@ -21,7 +21,7 @@ from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid
 from .epoch_layers import layers
 from .line_bounds import multipliers
-from .thresholds import thresholds
+from .thresholds import fewest_epochs, thresholds
 from .togo import ToGo, nothing, place
 
 Array = NDArray[np.float64]
@@ -124,7 +124,10 @@ class SearchInstance:
         if self.epoch_limit is None:
             return nothing(self.goal)
         if "epochs" not in self.tables:
-            self.tables["epochs"] = self._steps(np.ones_like(self.seconds), limit=self.epoch_limit + 0.5)
+            tops = np.full(len(self.seconds), self.loss_top)
+            self.tables["epochs"] = fewest_epochs(
+                self.relaxed, self.allowed, self.goal, tops=tops, limit=self.epoch_limit + 0.5
+            )
         return self.tables["epochs"]  # type: ignore[no-any-return]
 
     def time_to_go(self) -> ToGo:

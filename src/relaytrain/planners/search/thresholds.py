@@ -24,6 +24,15 @@ STEP_UP = 1e-12
 
 
 @spliced
+def _led(form: Any, tops: Any, before: int, now: int, theta: float, mid: float) -> float:
+    """The threshold of `before` that an epoch on `now` down to `theta` gives it."""
+    # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
+    if form.kind == CURVE and form.mult[0, now] > 1.0 and next_loss(form, 1, tops[before], before, now) <= theta:
+        return float(tops[before])
+    return min(highest_before(form, 1, theta, mid, before, now), float(tops[before]))
+
+
+@spliced
 def _next_raised(
     form: Any, weight: Any, order: Any, tops: Any, best: Any, now: int, theta: float, mid: float, place: int
 ) -> Any:
@@ -33,14 +42,7 @@ def _next_raised(
         if not np.isfinite(weight[before, now]):
             break
         if best[before] < tops[before]:
-            top = min(highest_before(form, 1, theta, mid, before, now), tops[before])
-            # Where progress beyond the curve makes the law fall at high losses, those may be the ones that land low.
-            if (
-                form.kind == CURVE
-                and form.mult[0, now] > 1.0
-                and next_loss(form, 1, tops[before], before, now) <= theta
-            ):
-                top = tops[before]
+            top = _led(form, tops, before, now, theta, mid)
             if top > best[before] + STEP_UP:
                 return place, top
         place += 1
@@ -118,23 +120,78 @@ def _sweep(
         if turn[final] < pairs:
             size = push(heap_key, heap_item, size, key + weight[order[now, turn[final]], now], final)
         final += 1
-    # Regroup by pair, thresholds ascending.
+    offsets, rows = _regrouped(pairs, pair_of[:final], turn)
+    out = theta[:final][rows], cost[:final][rows], action[:final][rows], _moved(successor[:final][rows], turn)
+    return offsets, out[0], out[1], out[2], out[3], complete, reached
+
+
+@jit
+def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most: int) -> Any:
+    """As `_sweep` where every step weighs 1: then all labels of a weight are known at once, and the highest counts."""
+    pairs = allowed.shape[0]
+    room = max(1024, pairs)
+    pair_of, action, successor = np.arange(room), np.full(room, -1), np.full(room, -1)
+    theta, cost = np.full(room, goal), np.zeros(room)
+    latest = np.arange(pairs)  # the last label of each pair
+    first, final = 0, pairs
+    reached, complete = limit, True
+    number = 0.0
+    while first < final:
+        number += 1.0
+        best, before_last = np.full(pairs, -np.inf), final
+        through = np.full(pairs, -1)
+        for item in range(first, final):
+            now = pair_of[item]
+            mid = highest_mid(form, 1, theta[item], now) if form.kind != TABLE else 0.0
+            for before in range(pairs):
+                known = max(theta[latest[before]], best[before])
+                if allowed[before, now] and known < tops[before]:
+                    top = _led(form, tops, before, now, theta[item], mid)
+                    if top > known + STEP_UP:
+                        best[before], through[before] = top, item
+        if through.max() >= 0 and (number > limit or final >= most):
+            reached, complete = number, False
+            break
+        for before in range(pairs):
+            if through[before] < 0:
+                continue
+            if final == theta.shape[0]:
+                pair_of, action, successor = grown(pair_of), grown(action), grown(successor)
+                theta, cost = grown(theta), grown(cost)
+            pair_of[final], theta[final], cost[final] = before, best[before], number
+            action[final], successor[final] = pair_of[through[before]], through[before]
+            latest[before] = final
+            final += 1
+        first = before_last
+    where = np.empty(final, np.int64)
+    offsets, rows = _regrouped(pairs, pair_of[:final], where)
+    out = theta[:final][rows], cost[:final][rows], action[:final][rows], _moved(successor[:final][rows], where)
+    return offsets, out[0], out[1], out[2], out[3], complete, reached
+
+
+@jit
+def _regrouped(pairs: int, pair_of: Any, where: Any) -> Any:
+    """Labels by pair, thresholds ascending: where each pair's begin, and their order; `where` each goes is written."""
     offsets = np.zeros(pairs + 1, np.int64)
-    for item in range(final):
-        offsets[pair_of[item] + 1] += 1
+    for pair in pair_of:
+        offsets[pair + 1] += 1
     for pair in range(pairs):
         offsets[pair + 1] += offsets[pair]
-    cursor = offsets[:-1].copy()
-    where = turn  # no longer needed
-    out_theta, out_cost = np.empty(final), np.empty(final)
-    out_action, out_successor = np.empty(final, np.int64), np.empty(final, np.int64)
-    for item in range(final):
-        row = cursor[pair_of[item]]
+    cursor, rows = offsets[:-1].copy(), np.empty(len(pair_of), np.int64)
+    for item in range(len(pair_of)):
+        where[item] = cursor[pair_of[item]]
+        rows[where[item]] = item
         cursor[pair_of[item]] += 1
-        where[item] = row
-        out_theta[row], out_cost[row], out_action[row] = theta[item], cost[item], action[item]
-        out_successor[row] = -1 if successor[item] < 0 else where[successor[item]]
-    return offsets, out_theta, out_cost, out_action, out_successor, complete, reached
+    return offsets, rows
+
+
+@jit
+def _moved(items: Any, where: Any) -> Any:
+    """Labels under the numbers that they have after regrouping; -1 stays."""
+    for place in range(len(items)):
+        if items[place] >= 0:
+            items[place] = where[items[place]]
+    return items
 
 
 def thresholds(
@@ -157,5 +214,20 @@ def thresholds(
     offsets, theta, cost, action, successor, complete, reached = _sweep(
         form, weight, goal, tops, limit, watch[0], watch[1], margin, most
     )
+    above = np.inf if complete else reached
+    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
+
+
+def fewest_epochs(
+    form: LawForm,
+    allowed: NDArray[np.bool_],
+    goal: float,
+    *,
+    tops: NDArray[np.float64],
+    limit: float = np.inf,
+    most: int = 500_000,
+) -> ToGo:
+    """Epochs-to-go: `thresholds` of a weight of 1 wherever the row's pair may go on as the column's."""
+    offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most)
     above = np.inf if complete else reached
     return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
