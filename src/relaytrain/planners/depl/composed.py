@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
-from ...core.fourier import SLACK, Label, Real, cdf_many
-from ...core.plan import Alternative, Nearest, Plan, build_legs
+from ...core.fourier import Label, Real, cdf_many
+from ...core.plan import Alternative, Plan, build_legs
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
-from .exact.dependent_epochs import NOTHING, Paths
+from .exact.sampled_paths import NOTHING, Paths
 from .schedule_losses import exact_loss, exact_probability, losses_by_epoch
 from .solution import DeplPlan
 
@@ -36,9 +37,9 @@ class DeplAnswer:
     past: NoisePast = NOTHING
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def paths(self) -> Paths:
-        """Fresh paths under the believed dependence, other than those that were searched."""
+        """Paths under the believed dependence, those that were searched."""
         return Paths(self.settings.instance, self.settings.belief, self.past, seed=self.seed + 1)
 
 
@@ -49,7 +50,6 @@ def composed(
     planner: str,
     *,
     alternatives: Sequence[tuple[str, DeplPlan]] = (),
-    nearest: Sequence[Nearest] = (),
 ) -> Plan:
     """The plan that states everything about the answer."""
     settings, solution, target = answer.settings, answer.solution, problem.target
@@ -99,7 +99,6 @@ def composed(
         gap=max(total / bound - 1.0, 0.0) if feasible and 0 < bound < math.inf else 0.0,
         exact=solution.exact,
         alternatives=tuple(_alternative(answer, name, other, state) for name, other in alternatives),
-        nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),
         warnings=answer.warnings,
         probabilities=sure,
         bounded="allocation of these versions",
@@ -145,7 +144,7 @@ def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[st
     losses = np.maximum(answer.paths.losses(*schedule), 0.0)
     sure = (
         ("independent epochs", exact_probability(instance, *schedule)),
-        (str(belief), float((losses[-1] <= instance.target.loss + SLACK).mean())),
+        (str(belief), answer.paths.probability(*schedule)),
     )
     return losses.mean(axis=1), np.quantile(losses, level, axis=1), sure
 
