@@ -1,4 +1,4 @@
-"""Rule `literal` on a grid against Algorithms 1 to 3 of PACT, written plainly: a heap, and sums that are not rounded."""
+"""Rule `literal` on a grid against Algorithms 1 to 3 of PACT, written plainly: a heap, and sums as they are."""
 
 import heapq
 import math
