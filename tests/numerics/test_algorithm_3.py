@@ -142,7 +142,7 @@ def test_the_next_action_is_that_of_algorithm_3(kind):
             seen += 1
             first = problem.index(plan.decisions[0].pair)
             assert scores.get(first, math.inf) <= least + 1e-9, (kind, seed, scores)
-    assert seen >= 20
+    assert seen >= 15
 
 
 @pytest.mark.soak

@@ -125,7 +125,7 @@ def layered(instance: SearchInstance) -> bool:
 
 
 def layer_bytes(steps: float, pairs: int, losses: int, epochs: int) -> tuple[int, bool]:
-    """Bytes of the layers if an epoch takes at most so many steps of time, and whether the vertices have their epoch."""
+    """Bytes of the layers where epochs take so many steps of time at most, and whether vertices have their epoch."""
     merged = (int(steps) + 1) * pairs * losses * _CELL_BYTES
     by_epoch = merged * (epochs + 1) <= MOST_BYTES
     return merged * (epochs + 1) if by_epoch else merged, by_epoch
