@@ -64,6 +64,7 @@ def test_other_paths_say_the_same_to_a_ten_thousandth():
     assert least <= known.instance.target.loss
 
 
+@pytest.mark.slow
 def test_what_some_schedule_can_do_is_not_called_infeasible():
     """Every schedule of at most one switch, on all data, against the planner; near misses are left to it."""
     seen = {True: 0, False: 0}
