@@ -70,9 +70,7 @@ def as_text(view: RunView, store: Path | None = None) -> str:
     ended = view.verdict or {}
     if (test_loss := number(ended.get("test_loss"))) is not None:
         accuracy = number(ended.get("test_accuracy"))
-        lines.append(
-            f"  test loss {test_loss:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else "")
-        )
+        lines.append(f"  test loss {test_loss:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else ""))
     if sets := say_sets(table(ended.get("prediction_sets"))):
         lines.append(f"  {sets}")
     happened = happenings(view)

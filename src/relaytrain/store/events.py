@@ -85,7 +85,9 @@ def decode(text: str, where: str) -> dict[str, Any]:
         ScenarioError: a newer RelayTrain wrote it.
         StoreDamaged: it is no JSON object of ours, or holds a non-finite number.
     """
-    options: dict[str, Any] = {"parse_int": _in_range(int), "parse_float": _in_range(float)} if _FAR.search(text) else {}
+    options: dict[str, Any] = (
+        {"parse_int": _in_range(int), "parse_float": _in_range(float)} if _FAR.search(text) else {}
+    )
     try:
         body = json.loads(text, parse_constant=_refuse_constant, **options)
     except (ValueError, RecursionError) as error:

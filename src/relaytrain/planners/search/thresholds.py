@@ -228,5 +228,6 @@ def fewest_epochs(
     most: int = 500_000,
 ) -> ToGo:
     """Epochs-to-go: `thresholds` of a weight of 1 wherever the row's pair may go on as the column's."""
-    *table, complete, reached = _rounds(form, allowed, goal, tops, limit, most)
-    return ToGo(STEPS, goal, *table, np.inf if complete else reached, np.zeros((0, 0, 0)), 0.0)
+    offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most)
+    above = np.inf if complete else reached
+    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
