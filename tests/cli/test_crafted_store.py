@@ -13,10 +13,9 @@ from relaytrain.core.errors import RelayTrainError
 from relaytrain.relay import loop
 from relaytrain.store import RunStore
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS / "report"))
-sys.path.insert(0, str(TESTS / "chaos"))
-sys.path.insert(0, str(TESTS / "relay"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
 import stub
 from sample_run import Sample, open_store, write_run
 from store_faults import soak
