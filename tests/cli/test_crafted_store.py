@@ -1,4 +1,4 @@
-"""A store whose every checksum is right and whose bodies are not: each verb says so and ends with 9, or does not mind."""
+"""A store whose every checksum is right and whose bodies are not: verbs say so and end with 9, or do not mind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from relaytrain.core.errors import RelayTrainError
 from relaytrain.relay import loop
 from relaytrain.store import RunStore
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("report", "chaos", "relay")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
 import stub
 from sample_run import Sample, open_store, write_run
 from store_faults import soak

@@ -13,8 +13,9 @@ from relaytrain.api import first_state
 from relaytrain.cli.app import main
 from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, sure
 from relaytrain.core.distribution import Normal
-from relaytrain.planners.depl.exact.dependent_epochs import Paths, plan_dependent
+from relaytrain.planners.depl.exact.dependent_epochs import plan_dependent
 from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.planners.depl.exact.sampled_paths import Paths
 from relaytrain.planners.depl.planner import Depl
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.depl_cases import instance_from

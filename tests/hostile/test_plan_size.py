@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hostile_files import many_pairs
+from hostile_files import many_pairs, random_pairs
 from store_faults import Child
 
 from relaytrain import api
@@ -18,7 +18,8 @@ from relaytrain.planners.registry import planner_for
 from relaytrain.relay.session import Session
 
 FINE = ("--set", "planner.grid.loss_step=1e-5", "--set", "planner.grid.time_step=0.001")
-FACTOR = 2.0
+FACTOR, FLOOR = 2.0, 4e6
+"""What takes less than the floor counts as that much: less is the allocator's business."""
 
 
 @pytest.mark.parametrize("verb", [("plan", "--rule", "literal"), ("compare",)], ids=["plan", "compare"])
@@ -69,15 +70,18 @@ def test_the_estimate_is_within_a_factor_of_two(name, rule, loss_step, time_step
     _within(api.scenario(name, overrides=steps), rule)
 
 
-def test_the_estimate_of_many_pairs_is_within_a_factor_of_two(tmp_path):
+@pytest.mark.parametrize("text", [many_pairs(256), random_pairs(128, 1, deadline=150.0)])
+def test_the_estimate_of_many_pairs_is_within_a_factor_of_two(tmp_path, text):
     path = tmp_path / "pairs.toml"
-    path.write_text(many_pairs(32))
+    path.write_text(random_pairs(32, 1, deadline=150.0))
+    first = api.scenario(path)  # compiled before it is measured
+    plan_size(planner_for(first, None, None), first.problem, first.costs, first.law, api.first_state(first))
     api.plan(path)
-    path.write_text(many_pairs(128))
-    _within(api.scenario(path), "adaptive")
+    path.write_text(text)
+    assert _within(api.scenario(path), "adaptive") < 50e6  # 256 pairs took gigabytes once
 
 
-def _within(loaded, rule: str) -> None:
+def _within(loaded, rule: str) -> int:
     start, planner = api.first_state(loaded), planner_for(loaded, None, rule)
     size = plan_size(planner, loaded.problem, loaded.costs, loaded.law, start)
 
@@ -91,7 +95,9 @@ def _within(loaded, rule: str) -> None:
     said = Child(work).wait()
     assert said.code == 0
     used = said.said[0][1] * 1024
-    assert 1 / FACTOR <= size.bytes / used <= FACTOR, (size, used)
+    ratio = max(size.bytes, FLOOR) / max(used, FLOOR)
+    assert 1 / FACTOR <= ratio <= FACTOR, (size, used)
+    return used
 
 
 def _peak_kb() -> int:

@@ -1,7 +1,8 @@
-"""Rule `literal` on a grid against Algorithms 1 to 3 of PACT, written plainly: a heap, and sums that are not rounded."""
+"""Rule `literal` on a grid against Algorithms 1 to 3 of PACT, written plainly: a heap, and sums as they are."""
 
 import heapq
 import math
+import os
 import resource
 import sys
 from dataclasses import replace
@@ -19,6 +20,9 @@ from relaytrain.testing.strategies import draw
 
 SLACK = 1e-9
 LEVEL = 0.95
+CLOSE_CALLS = {"epoch": (613, 616, 639), "level": (288, 392, 501, 528, 570)}
+"""Problems where sums rounded to the grid, or epochs left out of the vertices, lead to another action."""
+SEEDS = range(700 if os.environ.get("RELAYTRAIN_TIER") == "soak" else 60)
 
 
 def up(value):
@@ -126,7 +130,7 @@ def drawn(seed, kind):
 @pytest.mark.parametrize("kind", ["epoch", "level"])
 def test_the_next_action_is_that_of_algorithm_3(kind):
     seen = 0
-    for seed in range(120):
+    for seed in (*SEEDS, *CLOSE_CALLS[kind]):
         problem, costs, law, grid = drawn(seed, kind)
         scores = ExpandedGraph(problem, costs, law, grid).scores() if problem.target.loss < 1.0 else {}
         least = min(scores.values(), default=math.inf)
@@ -138,7 +142,7 @@ def test_the_next_action_is_that_of_algorithm_3(kind):
             seen += 1
             first = problem.index(plan.decisions[0].pair)
             assert scores.get(first, math.inf) <= least + 1e-9, (kind, seed, scores)
-    assert seen >= 25
+    assert seen >= 15
 
 
 @pytest.mark.soak

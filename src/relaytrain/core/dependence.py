@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,8 +154,10 @@ def from_normal(of: Any, z: Real) -> Real:
         return np.full(np.shape(z), of.mean)
     if isinstance(of, Normal):
         return of.mean + of.deviation * z
-    at, values = _table(of)
-    return np.interp(z, at, values)
+    values = _table(of)[1]
+    place = np.clip((z + _REACH) * ((_KNOTS - 1) / (2.0 * _REACH)), 0.0, _KNOTS - 1.0)  # the knots are evenly spaced
+    knot = np.minimum(place.astype(np.intp), _KNOTS - 2)
+    return np.asarray(values[knot] + (place - knot) * np.diff(values)[knot], np.float64)
 
 
 def to_normal(of: Any, x: Real) -> Real:
@@ -166,6 +168,11 @@ def to_normal(of: Any, x: Real) -> Real:
         return np.clip((x - of.mean) / of.deviation, -_REACH, _REACH)
     at, values = _table(of)
     return np.interp(x, values, at)
+
+
+def quantiles_by_normal(of: Any) -> tuple[float, Real]:
+    """x at evenly spaced z, and how far they reach to either side of 0."""
+    return _REACH, from_normal(of, np.linspace(-_REACH, _REACH, _KNOTS))
 
 
 @lru_cache(maxsize=256)
@@ -185,23 +192,58 @@ def _table(of: Any) -> tuple[Real, Real]:
 # --- paths
 
 
+class Latent(NamedTuple):
+    """Drawn z in two parts: `common` (samples, versions) + `moving` (samples, epochs), and which dependence held."""
+
+    common: Real
+    moving: Real
+    held: NDArray[np.int64]
+    """By sample, a number in the belief's `possible`."""
+
+
 def draw_latent(
     belief: NoiseBelief, past: NoisePast, epochs: Sequence[int], versions: int, *, samples: int, seed: int = 0
 ) -> Real:
-    """z of the epochs to come for every version, were it trained then: shape (samples, versions, epochs).
+    """z of the epochs to come for every version, were it trained then: shape (samples, versions, epochs)."""
+    drawn = draw_parts(believed(belief, past), past, tuple(epochs), versions, samples=samples, seed=seed)
+    return np.asarray(drawn.common[:, :, None] + drawn.moving[:, None, :], np.float64)
 
-    Each sample draws the dependence from the belief as the past has re-weighted it, then z given the past: a draw of
-    past and future together is moved by the regression of the future on what the past turned out to be (Matheron).
+
+def believed(belief: NoiseBelief, past: NoisePast) -> NoiseBelief:
+    """The belief as the past has re-weighted it."""
+    return estimate([past], prior=belief) if past.z and len(belief.possible) > 1 else belief
+
+
+def draw_parts(
+    belief: NoiseBelief, past: NoisePast, epochs: tuple[int, ...], versions: int, *, samples: int, seed: int = 0
+) -> Latent:
+    """z of the epochs to come. Each sample draws the dependence from the belief, then z given the past.
+
+    A draw of past and future together is moved by the regression of the future on what the past turned out to be
+    (Matheron).
     """
     random = np.random.default_rng(seed)
-    belief = estimate([past], prior=belief) if past.z and len(belief.possible) > 1 else belief
     counts = _shares(np.asarray(belief.weights), samples)
     parts = [
-        _latent(dependence, past, tuple(epochs), versions, int(n), random)
+        _latent(dependence, past, epochs, versions, int(n), random)
         for dependence, n in zip(belief.possible, counts, strict=True)
         if n
     ]
-    return np.concatenate(parts)
+    common, moving = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    return Latent(common, moving, np.repeat(np.arange(len(counts)), counts))
+
+
+def given_past(
+    dependence: Dependence, past: NoisePast, epochs: Sequence[int], versions: Sequence[int]
+) -> tuple[Real, Real]:
+    """Mean (epochs,) and covariance of z in epochs to come, of the versions that train in them."""
+    ahead = len(epochs)
+    if not past.z:
+        return np.zeros(ahead), dependence.matrix(epochs, versions)
+    whole = dependence.matrix((*epochs, *past.epochs), (*versions, *past.versions))
+    across, behind = whole[:ahead, ahead:], whole[ahead:, ahead:] + 1e-9 * np.eye(len(past.z))
+    regression = np.linalg.solve(behind, across.T).T
+    return regression @ np.asarray(past.z), whole[:ahead, :ahead] - regression @ across.T
 
 
 def _shares(weights: Real, samples: int) -> NDArray[np.int64]:
@@ -220,7 +262,7 @@ def _latent(
     versions: int,
     samples: int,
     random: np.random.Generator,
-) -> Real:
+) -> tuple[Real, Real]:
     rho, common = dependence.correlation, dependence.common
     every = (*past.epochs, *epochs)
     moving = np.empty((samples, len(every)))
@@ -243,7 +285,7 @@ def _latent(
         same = (np.arange(versions)[:, None] == held[None, :]).astype(np.float64)
         factor = factor + (math.sqrt(common) * same @ moved).T
     ahead = moving[:, len(past.epochs) :]
-    return math.sqrt(common) * factor[:, :, None] + math.sqrt(1.0 - common) * ahead[:, None, :]
+    return math.sqrt(common) * factor, math.sqrt(1.0 - common) * ahead
 
 
 def normal_level(probability: float) -> float:

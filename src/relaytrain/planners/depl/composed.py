@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
-from ...core.fourier import SLACK, Real
-from ...core.plan import Alternative, Nearest, Plan, along, gap_to
+from ...core.fourier import Real
+from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
-from .exact.dependent_epochs import NOTHING, Paths
+from .exact.sampled_paths import NOTHING, Paths
 from .schedule_losses import exact_probability, expected_by_epoch, losses_by_epoch
 from .solution import DeplPlan
 
@@ -31,9 +32,9 @@ class DeplAnswer:
     past: NoisePast = NOTHING
     warnings: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def paths(self) -> Paths:
-        """Fresh paths under the believed dependence, other than those that were searched."""
+        """Paths under the believed dependence, those that were searched."""
         return Paths(self.settings.instance, self.settings.belief, self.past, seed=self.seed + 1)
 
 
@@ -44,7 +45,6 @@ def composed(
     planner: str,
     *,
     alternatives: Sequence[tuple[str, DeplPlan]] = (),
-    nearest: Sequence[Nearest] = (),
 ) -> Plan:
     """The plan that states everything about the answer."""
     settings, solution, target = answer.settings, answer.solution, problem.target
@@ -83,7 +83,6 @@ def composed(
         gap=gap_to(bound, path["energy_j"]),
         exact=solution.exact,
         alternatives=tuple(_alternative(answer, name, other, state) for name, other in alternatives),
-        nearest=tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in nearest),
         warnings=answer.warnings,
         probabilities=sure,
         bounded="allocation of these versions",
@@ -129,6 +128,6 @@ def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[st
     losses = np.maximum(answer.paths.losses(*schedule), 0.0)
     sure = (
         ("independent epochs", exact_probability(instance, *schedule)),
-        (str(belief), float((losses[-1] <= instance.target.loss + SLACK).mean())),
+        (str(belief), answer.paths.probability(*schedule)),
     )
     return losses.mean(axis=1), np.quantile(losses, level, axis=1), sure

@@ -1,68 +1,109 @@
-"""Targets that can be met instead of one that cannot: a higher loss by the same deadline, the same loss later.
+"""What can be had instead of a target that cannot: the least loss by the same deadline, the same loss at the earliest.
 
-Both are found by bisection over plans with at most one switch, so they can be met, though a little less might do too.
+Both are what the planner itself admits; what a plan reaches beyond what was asked of it shortens the way there. So is
+the highest probability, in thousandths, with which the target as it is can be met.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from ...core.depl import DeplProblem
 from ...core.plan import Nearest
-from .exact.joint import plan
+from ..edge import least_feasible
+from .exact.version_search import VersionSearch
 from .solution import DeplPlan
 
-_ROUNDS = 12
+_LATER = 4.0
 _LONGEST = 1e6
+_WITHIN = 1e-6
+"""Of the way from the present loss to the target, or of the time: targets closer than this are the same one."""
+_LEVELS = 1000
 Solve = Callable[[DeplProblem], DeplPlan]
-What = Literal["loss", "deadline_s"]
 
 
-def nearest(instance: DeplProblem, solve: Solve) -> tuple[Nearest, ...]:
-    """Nearest feasible targets at the probability asked; `solve` has the last word on each."""
-    target, ways = instance.target, []
-    loss = _bisected(instance, "loss", target.loss, instance.initial_loss)
-    if loss is not None:
-        ways.append(Nearest(_sure(instance, "loss", loss, instance.initial_loss, solve), target.deadline_s))
-    if math.isfinite(target.deadline_s):
-        start = max(target.deadline_s, 1e-9)
-        late = start
-        while not _feasible(_asking(instance, "deadline_s", late)) and late < start * _LONGEST:
-            late *= 4.0
-        deadline = _bisected(instance, "deadline_s", start, late)
-        if deadline is not None:
-            ways.append(Nearest(target.loss, _sure(instance, "deadline_s", deadline, late, solve)))
-    return tuple(ways)
+@dataclass(frozen=True)
+class Alternatives:
+    """What to ask for instead: `solve` has the word on everything.
+
+    `sampled`: a least loss and a highest probability that may well be the ones looked for, where `solve` goes by
+    sampled paths; then losses and times are found to the fourth digit.
+    """
+
+    instance: DeplProblem
+    solve: Solve
+    sampled: tuple[float, float] | None = None
+
+    def nearest(self) -> tuple[Nearest, ...]:
+        """Nearest feasible targets at the probability asked."""
+        target, ways = self.instance.target, []
+        low, high = target.loss, self.instance.initial_loss
+        room, guess = _WITHIN * abs(high - low), None
+        if self.sampled is not None:
+            guess = self.sampled[0]
+            room = _digit(guess)
+        loss = least_feasible(self._by_loss, low, high, guess=guess, within=room)
+        if loss is not None and loss < self.instance.initial_loss - room:
+            ways.append(Nearest(loss, target.deadline_s))
+        deadline = self._later()
+        return (*ways, Nearest(target.loss, deadline)) if deadline is not None else tuple(ways)
+
+    def _later(self) -> float | None:
+        low = max(self.instance.target.deadline_s, 1e-9)
+        if not self.solve(self._asking(deadline_s=low * _LONGEST)).feasible:
+            return None
+        high = low * _LATER
+        while (reached := self._by_deadline(high)) is None and high < low * _LONGEST:
+            high *= _LATER
+        low = max(low, high / _LATER)
+        within = _WITHIN * low if self.sampled is None else _digit(low)
+        return least_feasible(self._by_deadline, low, high if reached is None else reached, within=within)
+
+    def attainable(self, rung: float) -> float:
+        """The highest probability in thousandths, from `rung` (0: one half) to that asked, that a plan can have."""
+        target = self.instance.target
+
+        def met(thousandths: int) -> bool:
+            asked = replace(target, probability=thousandths / _LEVELS)
+            return self.solve(replace(self.instance, target=asked)).feasible
+
+        low, high = round(max(rung, 0.5) * _LEVELS), math.ceil(target.probability * _LEVELS - 1e-9)
+        if rung <= 0.0:  # the ladder ends at one half, where nothing was found
+            return 0.0
+        guess = low if self.sampled is None else math.floor(self.sampled[1] * _LEVELS)
+        for middle in (guess, guess + 1):
+            if low < middle < high:
+                low, high = (middle, high) if met(middle) else (low, middle)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if met(middle) else (low, middle)
+        return max(low / _LEVELS, rung)
+
+    def _by_loss(self, loss: float) -> float | None:
+        solution = self.solve(self._asking(loss=loss))
+        if not solution.feasible:
+            return None
+        least = loss if self.sampled is not None else solution.quantile
+        sure = least < loss and self.solve(self._asking(loss=least)).feasible
+        return least if sure else loss
+
+    def _by_deadline(self, deadline_s: float) -> float | None:
+        solution = self.solve(self._asking(deadline_s=deadline_s))
+        if not solution.feasible:
+            return None
+        quickest_s = VersionSearch(self.instance, solution.datasets).quickest_s
+        least = float(quickest_s[list(solution.versions)].sum()) * (1.0 + 1e-9)
+        sure = least < deadline_s and self.solve(self._asking(deadline_s=least)).feasible
+        return least if sure else deadline_s
+
+    def _asking(self, **changed: float) -> DeplProblem:
+        target = self.instance.target
+        loss, deadline_s = changed.get("loss", target.loss), changed.get("deadline_s", target.deadline_s)
+        return replace(self.instance, target=replace(target, loss=loss, deadline_s=deadline_s))
 
 
-def _bisected(instance: DeplProblem, what: What, low: float, high: float) -> float | None:
-    if not _feasible(_asking(instance, what, high)):
-        return None
-    for _ in range(_ROUNDS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if _feasible(_asking(instance, what, middle)) else (middle, high)
-    return high
-
-
-def _sure(instance: DeplProblem, what: What, value: float, most: float, solve: Solve) -> float:
-    """`value`, moved on where the planner itself (more careful about dependence) does not agree yet."""
-    step = 0.01 * (most - value)
-    for _ in range(8):
-        if value >= most or solve(_asking(instance, what, value)).feasible:
-            return value
-        value, step = min(value + step, most), step * 2.0
-    return most
-
-
-def _feasible(instance: DeplProblem) -> bool:
-    return plan(instance, switches=1).feasible
-
-
-def _asking(instance: DeplProblem, what: What, value: float) -> DeplProblem:
-    target = instance.target
-    return replace(
-        instance, target=replace(target, loss=value) if what == "loss" else replace(target, deadline_s=value)
-    )
+def _digit(value: float) -> float:
+    """Half a unit of the fourth digit of `value`."""
+    return 0.5 * 10.0 ** (math.floor(math.log10(max(abs(value), 1e-9))) - 3)

@@ -26,8 +26,9 @@ from ...core.state import State
 from ..pact.rules import LADDER
 from ..registry import DEPL_PLANNERS
 from .composed import DeplAnswer, composed
-from .exact.dependent_epochs import NOTHING, plan_dependent
-from .nearest import nearest
+from .exact.dependent_epochs import best_dependent, plan_dependent
+from .exact.sampled_paths import NOTHING
+from .nearest import Alternatives
 from .paper.best_exp import best_expected
 from .procedures import Options, plan_by
 from .quickest import quickest
@@ -67,8 +68,23 @@ class Depl:
             return composed(answer, problem, state, self.name)
         # what else could be done is asked before a run, not after each of its epochs
         others = self._others(answer) if solution.feasible and state.epoch == 0 else ()
-        ways = nearest(instance, self._at_level) if level < problem.target.probability - 1e-12 else ()
-        return composed(answer, problem, state, self.name, alternatives=others, nearest=ways)
+        made = composed(answer, problem, state, self.name, alternatives=others)
+        if level >= problem.target.probability - 1e-12 or instance.max_epochs < 1 or instance.target.deadline_s <= 0.0:
+            return made
+        instead = self._instead(instance, past, solution)
+        ways = tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in instead.nearest())
+        return replace(made, nearest=ways, attainable=instead.attainable(level))
+
+    def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Alternatives:
+        """What else might be asked of this planner."""
+        dependent = self.method == "depl" and not self.settings.belief.independent
+        return Alternatives(
+            instance,
+            lambda asked: self._at_level(asked, past),
+            best_dependent(instance, self.settings.belief, past, known, switches=self.settings.switches, seed=self.seed)
+            if dependent
+            else None,
+        )
 
     def _solved(self, instance: DeplProblem, past: NoisePast) -> tuple[DeplPlan, float]:
         """The best plan and the probability it holds with, the one asked or lower; 0 where nothing can be promised."""

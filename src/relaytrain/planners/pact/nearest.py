@@ -49,6 +49,10 @@ class _Question:
         known = old.instances if loss is None and deadline_s is None else {}
         return Tables(replace(old.problem, target=target), old.costs, old.law, old.grid, known)
 
+    def reached(self, *, loss: float | None = None, deadline_s: float | None = None) -> float | None:
+        """The one figure that was changed, if a plan for it can be had."""
+        return (deadline_s if loss is None else loss) if self.met(loss=loss, deadline_s=deadline_s) else None
+
     def met(self, *, loss: float | None = None, deadline_s: float | None = None) -> bool:
         """A plan for the changed target rests on the level."""
         return _met(self.asking(loss=loss, deadline_s=deadline_s), self.state)
@@ -110,7 +114,7 @@ def _higher_loss(question: _Question, target: Target) -> float | None:
     guess = min(found.losses) * step if found.actions else None
     most = max(question.state.loss, target.loss) + step * (tables.grid is not None)
     return least_feasible(
-        lambda loss: question.met(loss=loss), target.loss, most, guess=guess, within=WITHIN * max(step, 1.0)
+        lambda loss: question.reached(loss=loss), target.loss, most, guess=guess, within=WITHIN * max(step, 1.0)
     )
 
 
@@ -151,7 +155,7 @@ def _later(question: _Question, target: Target) -> float | None:
         return None
     most = max(guess * (1.0 + 1e-9), target.deadline_s) * LATER
     return least_feasible(
-        lambda late: question.met(deadline_s=late),
+        lambda late: question.reached(deadline_s=late),
         target.deadline_s,
         most,
         guess=guess,

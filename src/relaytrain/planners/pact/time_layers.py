@@ -124,6 +124,13 @@ def layered(instance: SearchInstance) -> bool:
     return instance.form.integer and bool(np.isfinite(instance.deadline)) and float(steps.min(initial=np.inf)) >= 1.0
 
 
+def layer_bytes(steps: float, pairs: int, losses: int, epochs: int) -> tuple[int, bool]:
+    """Bytes of the layers where epochs take so many steps of time at most, and whether vertices have their epoch."""
+    merged = (int(steps) + 1) * pairs * losses * _CELL_BYTES
+    by_epoch = merged * (epochs + 1) <= MOST_BYTES
+    return merged * (epochs + 1) if by_epoch else merged, by_epoch
+
+
 def next_action(
     instance: SearchInstance,
     start: Start,
@@ -145,8 +152,7 @@ def next_action(
     steps = instance.seconds[instance.allowed]
     layers, losses = int(steps.max(initial=1.0)) + 1, int(instance.loss_top) + 1
     last = min(instance.cap(start), start.epoch + int(instance.deadline))
-    cells = layers * len(instance.joules) * losses
-    by_epoch = cells * (last - start.epoch + 1) * _CELL_BYTES <= MOST_BYTES
+    _, by_epoch = layer_bytes(steps.max(initial=1.0), len(instance.joules), losses, last - start.epoch)
     grid = _Grid(
         instance.form,
         laws[1],

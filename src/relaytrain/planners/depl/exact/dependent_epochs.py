@@ -2,8 +2,8 @@
 
 The stand-in has, for every version, noise of the mean and variance that make a sum as long as the plan scatter like
 the sampled paths; its target is moved until the schedule found meets the true one on the paths. Then single segments
-are made shorter, longer or swapped for others while that saves. What is returned was checked on fresh paths; if those
-say less than was asked, all is done again for a little more.
+are made shorter, longer or swapped for others while that saves; where nothing found is sure enough, while it makes the
+surest surer. `sampled_paths` says how sure a schedule is.
 
 Paper: DepL section IV-B, without its assumption of independence.
 """
@@ -13,80 +13,28 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
-from ....core.dependence import NoiseBelief, NoisePast, draw_latent, from_normal
+from ....core.dependence import NoiseBelief, NoisePast
 from ....core.depl import DeplProblem
 from ....core.distribution import InverseGamma
-from ....core.fourier import SLACK, Real
+from ....core.fourier import SLACK
+from ..quickest import quickest
 from ..solution import DeplPlan, complete, settled
 from .joint import plan
+from .sampled_paths import NOTHING, SAMPLES, Paths
 from .version_search import SWITCHES, VersionSearch
 
-SAMPLES = 20_000
-"""Paths that a search looks at, and as many fresh ones that its answer is checked on."""
-NOTHING = NoisePast()
-_ROUNDS = 6
 _MOVES = 14
+_CLIMBS = 40
+_NEAR = 0.3
+"""A schedule less sure than asked by more than this is not made surer step by step."""
+_SCREEN = 10
+"""Of so many paths one is looked at to compare neighbours."""
 Choice = tuple[tuple[int, ...], tuple[int, ...]]
 """Datasets and versions by epoch."""
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Sampled x of every version in every epoch to come, and draws for the switches; `seed` fixes them all."""
-
-    instance: DeplProblem
-    belief: NoiseBelief
-    past: NoisePast = NOTHING
-    samples: int = SAMPLES
-    seed: int = 0
-
-    @cached_property
-    def x(self) -> Real:
-        """Shape (versions, epochs, samples)."""
-        done, most = self.instance.epochs_done, self.instance.max_epochs
-        epochs = range(done + 1, done + most + 1)
-        versions = self.instance.versions
-        z = draw_latent(self.belief, self.past, epochs, len(versions), samples=self.samples, seed=self.seed)
-        return np.array([from_normal(version.noise, z[:, m].T) for m, version in enumerate(versions)])
-
-    @cached_property
-    def _uniform(self) -> Real:
-        return np.random.default_rng([self.seed, 1]).uniform(size=(16, self.samples))
-
-    def jump(self, before: int, now: int, number: int) -> Real:
-        """The loss change of the schedule's switch number `number`, shape (samples,)."""
-        from scipy.special import stdtrit
-
-        change = self.instance.jump(before, now)
-        if change.scale == 0:
-            return np.full(self.samples, change.location)
-        return np.asarray(change.location + change.scale * stdtrit(change.nu, self._uniform[number % 16]), np.float64)
-
-    def losses(self, chosen: Sequence[int], versions: Sequence[int]) -> Real:
-        """The loss after every epoch of a schedule, shape (epochs, samples)."""
-        instance = self.instance
-        gain, before, switches = instance.data_gain(chosen), instance.before, 0
-        loss = np.full(self.samples, instance.initial_loss)
-        rows = []
-        for i, m in enumerate(versions):
-            if before is not None and before != m:
-                loss = loss + self.jump(before, m, switches)
-                switches += 1
-            loss = loss - gain * float(instance.versions[m].progress(instance.epochs_done + i + 1)) * self.x[m, i]
-            rows.append(loss)
-            before = m
-        return np.array(rows).reshape(len(versions), self.samples)
-
-    def probability(self, chosen: Sequence[int], versions: Sequence[int]) -> float:
-        """The share of paths that end at the target or below."""
-        if not versions:
-            return float(self.instance.initial_loss <= self.instance.target.loss + SLACK)
-        return float((self.losses(chosen, versions)[-1] <= self.instance.target.loss + SLACK).mean())
 
 
 def plan_dependent(
@@ -101,23 +49,18 @@ def plan_dependent(
     """The cheapest plan found whose probability, dependence counted in, is what was asked; or an infeasible one."""
     if (start := settled(instance)) is not None:
         return start
-    asked = level = instance.target.probability
-    paths, fresh = (Paths(instance, belief, past, SAMPLES, seed + i) for i in (0, 1))
-    for _ in range(_ROUNDS):
-        choice = _search(paths, level, switches)
-        if choice is None:
-            break
-        reached = fresh.probability(*choice)
-        if reached >= asked - SLACK:
-            solution = complete(instance, *choice, within=within)
-            quantile = float(np.quantile(fresh.losses(*choice)[-1], asked))
-            return replace(solution, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
-        passed = paths.probability(*choice) + 0.5 / SAMPLES  # more than this schedule has, or it would be found again
-        level = min(max(passed, level + asked - reached), 0.5 * (1.0 + level))
-    words = (
-        f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of epochs"
-    )
-    return DeplPlan(False, exact=False, reason=words)
+    asked = instance.target.probability
+    paths = Paths(instance, belief, past, SAMPLES, seed + 1)
+    choice = _search(paths, asked, switches)
+    if choice is None:
+        words = (
+            f"no schedule reaches loss {instance.target.loss:g} with probability {asked:g} under the dependence of "
+            f"epochs"
+        )
+        return DeplPlan(False, exact=False, reason=words)
+    solution = complete(instance, *choice, within=within)
+    reached, quantile = paths.probability(*choice), float(np.quantile(paths.ends(*choice), asked))
+    return replace(solution, feasible=True, probability=reached, quantile=quantile, exact=False, reason="")
 
 
 def _search(paths: Paths, level: float, switches: int) -> Choice | None:
@@ -126,25 +69,97 @@ def _search(paths: Paths, level: float, switches: int) -> Choice | None:
     least = 1e-3 * abs(paths.instance.initial_loss - target.loss)
     length = paths.instance.max_epochs // 2 + 1
     shift, short, enough = 0.0, -math.inf, math.inf  # shifts of the stand-in's target: too small, large enough
+    relief = 30.0 * least
     best: tuple[float, Choice] | None = None
+    surest: tuple[float, Choice] | None = None
+    seen: set[Choice] = set()
     for _ in range(_MOVES):
         stand_in = _independent(paths, length)
         moved = replace(target, loss=target.loss - shift, probability=level)
         solution = plan(replace(stand_in, target=moved), switches=switches)
         if solution.feasible:
             at: Choice = solution.datasets, solution.versions
-            gap = float(np.quantile(paths.losses(*at)[-1], level)) - target.loss
+            gap = float(np.quantile(paths.ends(*at), level)) - target.loss
             length = len(solution.versions)
+            sure = paths.probability(*at)
+            gap = min(gap, 0.0) if sure >= level - SLACK else max(gap, least)
+            surest = (sure, at) if surest is None or sure > surest[0] else surest
             if gap <= SLACK:
                 best = (solution.cost, at) if best is None or solution.cost < best[0] else best
-        else:
-            gap = -least  # asked too much of the stand-in
+            if at in seen and gap <= SLACK:
+                break  # a little more or less comes to the same
+            seen.add(at)
+        else:  # asked too much of the stand-in: ever less, until something is found
+            gap = -least if math.isfinite(short) else -relief
+            relief *= 2.0
         short, enough = (max(short, shift), enough) if gap > SLACK else (short, min(enough, shift))
         ahead = shift + (max(gap, least) if gap > SLACK else min(gap, -least))
         shift = ahead if short < ahead < enough else 0.5 * (short + enough)
         if enough - short < least:
             break
+    if best is None:
+        best = _climbed(paths, level, switches, None if surest is None else surest[1])
     return None if best is None else _improved(paths, level, switches, best)
+
+
+def best_dependent(
+    instance: DeplProblem,
+    belief: NoiseBelief,
+    past: NoisePast,
+    known: DeplPlan,
+    *,
+    switches: int = SWITCHES,
+    seed: int = 0,
+) -> tuple[float, float] | None:
+    """The least loss that some schedule reaches with the probability asked, and the highest probability of the target.
+
+    Schedules are made better neighbour by neighbour, from the one `known` and the quickest, so there may be better
+    ones; None without any.
+    """
+    level, paths = instance.target.probability, Paths(instance, belief, past, SAMPLES, seed + 1)
+    ends: list[tuple[float, float]] = []
+    for start in ((known.datasets, known.versions), _greedy(instance)):
+        if start[1]:
+            *_, at = _climb(paths, level, switches, start)
+            ends.append((paths.quantile(*at, level), paths.probability(*at)))
+    return (min(loss for loss, _ in ends), max(sure for _, sure in ends)) if ends else None
+
+
+def _greedy(instance: DeplProblem) -> Choice:
+    effort = quickest(instance)
+    return effort.datasets, effort.versions
+
+
+def _climb(paths: Paths, level: float, switches: int, at: Choice) -> Iterator[Choice]:
+    """`at`, then the neighbour in time whose loss has the lowest quantile, again and again while that is lower."""
+    (chosen, versions), most_s = at, paths.instance.target.deadline_s + SLACK
+    quickest_s = VersionSearch(paths.instance, chosen, switches=switches).quickest_s
+
+    def low(other: tuple[int, ...]) -> float:
+        return float(np.quantile(paths.ends(chosen, other, every=_SCREEN), level))
+
+    standing = low(versions)
+    yield at
+    for _ in range(_CLIMBS):
+        near = set(filter(paths.instance.possible, _neighbours(versions, paths.instance.max_epochs)))
+        rows = [(low(other), other) for other in near if quickest_s[list(other)].sum() <= most_s]
+        if not rows or min(rows)[0] >= standing:
+            return
+        standing, versions = min(rows)
+        yield chosen, versions
+
+
+def _climbed(paths: Paths, level: float, switches: int, surest: Choice | None) -> tuple[float, Choice] | None:
+    """The surest schedule known, or the quickest, made surer until it is as sure as asked; with its cost."""
+    for start in (surest, _greedy(paths.instance)):
+        if start is None or not start[1] or paths.share(*start) < level - _NEAR:
+            continue
+        for at in _climb(paths, level, switches, start):
+            if paths.sure(*at, level):
+                cost = VersionSearch(paths.instance, at[0], switches=switches).cost(at[1])
+                if math.isfinite(cost):
+                    return cost, at
+    return None
 
 
 def _independent(paths: Paths, length: int) -> DeplProblem:
@@ -152,11 +167,11 @@ def _independent(paths: Paths, length: int) -> DeplProblem:
     instance, versions = paths.instance, []
     length = max(1, min(length, instance.max_epochs))
     k = instance.epochs_done + np.arange(1, length + 1)
-    for m, version in enumerate(instance.versions):
+    for version, (means, variances) in zip(instance.versions, paths.sums, strict=True):
         steps = version.progress(k)
-        sums = steps @ paths.x[m, :length]
-        mean = max(float(sums.mean()) / float(steps.sum()), 1e-6)
-        versions.append(replace(version, noise=InverseGamma(mean, float(sums.var()) / float((steps**2).sum()))))
+        mean = max(float(means[length - 1]) / float(steps.sum()), 1e-6)
+        noise = InverseGamma(mean, float(variances[length - 1]) / float((steps**2).sum()))
+        versions.append(replace(version, noise=noise))
     return replace(instance, versions=tuple(versions))
 
 
@@ -172,7 +187,7 @@ def _improved(paths: Paths, level: float, switches: int, best: tuple[float, Choi
         for price, other in priced:
             if price >= cost * (1 - 1e-9):
                 break
-            if paths.probability(chosen, other) >= level - SLACK:
+            if paths.sure(chosen, other, level):
                 cost, versions, improving = price, other, True
                 break
     return chosen, versions
