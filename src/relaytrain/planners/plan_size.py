@@ -25,6 +25,7 @@ from ..core.problem import Problem
 from ..core.protocols import Planner
 from ..core.state import TOLERANCE, Grid, State
 from .pact.planner import Optimum, Pact
+from .pact.time_layers import layer_bytes
 from .search.follow import train_alone
 from .search.instance import (
     MOST_MIXED,
@@ -48,6 +49,8 @@ GRAPH_RULES = ("literal", "clamped", "opportunity")
 """Rules that explore the whole expanded graph."""
 GRAPH_BYTES, GRAPH_SECONDS = 11.0, 4e-8
 """Of a cell of that graph: its energy, and its share of the labels that reach some of them."""
+TOUCHED = 0.3
+"""What is ever written to of the layers of that graph, where it is searched layer by layer of time."""
 LEVELS = 1.5
 """How many levels of a law hold to-go tables at once, on average."""
 LAYER_SECONDS = 4e-9
@@ -152,8 +155,13 @@ def _gridded(grid: Grid, problem: Problem, costs: CostTable, law: LossLaw, *, gr
     layers = LEVELS * 2.0 * (times if problem.max_epochs is None else epochs) * pairs * losses if by_epoch else 0.0
     cells = 2.0 * pairs * losses * times if graph else 0.0
     of = f"{pairs} pairs x {losses} losses" + (f" x {times} times" if graph or by_epoch else "")
-    taken = 8.0 * (tables + layers) + GRAPH_BYTES * cells + BASE
-    seconds = LAYER_SECONDS * (layers * pairs + tables) + GRAPH_SECONDS * cells
+    graph_bytes, cell_s = GRAPH_BYTES * cells, GRAPH_SECONDS
+    steps = np.ceil(costs.epoch_s[np.isfinite(costs.epoch_s)] / grid.time_step_s - TOLERANCE)
+    if graph and math.isfinite(deadline) and steps.min(initial=np.inf) >= 1.0:
+        cell_s = GRAPH_SECONDS / 10.0  # many cells are never come to
+        graph_bytes = TOUCHED * layer_bytes(float(steps.max()), pairs, losses, epochs)[0]
+    taken = 8.0 * (tables + layers) + graph_bytes + BASE
+    seconds = LAYER_SECONDS * (layers * pairs + tables) + cell_s * cells
     remedy = "use a larger planner.grid.loss_step or time_step, or no grid (the default is exact without one)"
     return PlanSize(int(taken), seconds, of, remedy)
 
