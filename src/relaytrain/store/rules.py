@@ -219,7 +219,7 @@ _ANYTHING: tuple[str, Callable[[Any], bool]] = ("anything", lambda value: True)
 _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("blob", "cause", "clock", "kind", "lost_nodes", "node", "provenance", "reason"),
                     ("text", _is_text)),
-    **dict.fromkeys(("code", "costs", "estimator", "law", "packages", "plan", "predicted", "scenario", "state"),
+    **dict.fromkeys(("code", "estimator", "packages", "plan", "predicted", "scenario"),
                     ("a table", _is_table)),
     **dict.fromkeys(("accuracy", "cpu_s", "handover_loss", "initial_loss", "loss_after", "loss_before", "test_accuracy",
                      "test_loss", "train_loss", "wall_s"), ("a finite number", _is_finite)),
