@@ -24,6 +24,7 @@ from sample_run import Sample, open_store, write_run
 
 GOOD, BAD = "quick-good-1", "quick-open-2"
 EPOCHS = 6
+SOAK = os.environ.get("RELAYTRAIN_TIER") == "soak"
 TRAINS = () if find_spec("torch") is None else (("export", BAD, "out"), ("resume", BAD))
 SLOW = pytest.mark.slow
 
@@ -80,7 +81,8 @@ def test_one_bad_row_costs_that_run_until_it_is_repaired(relaytrain, runs, name)
     before = RunStore.open(runs).events(BAD)
     statement = ROWS[name]
     sql(runs, statement)
-    for verb in (("show", BAD), ("report", BAD), *TRAINS):
+    every = SOAK or statement == ROWS["a changed plan"]  # else only what differs between them
+    for verb in (("show", BAD), *((("report", BAD), *TRAINS) if every else ())):
         call = relaytrain(*verb)
         assert call.status == 9 and BAD in call.err and "relaytrain store repair" in call.err, call
     listed = relaytrain("ls")
@@ -89,15 +91,16 @@ def test_one_bad_row_costs_that_run_until_it_is_repaired(relaytrain, runs, name)
     assert checked.status == 9 and "1 promises broken" not in checked.err
     if "body = replace" not in statement and "epoch =" not in statement:  # it shows nothing of plans
         assert listed.status == 9 and "error: run quick-open-2" in listed.err and "damaged" in listed.out, listed
-    assert relaytrain("store", "gc").status == 0
-    dry = relaytrain("store", "repair", "--dry-run")
-    assert f"{BAD}: {EPOCHS} of {EPOCHS} epochs" in dry.out and not (runs / "damaged-1").exists()
+    if every:
+        assert relaytrain("store", "gc").status == 0
+        dry = relaytrain("store", "repair", "--dry-run")
+        assert f"{BAD}: {EPOCHS} of {EPOCHS} epochs" in dry.out and not (runs / "damaged-1").exists()
     repaired = relaytrain("store", "repair")
     assert repaired.status == 0 and "put together" in repaired.out, repaired
     assert (runs / "damaged-1" / "runs.sqlite").exists()
     assert RunStore.open(runs).events(BAD) == before
-    assert relaytrain("ls").status == relaytrain("store", "check").status == relaytrain("show", BAD).status == 0
-    assert "nothing to repair" in relaytrain("store", "repair").out
+    assert relaytrain("store", "check").status == relaytrain("show", BAD).status == 0
+    assert not every or "nothing to repair" in relaytrain("store", "repair").out
     RunStore.open(runs).resume_run(BAD).close()
 
 
