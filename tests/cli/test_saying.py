@@ -12,6 +12,7 @@ from relaytrain.cli import completion, output, watching
 from relaytrain.core.explain import say_energies, say_share
 from relaytrain.core.problem import Pair
 from relaytrain.planners.pact.rules import RULES
+from relaytrain.planners.registry import SAMPLED
 from relaytrain.planners.registry import DEPL_PLANNERS, PLANNERS
 from relaytrain.relay.job import Line
 from relaytrain.scenario.read import preset_names
@@ -101,5 +102,5 @@ def test_what_is_said_meanwhile_counts(monkeypatch, capsys):
 def test_what_is_completed_is_what_there_is():
     """The lists that completion has of its own, so that a Tab need not load what they are lists of."""
     assert (*PLANNERS, *DEPL_PLANNERS) == completion.PLANNERS
-    assert RULES == completion.RULES
+    assert (*RULES, SAMPLED) == completion.RULES
     assert completion.preset_names() == preset_names()

@@ -6,7 +6,16 @@ from pathlib import Path
 import relaytrain.planners.depl as depl
 
 ROOT = Path(depl.__file__).parent
-SHARED = ("allocation", "allocation_dual", "cumulants", "data_choice", "schedule_losses", "solution", "waterfill")
+SHARED = (
+    "allocation",
+    "allocation_dual",
+    "cumulants",
+    "data_choice",
+    "quickest",
+    "schedule_losses",
+    "solution",
+    "waterfill",
+)
 
 
 def imports(file):

@@ -159,7 +159,8 @@ def _gridded(grid: Grid, problem: Problem, costs: CostTable, law: LossLaw, *, gr
     steps = np.ceil(costs.epoch_s[np.isfinite(costs.epoch_s)] / grid.time_step_s - TOLERANCE)
     if graph and math.isfinite(deadline) and steps.min(initial=np.inf) >= 1.0:
         cell_s = GRAPH_SECONDS / 10.0  # many cells are never come to
-        graph_bytes = TOUCHED * layer_bytes(float(steps.max()), pairs, losses, epochs)[0]
+        asked_for = layer_bytes(float(steps.max()), pairs, losses, epochs)[0]
+        graph_bytes = asked_for * (TOUCHED if asked_for < MOST_BYTES / 2 else 1.0)  # a machine may have to give it all
     taken = 8.0 * (tables + layers) + graph_bytes + BASE
     seconds = LAYER_SECONDS * (layers * pairs + tables) + cell_s * cells
     remedy = "use a larger planner.grid.loss_step or time_step, or no grid (the default is exact without one)"
