@@ -12,8 +12,7 @@ from relaytrain.cli import completion, output, watching
 from relaytrain.core.explain import say_energies, say_share
 from relaytrain.core.problem import Pair
 from relaytrain.planners.pact.rules import RULES
-from relaytrain.planners.registry import SAMPLED
-from relaytrain.planners.registry import DEPL_PLANNERS, PLANNERS
+from relaytrain.planners.registry import DEPL_PLANNERS, PLANNERS, SAMPLED
 from relaytrain.relay.job import Line
 from relaytrain.scenario.read import preset_names
 
