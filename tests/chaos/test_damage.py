@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import pytest
 import stub_run
 from store_faults import Child, die, scratch, soak
 
@@ -193,6 +194,7 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_no_epoch_is_missing_without_a_word(record_property):
     results = damage_all(MANY if soak() else FEW)
     print(table(results))

@@ -42,6 +42,7 @@ def snapshot(tree: Path) -> dict[str, tuple[int, int, int, bytes]]:
     return facts
 
 
+@pytest.mark.slow
 def test_hostile_files_are_refused_in_words(tmp_path):
     scratch, sentinel = tmp_path / "scratch", tmp_path / "sentinel"
     for folder in (scratch, sentinel, sentinel / "deep"):

@@ -59,6 +59,7 @@ def test_doctor_says_what_a_plan_takes():
     assert said["plan"].level == "error" and "about 7 GB" in said["plan"].what
 
 
+@pytest.mark.soak  # a process that did much else has memory at hand that it takes first
 @pytest.mark.parametrize(
     ("name", "rule", "loss_step", "time_step"),
     [("fig5", "literal", 1e-4, 2e-3), ("smart_factory", "literal", 1e-3, 1.0), ("worlds", "literal", 5e-4, 0.25),
@@ -71,6 +72,7 @@ def test_the_estimate_is_within_a_factor_of_two(name, rule, loss_step, time_step
     _within(api.scenario(name, overrides=steps), rule)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("text", [many_pairs(256), random_pairs(128, 1, deadline=150.0)])
 def test_the_estimate_of_many_pairs_is_near(tmp_path, text):
     path = tmp_path / "pairs.toml"
