@@ -37,7 +37,7 @@ def plan(
     state: State | None = None,
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
-    from .planners.pact.sampled import plan_over
+    from .planners.over_worlds import plan_over
     from .planners.plan_size import check_plan_size
     from .planners.registry import planner_for
 
@@ -46,7 +46,7 @@ def plan(
     law = _first_law(loaded)
     here = state or first_state(loaded)
     check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
-    best = plan_over(chosen, _draw(loaded), loaded.problem, loaded.costs, law, here)
+    best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -59,15 +59,12 @@ def _first_law(loaded: Scenario) -> LossLaw:
     return first_law(loaded)
 
 
-def _draw(loaded: Scenario) -> Callable[[int], Worlds] | None:
+def _drawn(loaded: Scenario, count: int) -> Worlds | None:
     """Worlds before any epoch, of the scenario's estimator; None where it has only a law."""
     from .estimators.choose import estimator_for
 
-    sample = getattr(estimator_for(loaded), "sample", None)
-    if sample is None:
-        return None
-    seed = int(loaded.training.get("seed", 0))
-    return lambda count: sample((), loaded.problem.pairs, count, seed)
+    sample: Callable[..., Worlds] | None = getattr(estimator_for(loaded), "sample", None)
+    return None if sample is None else sample((), loaded.problem.pairs, count, int(loaded.training.get("seed", 0)))
 
 
 def _warned(plan: Plan, loaded: Scenario) -> Plan:

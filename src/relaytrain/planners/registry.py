@@ -12,7 +12,6 @@ from ..scenario.model import PlannerSettings, Scenario
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.planner import Optimum, Pact
 from .pact.rules import RULES
-from .pact.sampled import Sampled
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
@@ -21,7 +20,7 @@ SAMPLED = "sampled"
 """The rule that decides over worlds; the others are PACT's own."""
 
 PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
-    "pact": lambda rule, grid: Sampled() if rule == SAMPLED else Pact(rule, grid),
+    "pact": lambda rule, grid: _sampled() if rule == SAMPLED else Pact(rule, grid),
     "optimum": lambda rule, grid: Optimum(grid),
     "one-switch": lambda rule, grid: OneSwitch(),
     "static-learn": lambda rule, grid: StaticLearn(),
@@ -40,6 +39,12 @@ DEPL_PLANNERS = (
     "best-exp-greedy",
 )
 """Planners that read the scenario's `[depl]`."""
+
+
+def _sampled() -> Planner:
+    from .pact.sampled import Sampled  # compiled code that the other rules do without
+
+    return Sampled()
 
 
 def planner_for(

@@ -11,7 +11,7 @@ follows from the history and from what was forbidden, so a resumed run makes the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,9 +26,10 @@ from ..core.prices import Prices
 from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner
 from ..core.state import TOLERANCE, State
+from ..core.worlds import Worlds
 from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
-from ..planners.pact.sampled import Draw, plan_over
+from ..planners.over_worlds import plan_over
 from ..planners.plan_size import check_plan_size
 
 PATIENCE, LEAST_GAIN = 20, 0.05
@@ -236,7 +237,7 @@ class Steering:
         law, notes = self._law()
         if not self.history:  # later plans are smaller
             check_plan_size(self.planner, self.problem, table, law, state)
-        plan = plan_over(self.planner, self._draw, self.problem, table, law, state)
+        plan = plan_over(self.planner, self._drawn, self.problem, table, law, state)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None
@@ -251,13 +252,10 @@ class Steering:
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
 
-    @property
-    def _draw(self) -> Draw | None:
-        """What draws worlds, if the estimator does: seeded by run and epoch, so a resumed run draws the same."""
-        sample = getattr(self.estimator, "sample", None)
-        if sample is None:
-            return None
-        return lambda count: sample(tuple(self.history), self.problem.pairs, count, self.seed)
+    def _drawn(self, count: int) -> Worlds | None:
+        """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""
+        sample: Callable[..., Worlds] | None = getattr(self.estimator, "sample", None)
+        return None if sample is None else sample(tuple(self.history), self.problem.pairs, count, self.seed)
 
     def modelled(self, decision: Decision, table: CostTable | None = None) -> ModelledCost:
         """Of an epoch of `decision`, as `table` (the present belief) has it; resources and data count where they do."""

@@ -22,7 +22,6 @@ from ...core.explain import say_share
 from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Alternative, Nearest, Plan, along
 from ...core.problem import Problem
-from ...core.protocols import Planner
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
 from ..search.world_walk import followed, walk
@@ -86,16 +85,12 @@ WORLDS = 256
 """Worlds of a plan: with a sixteenth of them the draw decides more than the schedules."""
 
 
-Draw = Callable[[int], Worlds]
-"""So many worlds, of an estimator."""
-
-
 @dataclass(frozen=True)
 class Sampled:
     """PACT's product, decided over so many worlds.
 
-    `plan` takes those that the estimator drew (`plan_over`), else some of the law's levels; a law without curves has
-    none, and is planned by levels (`adaptive`).
+    `plan` takes those that the estimator drew (`planners.over_worlds`), else some of the law's levels; a law without
+    curves has none, and is planned by levels (`adaptive`).
     """
 
     worlds: int = WORLDS
@@ -113,15 +108,6 @@ class Sampled:
             worlds = worlds_of(law, state, self.worlds)
         best = None if state.loss <= problem.target.loss + TOLERANCE else best_schedule(problem, costs, worlds, state)
         return composed(Walker(problem, costs, worlds, state), problem, costs, best, self)
-
-
-def plan_over(
-    planner: Planner, draw: Draw | None, problem: Problem, costs: CostTable, law: LossLaw, state: State
-) -> Plan:
-    """The planner's plan; one that decides over worlds is given those that `draw` draws."""
-    if isinstance(planner, Sampled) and draw is not None:
-        return planner.plan(problem, costs, law, state, draw(planner.worlds))
-    return planner.plan(problem, costs, law, state)
 
 
 def worlds_of(law: LevelLaw, state: State, count: int) -> Worlds:
