@@ -11,8 +11,8 @@ import os
 import random
 import signal
 import sys
-import time
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,9 +33,10 @@ STOPPED, DONE = 6, 0
 SIGNALS_OF_A_VOLLEY = (1, 2, 2, 3, 5)
 
 
-def volley(chance: random.Random, span_s: float) -> None:
-    """Send this process signals: the first at a random moment of the next `span_s` seconds, the others right after."""
+def volley(chance: random.Random, calls: int) -> None:
+    """Send this process signals: the first at a random one of its next `calls` calls, the others right after."""
     left = [chance.choice(NUMBERS) for _ in range(chance.choice(SIGNALS_OF_A_VOLLEY))]
+    calls_left, pause_s = chance.randrange(calls), 1e-4 + chance.random() * 2e-3
 
     def send(number: int, frame: object) -> None:
         with suppress(IndexError):  # the next alarm may come in the middle of this one
@@ -43,8 +44,36 @@ def volley(chance: random.Random, span_s: float) -> None:
         if not left:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls_left
+        calls_left -= event == "call"
+        if calls_left <= 0:
+            sys.setprofile(None)
+            signal.setitimer(signal.ITIMER_REAL, 1e-6, pause_s)
+
     signal.signal(signal.SIGALRM, send)
-    signal.setitimer(signal.ITIMER_REAL, 1e-4 + chance.random() * span_s, 1e-4 + chance.random() * 2e-3)
+    sys.setprofile(count)
+
+
+def calls_of(work: Callable[[], int]) -> int:
+    """How many Python calls the main thread of a child makes in it."""
+
+    def counted(say) -> int:
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        status = work()
+        sys.setprofile(None)
+        say("calls", calls)
+        return status
+
+    life = Child(counted).wait()
+    assert life.code == DONE, life
+    return dict(life.said)["calls"]
 
 
 def go(folder: Path, job=None) -> int:
@@ -74,14 +103,10 @@ def guarded(work) -> int:
 def test_signals_at_random_moments_of_planning_training_and_writing():
     chance = random.Random(14)
     with scratch() as base:
-        began = time.perf_counter()
         assert go(base) == DONE  # compiles what is not compiled yet
-        took_s = time.perf_counter() - began
         straight = trace(RunStore.open(base), RUN)
     with scratch() as base:
-        began = time.perf_counter()
-        go(base)
-        took_s = min(took_s, time.perf_counter() - began)
+        calls = calls_of(lambda: go(base))
     sent = stopped = finished = before = 0
     while sent < VOLLEYS:
         with scratch() as folder:
@@ -90,7 +115,7 @@ def test_signals_at_random_moments_of_planning_training_and_writing():
 
                 def work(say, folder=folder, seed=seed) -> int:
                     deafen()  # as the command does before and behind `main`
-                    return guarded(lambda: (volley(random.Random(seed), took_s), go(folder))[1])
+                    return guarded(lambda: (volley(random.Random(seed), calls), go(folder))[1])
 
                 life = Child(work).wait()
                 store = RunStore.open(folder)
@@ -178,12 +203,17 @@ def test_two_signals_at_a_moment_drop_it_and_many_more_change_nothing(number, mo
 def test_a_plan_that_is_interrupted_ends_with_6_and_a_word(volleys, tmp_path):
     words = tmp_path / "words"
 
-    def work(say, seed: int) -> int:
+    def command() -> int:
         os.dup2(os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         sys.stderr = sys.stdout = os.fdopen(2, "w", buffering=1)
         deafen()  # to those that come before `main` or after it
-        volley(random.Random(seed), 0.15)
         return main(["plan", "fig5"])
+
+    calls = calls_of(command)
+
+    def work(say, seed: int) -> int:
+        volley(random.Random(seed), calls)
+        return command()
 
     ended = []
     for seed in volleys:
