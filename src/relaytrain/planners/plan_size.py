@@ -22,15 +22,15 @@ import numpy as np
 
 from ..core.cost import CostTable
 from ..core.errors import ScenarioError
-from ..core.law import LossLaw
+from ..core.law import TABLE, LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Planner
 from ..core.state import TOLERANCE, State
 from .pact.planner import Optimum, Pact
 from .pact.rules import SCORES
 from .pact.time_layers import layer_bytes, touched_bytes
-from .search.allowance import HELD, LABELS, PEAK, WORK, Counts, TooMuch, counting, no_counts
-from .search.instance import TABLE_NS, epoch_room, largest_jump
+from .search.allowance import HELD, LABELS, PEAK, WORK, Counts, TooMuch, check, counting, no_counts
+from .search.instance import TABLE_NS, largest_jump
 
 MOST_BYTES, MOST_SECONDS = 768 << 20, 120.0
 """More than this is refused unless `BYTES_VARIABLE` and `SECONDS_VARIABLE` allow it."""
@@ -81,6 +81,7 @@ def limited(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, 
     try:
         with counting(counts):
             yield counts
+        check(counts)
     except TooMuch as stopped:
         size = _counted(counts, least)
         taken, seconds = max(size.bytes, stopped.bytes_taken), max(size.seconds, stopped.work_ns / 1e9)
@@ -112,7 +113,7 @@ def plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw
 
 def _least(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize:
     if getattr(planner, "grid", None) is not None and state.loss > problem.target.loss + TOLERANCE:
-        return _gridded(planner, problem, costs, law)
+        return _gridded(planner, problem, costs, law, state)
     pairs = len(problem.pairs)
     return PlanSize(BASE + SQUARE_BYTES * pairs**2, (BASE_NS + PAIR_NS * pairs) / 1e9, f"{pairs} pairs", FEWER)
 
@@ -148,23 +149,29 @@ def _limit(variable: str, usual: float) -> float:
         raise ScenarioError(f"${variable}: got {given[:40]!r}, expected a plain number") from None
 
 
-def _gridded(planner: Any, problem: Problem, costs: CostTable, law: LossLaw) -> PlanSize:
+def _gridded(planner: Any, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize:
     """The least that a plan on a grid takes: its law's tables, by level, and the layers of Algorithm 3's graph."""
-    grid = planner.grid
-    form, pairs, deadline = law.form("expected"), len(problem.pairs), problem.target.deadline_s
-    graph = isinstance(planner, Pact) and planner.rule in SCORES
+    grid, form, pairs = planner.grid, law.form("expected"), len(problem.pairs)
+    scored = isinstance(planner, Pact) and planner.rule in SCORES
     top = grid.loss_top
-    if top is None:
+    if top is None and form.kind == TABLE:
+        top = form.step * (form.table.shape[3] - 1)
+    elif top is None:
         first = max(problem.initial_loss, problem.target.loss)
         jump, share, _ = largest_jump(form)
         top = first + jump + share * first + 0.5
-    losses = math.ceil(top / grid.loss_step) + 1
-    times = math.ceil(deadline / grid.time_step_s) + 1 if math.isfinite(deadline) else 1
-    epochs = min(times, epoch_room(costs.epoch_s, deadline) + 1, problem.max_epochs or times)
-    cells = (1.0 if isinstance(planner, Optimum) else 2.0) * max(min(form.epochs, epochs), 1) * pairs * pairs * losses
-    of = f"{pairs} pairs x {losses} losses" + (f" x {times} times" if graph or form.epochs > 1 else "")
-    graph_bytes = 0
-    steps = np.ceil(costs.epoch_s[np.isfinite(costs.epoch_s)] / grid.time_step_s - TOLERANCE)
-    if graph and math.isfinite(deadline) and steps.min(initial=np.inf) >= 1.0:
-        graph_bytes = int(touched_bytes(layer_bytes(float(steps.max()), pairs, losses, epochs)[0]))
-    return PlanSize(int(8.0 * cells) + graph_bytes + BASE, TABLE_NS * cells / 1e9, of, COARSER)
+    losses = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    deadline = problem.target.deadline_s / grid.time_step_s
+    steps = math.floor(deadline + TOLERANCE) if math.isfinite(deadline) else 0
+    epochs = min(steps, steps if problem.max_epochs is None else problem.max_epochs)
+    levels = 1.0 if isinstance(planner, Optimum) else 2.0
+    cells = levels * max(min(form.epochs, epochs), 1) * pairs * pairs * losses
+    graph_bytes = 0.0
+    taken = np.ceil(costs.epoch_s / grid.time_step_s - TOLERANCE)[
+        np.isfinite(costs.epoch_s) & np.isfinite(costs.epoch_j)
+    ]
+    if scored and steps and taken.min(initial=np.inf) >= 1.0:
+        asked_for, _ = layer_bytes(float(taken.max()), pairs, losses, max(epochs - state.epoch, 0))
+        graph_bytes = touched_bytes(asked_for)
+    of = f"{pairs} pairs x {losses} losses" + (f" x {steps + 1} times" if scored or form.epochs > 1 else "")
+    return PlanSize(int(8.0 * cells + graph_bytes) + BASE, TABLE_NS * cells / 1e9, of, COARSER)
