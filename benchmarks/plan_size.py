@@ -56,13 +56,13 @@ def peak_now() -> int:
 
 
 def compile_all(folder: Path) -> None:
-    """Plan something of every kind, with and without a deadline that binds."""
+    """Plan something of every kind, without a deadline, with one that binds and with one that nothing meets."""
     for name, rule in zip(PRESETS, ("literal", "clamped", "opportunity", "adaptive"), strict=True):
         api.plan(name, rule=rule)
     path = folder / "first.toml"
     for family in FAMILIES:
         path.write_text(scenario_text(family, 1))
-        for deadline in ("inf", "150") if family != "epoch" else ("100",):
+        for deadline in ("inf", "150", "60", "20") if family != "epoch" else ("100", "20"):
             loaded = api.scenario(path, overrides=[f"target.deadline={deadline}"])
             planner, start = planner_for(loaded, None, "adaptive"), api.first_state(loaded)
             planner.plan(loaded.problem, loaded.costs, loaded.law, start)
