@@ -23,6 +23,8 @@ from ..search.togo import ToGo, lookup, nothing
 
 CELLS = 96
 """Cells along each axis when the instance itself is not gridded."""
+CELL_NS = 200
+"""Of a look at where a label may lead, and at the cell that it comes to."""
 MOST_LABELS = 2**62
 """Cells and the plan's counts alone limit them."""
 
@@ -137,7 +139,7 @@ def _step_cell(space: _Space, store: _Cells, label: PathLabel, now: int) -> Any:
     return NextLabel(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
 
 
-_explore = best_first(_settle_cell, _step_cell, _roomier)
+_explore = best_first(_settle_cell, _step_cell, _roomier, turn_ns=CELL_NS)
 
 
 @jit

@@ -86,15 +86,16 @@ class Search(NamedTuple):
         return path_to(self.labels.parent, self.labels.pair, item)  # type: ignore[no-any-return]
 
 
-def best_first(settle: Any, step: Any, grow: Any = lambda store: store) -> Any:
-    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED.
+def best_first(settle: Any, step: Any, grow: Any = lambda store: store, *, turn_ns: int = TURN_NS) -> Any:
+    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED, a look
+    at a choice counts as `turn_ns`.
 
     The compiled copy passes for a function of `settle`'s module: it is kept beside it and made anew when it changes.
     (Functions handed over as arguments, or closed over, would be compiled again by every process.)
     """
     home = settle.__code__
     code = _loop.__code__.replace(co_filename=home.co_filename, co_firstlineno=home.co_firstlineno)
-    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow)}
+    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow), "TURN_NS": turn_ns}
     copy = FunctionType(code, names, f"best_first{settle.__name__}")
     copy.__module__, copy.__qualname__ = settle.__module__, copy.__name__
     return jit(copy)
