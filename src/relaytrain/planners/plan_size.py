@@ -167,11 +167,11 @@ def _gridded(planner: Any, problem: Problem, costs: CostTable, law: LossLaw, sta
     levels = 1.0 if isinstance(planner, Optimum) else 2.0
     cells = levels * max(min(form.epochs, epochs), 1) * pairs * pairs * losses
     graph_bytes = 0.0
-    taken = np.ceil(costs.epoch_s / grid.time_step_s - TOLERANCE)[
-        np.isfinite(costs.epoch_s) & np.isfinite(costs.epoch_j)
-    ]
-    if scored and steps and taken.min(initial=np.inf) >= 1.0:
-        asked_for, _ = layer_bytes(float(taken.max()), pairs, losses, max(epochs - state.epoch, 0))
-        graph_bytes = touched_bytes(asked_for)
+    if scored and steps:
+        possible = np.isfinite(costs.epoch_s) & np.isfinite(costs.epoch_j)
+        taken = np.ceil(costs.epoch_s[possible] / grid.time_step_s - TOLERANCE)
+        if taken.min(initial=np.inf) >= 1.0:
+            asked_for, _ = layer_bytes(float(taken.max()), pairs, losses, max(epochs - state.epoch, 0))
+            graph_bytes = touched_bytes(asked_for)
     of = f"{pairs} pairs x {losses} losses" + (f" x {steps + 1} times" if scored or form.epochs > 1 else "")
     return PlanSize(int(8.0 * cells + graph_bytes) + BASE, TABLE_NS * cells / 1e9, of, COARSER)
