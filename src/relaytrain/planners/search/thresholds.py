@@ -71,7 +71,7 @@ def _sweep(
 
     A loop of its own: its steps are so short that `best_first`, which makes a label of every step, takes longer.
     """
-    pairs = weight.shape[0]
+    pairs, work, most_work = weight.shape[0], counts[WORK], counts[MOST_WORK]
     order, ways = np.empty((pairs, pairs), np.int64), np.empty(pairs, np.int64)  # by pair those before it, by weight
     for now in range(pairs):
         for before in range(pairs):
@@ -80,8 +80,10 @@ def _sweep(
                 order[now, place] = order[now, place - 1]
                 place -= 1
             order[now, place] = before
-            counts[WORK] += SORT_NS * (before - place)
-        ways[now] = np.isfinite(weight[:, now]).sum()
+            work += SORT_NS * (before - place)
+        ways[now] = pairs
+        while ways[now] > 0 and not np.isfinite(weight[order[now, ways[now] - 1], now]):
+            ways[now] -= 1
     room = max(1024, pairs)
     pair_of, action, successor = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     theta, cost, middle = np.empty(room), np.empty(room), np.empty(room)  # `middle` after the jump: `highest_mid`
@@ -98,7 +100,7 @@ def _sweep(
             if size == 0:
                 break
             item, key = heap_item[0], heap_key[0]
-            if key > limit or final >= most or final > room_left or counts[WORK] > counts[MOST_WORK]:
+            if key > limit or final >= most or final > room_left or work > most_work:
                 reached, complete = key, False
                 break
             now, top = order[pair_of[item], turn[item]], raised[item]
@@ -108,7 +110,7 @@ def _sweep(
             turn[item], raised[item] = _next_raised(
                 form, weight, order, tops, best, follow, theta[item], middle[item], turn[item] + 1
             )
-            counts[WORK] += LABEL_NS + LOOK_NS * (min(turn[item], ways[follow]) - looked)
+            work += LABEL_NS + LOOK_NS * (min(turn[item], ways[follow]) - looked)
             if turn[item] < pairs:
                 step = weight[order[follow, turn[item]], follow]
                 size = push(heap_key, heap_item, size, cost[item] + step, item)
@@ -127,10 +129,11 @@ def _sweep(
             watch = -1
         middle[final] = highest_mid(form, 1, top, now) if form.kind != TABLE else 0.0
         turn[final], raised[final] = _next_raised(form, weight, order, tops, best, now, top, middle[final], 0)
-        counts[WORK] += LABEL_NS + LOOK_NS * min(turn[final], ways[now])
+        work += LABEL_NS + LOOK_NS * min(turn[final], ways[now])
         if turn[final] < pairs:
             size = push(heap_key, heap_item, size, key + weight[order[now, turn[final]], now], final)
         final += 1
+    counts[WORK] = work
     counts[LABELS] += final
     counts[PEAK] = max(counts[PEAK], counts[HELD] + MADE_BYTES * final)
     offsets, rows = _regrouped(pairs, pair_of[:final], turn)
