@@ -24,6 +24,7 @@ from ...core.plan import Alternative, Nearest, Plan, along
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
+from ..search.allowance import check, current
 from ..search.world_walk import followed, walk
 from .planner import Pact
 from .value import standing
@@ -150,11 +151,13 @@ class Walker:
         worlds = self.worlds
         energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
         every = np.arange(len(schedules)) if chosen is None else chosen
+        counts = current()
         followed(
             min(count, len(worlds)), worlds.curves, worlds.mult, worlds.jump0, worlds.jump1, worlds.stands,
             worlds.scatter, worlds.luck, self.start, schedules.pairs, schedules.counts, every, self.seconds,
-            self.joules, self.goal, np.empty((0, 3)), energy, missed,
+            self.joules, self.goal, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
+        check(counts)
         return energy, missed
 
 
