@@ -29,8 +29,8 @@ STARTS, FLOORS, PACES = 15, 11, 11
 ROUNDS, SHRINK = 5, 0.5
 """Of closing in, and what is left of the range in each."""
 SETTLED = 21
-"""Legs that begin at this epoch of a run or later (at the latest that was recorded, if none do) show a pair's own curve;
-earlier ones, how progress begins."""
+"""Legs that begin at this epoch of a run or later (at the latest recorded, if none do) show a pair's own curve; earlier
+ones, how progress begins."""
 WIDTHS = (2.0, 1.4, 1.2)
 """Steps in which progress is sought."""
 PULL, ODD = 0.02, 0.3
@@ -269,7 +269,9 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     return best[1], best[2], best[3]
 
 
-def _handovers(pairs: Mapping[int, FittedPair], initial: Sequence[float]) -> dict[tuple[int, int], tuple[float, float, float]]:
+def _handovers(
+    pairs: Mapping[int, FittedPair], initial: Sequence[float]
+) -> dict[tuple[int, int], tuple[float, float, float]]:
     """By (before, now): jump0, jump1 and the spread of where the curve goes on.
 
     A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing. Without
