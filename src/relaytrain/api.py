@@ -93,8 +93,11 @@ class Comparison:
     best: str = "optimum"
 
     def ratio(self, name: str) -> float | None:
-        """Energy of planner `name` over the optimum's; None where either is infeasible."""
+        """Energy of planner `name` over the optimum's; None where either is infeasible, or where one is a mean over
+        worlds and the other follows an expected curve."""
         best, mine = self.plans[self.best], self.plans[name]
+        if (best.energy_interval_j is None) != (mine.energy_interval_j is None):
+            return None
         if not (best.feasible and mine.feasible) or best.energy_j <= 0:
             return None
         return mine.energy_j / best.energy_j
@@ -110,11 +113,12 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
+    from .planners.over_worlds import plan_over
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
     from .planners.plan_size import check_plan_size
-    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
+    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
@@ -127,13 +131,15 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
-    planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
+    planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
         check_plan_size(planner, loaded.problem, loaded.costs, law, start)
     plans = {
-        name: _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
+        name: _warned(
+            plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start), loaded
+        )
         for name, planner in planners.items()
     }
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
