@@ -11,7 +11,7 @@ from ..core.state import Grid
 from ..scenario.model import PlannerSettings, Scenario
 from ..traces.atlas_scenario import atlas_for, digest_of
 from .pact.baselines import OneSwitch, Single, StaticLearn
-from .pact.fixed import OTHER_TRAINING, Fixed
+from .pact.fixed import OTHER_TRAINING, FixedRelay
 from .pact.planner import Optimum, Pact
 from .pact.rules import RULES
 
@@ -27,7 +27,7 @@ PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
     "one-switch": lambda rule, grid: OneSwitch(),
     "static-learn": lambda rule, grid: StaticLearn(),
     "single": lambda rule, grid: Single(),
-    "fixed": lambda rule, grid: Fixed(),
+    "fixed": lambda rule, grid: FixedRelay(),
 }
 PLAN_ONCE = ("one-switch", "static-learn", "single", "fixed")
 """Baselines: they plan once and keep to it, as in the papers."""
@@ -61,7 +61,7 @@ def planner_for(
     if scenario is not None and (planner or settings.name) == "fixed":
         held = atlas_for(scenario)
         same = held is None or held.digest == digest_of(scenario)
-        return Fixed(held, () if same else (OTHER_TRAINING,))
+        return FixedRelay(held, () if same else (OTHER_TRAINING,))
     return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=depl)
 
 

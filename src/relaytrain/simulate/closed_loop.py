@@ -17,14 +17,14 @@ from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import State
 from ..planners.pact.baselines import OneSwitch, Single, StaticLearn
-from ..planners.pact.fixed import Fixed
+from ..planners.pact.fixed import FixedRelay
 from ..planners.pact.level_tables import Tables
 from ..planners.pact.rules import RULES, Rule, choose
 from .world import World
 
 TRUE = "true"
 BASELINES: dict[str, Planner] = {
-    "one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single(), "fixed": Fixed(),
+    "one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single(), "fixed": FixedRelay(),
 }  # fmt: skip
 CLOSED_RULES: tuple[str, ...] = (TRUE, *RULES)
 KNOWN_RULES: tuple[str, ...] = (*CLOSED_RULES, *BASELINES)

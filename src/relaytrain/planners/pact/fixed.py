@@ -32,7 +32,7 @@ LONGEST = 100_000
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedRelay:
     """The schedule that `atlas` shows to be best for the problem's target, else the best over so many `worlds`.
 
     `notes` go with every plan that the atlas chose. A plan states what the schedule comes to over worlds of the
