@@ -42,7 +42,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
     findings = judged("Fig. 6", expected, checks(paper, expected))
     exact = closed_loop("PACT without a grid", factory(HARD), grid=None)
     best = runs[HARD]["Optimum"].cost
-    notes = (
+    notes: tuple[str, ...] = (
         f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; without a grid it costs {exact.cost:.1f} at {HARD:g} "
         f"(the optimum {best:.1f})",
         "StaticLearn: gains within 5 % of the whole fall, widened by half as often as whole epochs allow no such plan",

@@ -34,7 +34,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
     expected = expected_of(__file__)
     findings = judged("Fig. 8", expected, checks(swept, expected))
     lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not swept.runs[s][t].reached]
-    notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
+    notes: tuple[str, ...] = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
     for name, by_target in swept.beside.items():
         ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
         notes = (*notes, beside_note(name, ratios))

@@ -37,7 +37,9 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
     rows = swept.rows("bias")
     expected = expected_of(__file__)
     findings = judged("Fig. 9", expected, checks(swept, expected))
-    notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
+    notes: tuple[str, ...] = (
+        f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",
+    )
     for name, by_target in swept.beside.items():
         ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
         notes = (*notes, beside_note(name, ratios))
