@@ -65,7 +65,7 @@ CELLS = {
 }
 """Targets and deadlines (s)."""
 CAP_J = 200.0
-LONGEST = 120
+LONGEST = 60
 """Epochs of a last leg that is trained on beyond the record."""
 FIXED, KNOWN, HINDSIGHT = "fixed", "known", "hindsight"
 PLAIN = ("alone", "once")
