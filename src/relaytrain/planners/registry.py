@@ -56,13 +56,14 @@ def planner_for(
     """Who plans: `planner` itself, or the one of that name; name and rule are the scenario's unless they are given."""
     if planner is not None and not isinstance(planner, str):
         return planner
-    settings = PlannerSettings() if scenario is None else scenario.planner
-    depl = None if scenario is None else scenario.depl
-    if scenario is not None and (planner or settings.name) == "fixed":
+    if scenario is None:
+        return planner_named(planner or PlannerSettings().name, rule=rule or "adaptive")
+    settings = scenario.planner
+    if (planner or settings.name) == "fixed":
         held = atlas_for(scenario)
         same = held is None or held.digest == digest_of(scenario)
         return FixedRelay(held, () if same else (OTHER_TRAINING,))
-    return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=depl)
+    return planner_named(planner or settings.name, rule=rule or scenario.rule, grid=settings.grid, depl=scenario.depl)
 
 
 def planner_named(

@@ -257,7 +257,7 @@ class PlannerTable(Table):
         "pact", "optimum", "one-switch", "static-learn", "single", "fixed",
         "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
     ] = "pact"  # fmt: skip
-    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] = "adaptive"
+    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
     atlas: Annotated[str | None, Text("a path of at most 1000 characters", longest=1000)] = None
