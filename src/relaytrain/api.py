@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .core.law import Level, LossLaw
+from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
@@ -118,7 +118,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
     from .planners.plan_size import check_plan_size
-    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_for
+    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, SAMPLED, planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
@@ -131,6 +131,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
+    if isinstance(loaded.law, LevelLaw):  # one without curves has no worlds
+        planners[f"pact/{SAMPLED}"] = planner_for(loaded, "pact", SAMPLED)
     planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)

@@ -269,7 +269,9 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     return best[1], best[2], best[3]
 
 
-def _handovers(pairs: Mapping[int, FittedPair], initial: Sequence[float]) -> dict[tuple[int, int], tuple[float, float, float]]:
+def _handovers(
+    pairs: Mapping[int, FittedPair], initial: Sequence[float]
+) -> dict[tuple[int, int], tuple[float, float, float]]:
     """By (before, now): jump0, jump1 and the spread of where the curve goes on.
 
     A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing. Without
