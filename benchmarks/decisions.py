@@ -4,6 +4,8 @@
     python benchmarks/decisions.py deeper --rules adaptive sampled --cells 0.26/600
     python benchmarks/decisions.py quickstart --dev              # development seeds: look at them at will
     python benchmarks/decisions.py quickstart --rows rows.json   # rows are kept; what is there is not played again
+    python benchmarks/decisions.py quickstart --belief wide      # as if nothing were known: without [law] and [prior]
+    python benchmarks/decisions.py quickstart --belief my.json   # with what `scout` or `atlas --teach` wrote
 
 Every loop is the product's own (`relay.loop`), its runner an atlas: losses of real training, recorded for relays of up
 to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule differs
@@ -41,6 +43,7 @@ from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 from relaytrain.relay.replay import AtlasRunner, Place
 from relaytrain.relay.steering import legs_of
+from relaytrain.scenario.model import Scenario
 from relaytrain.traces.atlas import LegKey, read_atlas
 
 DEVELOPMENT, TEST = 5000, 6000
@@ -52,6 +55,8 @@ CELLS = {
 }
 """Targets and deadlines (s)."""
 CAP_J = 200.0
+BELIEF = ("law", "prior", "estimator")
+"""Tables of a scenario that say what is thought of its losses."""
 Legs = tuple[tuple[int, int], ...]
 Cell = tuple[float, float]
 
@@ -70,15 +75,24 @@ class Row:
     cpu_s: float
 
 
+def believing(scenario: Scenario, belief: str | None) -> Scenario:
+    """The scenario with another belief: its own, none at all ("wide"), or that of a scenario file."""
+    if belief is None:
+        return scenario
+    known = {} if belief == "wide" else api.scenario(belief).resolved
+    kept = {key: value for key, value in scenario.resolved.items() if key not in BELIEF}
+    return api.scenario({**kept, **{key: known[key] for key in BELIEF if known.get(key) is not None}})
+
+
 class Bench:
     """One scenario with its atlas; missing cells are trained."""
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, belief: str | None = None) -> None:
         from relaytrain.campaigns.atlas_recording import off_grid
         from relaytrain.relay.assembly import possible_changes
         from relaytrain.training.setup import TrainingSetup
 
-        self.scenario = api.scenario(name)
+        self.scenario = believing(api.scenario(name), belief)
         self.atlas = read_atlas(path)
         problem = self.scenario.problem
         self.costs = possible_changes(TrainingSetup.from_scenario(self.scenario), problem, self.scenario.costs)
@@ -153,12 +167,14 @@ def _place(path: Sequence[int]) -> Place:
     return Place(LegKey(tuple(legs[:-1]), legs[-1][0]), legs[-1][1])
 
 
-def one_seed(name: str, path: str, seed: int, rules: list[str], cells: list[Cell], fixed: list[Legs]) -> list[Row]:
+def one_seed(
+    name: str, path: str, belief: str | None, seed: int, rules: list[str], cells: list[Cell], fixed: list[Legs]
+) -> list[Row]:
     """All rules, the fixed schedules and hindsight with one seed."""
     import torch
 
     torch.set_num_threads(1)
-    bench = Bench(name, path)
+    bench = Bench(name, path, belief)
     rows = [bench.play(seed, rule, cell) for cell in cells for rule in rules]
     for cell, legs in zip(cells, fixed, strict=True):
         met, energy_j = bench.follow(seed, legs, cell)
@@ -216,6 +232,7 @@ def main() -> None:
     parser.add_argument("scenario", help="a preset or file; of quickstart, fashion and deeper atlases are bundled")
     parser.add_argument("--atlas", metavar="FILE", help="its atlas (the bundled one)")
     parser.add_argument("--rules", nargs="+", default=["adaptive", "sampled"])
+    parser.add_argument("--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset")
     parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
     parser.add_argument("--dev", action="store_true", help="play development seeds instead of test seeds")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many of them at most")
@@ -248,7 +265,7 @@ def main() -> None:
             fixed.append(min(means, key=lambda legs: (means[legs][0], means[legs][1])))
         print(f"fixed schedules chosen on {len(development)} seeds, {time.monotonic() - began:.0f} s", flush=True)
         missing = [seed for seed in seeds if not any(row.seed == seed for row in rows)]
-        waiting = [pool.submit(one_seed, given.scenario, path, s, given.rules, cells, fixed) for s in missing]
+        waiting = [pool.submit(one_seed, given.scenario, path, given.belief, s, given.rules, cells, fixed) for s in missing]
         for future in as_completed(waiting):
             rows += future.result()
             print(f"seed {rows[-1].seed}, {time.monotonic() - began:.0f} s", flush=True)

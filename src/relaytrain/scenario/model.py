@@ -60,6 +60,11 @@ class Scenario:
         return self.problem.name
 
     @property
+    def guessed(self) -> bool:
+        """Nothing is known of its losses: neither a law nor curves of a prior."""
+        return bool(self.resolved["law"]["kind"] == "wide" and not self.prior.get("curves"))
+
+    @property
     def folder(self) -> Path | None:
         """The folder of the file: where `module:function` references look first."""
         return None if self.source is None else self.source.parent

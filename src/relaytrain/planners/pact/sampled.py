@@ -127,7 +127,7 @@ def worlds_of(law: LevelLaw, state: State, count: int) -> Worlds:
         forms[0].c1,
         np.full(count, law.begin(state.loss, state.pair)),
         scatter[:, None].copy(),
-        np.ones(count),
+        np.ones((count, len(law.curves))),
     )
 
 
@@ -317,7 +317,7 @@ def _bands(worlds: Worlds, curves: NDArray[np.float64], actions: list[int], leve
     for position, pair in enumerate(actions):
         on_leg = on_leg + 1 if position == 0 or actions[position - 1] == pair else 1
         counts.append(min(on_leg, worlds.scatter.shape[1]) - 1)
-    luck = worlds.scatter[actions, counts] * float(worlds.luck.mean())
+    luck = worlds.scatter[actions, counts] * worlds.luck.mean(axis=0)[actions]
     middle = np.median(curves, axis=0)
     away = np.quantile(curves, level, axis=0) - middle
     return np.asarray(np.exp(middle + np.hypot(away, NormalDist().inv_cdf(level) * luck)))

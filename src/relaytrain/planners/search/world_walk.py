@@ -85,7 +85,7 @@ def walk(
             if above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
                 loss = floor + drop * math.exp(-power * math.log(u))
-            spread = luck[world] * scatter[now, min(on_leg, scatter.shape[1]) - 1]
+            spread = luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1]
             z = (log_goal - math.log(max(loss, 1e-9))) / max(spread, 1e-9)
             if z > -4.0:
                 left *= 0.5 * math.erfc(z * 0.7071067811865476)
