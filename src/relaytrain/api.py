@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .core.errors import ScenarioError
 from .core.law import Level, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
 from .scenario import Scenario, Source, scenario_from
+from .scenario.load import GUESSED
 
 if TYPE_CHECKING:
     from .core.worlds import Worlds
@@ -47,6 +49,7 @@ def plan(
     here = state or first_state(loaded)
     check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
     best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
+    best = best.guessed() if loaded.guessed else best
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -136,6 +139,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         name: _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
         for name, planner in planners.items()
     }
+    if loaded.guessed:
+        plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 
@@ -144,5 +149,7 @@ def front(source: Source, *, level: float | None = None, overrides: Sequence[str
     from .planners.front import front as sweep
 
     loaded = scenario(source, overrides=overrides)
+    if loaded.guessed:
+        raise ScenarioError(f"{loaded.name}: a front of guesses would say nothing. {GUESSED}")
     at: Level = "expected" if level is None else level
     return sweep(loaded.problem, loaded.costs, _first_law(loaded), first_state(loaded), level=at)

@@ -44,5 +44,21 @@ class Worlds:
         of_each = {name: getattr(self, name)[chosen] for name in ("curves", "jump0", "stands", "luck")}
         return replace(self, **of_each)
 
+    def widened(self, factor: float) -> Worlds:
+        """The same with floors, paces, jumps and luck so many times as far from their middle."""
+        if factor == 1.0:
+            return self
+        curves, floors, scales = self.curves.copy(), self.curves[:, :, 0], np.log(self.curves[:, :, 2])
+        curves[:, :, 0] = np.maximum(_stretched(floors, factor), 0.0)
+        curves[:, :, 2] = np.exp(_stretched(scales, factor))
+        with np.errstate(invalid="ignore"):
+            jump0 = np.where(np.isfinite(self.jump0), _stretched(self.jump0, factor), self.jump0)
+        return replace(self, curves=curves, jump0=jump0, luck=self.luck * factor)
+
     def __len__(self) -> int:
         return len(self.stands)
+
+
+def _stretched(figures: Array, factor: float) -> Array:
+    middle = figures.mean(axis=0)
+    return np.asarray(middle + factor * (figures - middle))

@@ -61,8 +61,9 @@ class Scenario:
 
     @property
     def guessed(self) -> bool:
-        """Nothing is known of its losses: neither a law nor curves of a prior."""
-        return bool(self.resolved["law"]["kind"] == "wide" and not self.prior.get("curves"))
+        """Nothing is known of its losses: neither a law nor curves of a prior nor anything fitted."""
+        known = self.prior.get("curves") or self.estimator.get("name", "prior") != "prior"
+        return bool(self.resolved["law"]["kind"] == "wide" and not known)
 
     @property
     def folder(self) -> Path | None:

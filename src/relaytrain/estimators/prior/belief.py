@@ -40,13 +40,16 @@ class Lattice:
     """The hypotheses about a pair: deviations of its log pace and of its floor, in units of their spreads, and factors
     on the scatter of its losses, with the spread of their logarithm; a single factor where the scatter is known.
 
-    `closes`: where a run has shown a pair, its hypotheses close in on those that explain what was seen.
+    `powers`: what the curve's power may be; without any it is the belief's. A curve of another power needs as many
+    epochs to halve what is left as the belief's does. `closes`: where a run has shown a pair, its hypotheses close in
+    on those that explain what was seen.
     """
 
     paces: Array = field(default_factory=lambda: np.linspace(-8.0, 4.0, 37))
     floors: Array = field(default_factory=lambda: np.linspace(-4.0, 4.0, 13))
     luck: Array = field(default_factory=lambda: np.ones(1))
     luck_spread: float = 1.0
+    powers: tuple[float, ...] = ()
     closes: bool = False
 
     @property
@@ -58,8 +61,9 @@ class Lattice:
 
 USUAL = Lattice()
 """Paces reach far on the slow side, for a pair may hardly move at all."""
-WIDE = Lattice(np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, True)
-"""Narrower in units of spreads that are wide; how much the losses of a pair scatter is one more unknown."""
+WIDE = Lattice(np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, (1.0, 4.0), True)
+"""Narrower in units of spreads that are wide. How much a pair's losses scatter is one more unknown, and so is how long
+its tail is: losses that fall ever more slowly are easily taken for losses at rest."""
 WIDE_SCATTER = (0.08, 0.02, 6.0)
 """At a leg's beginning, late, and over how many epochs it falls, before the run has shown how large it is."""
 

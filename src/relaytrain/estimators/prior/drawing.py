@@ -57,8 +57,9 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     floor = np.maximum(floors[rows, chosen] + beside[:, :, 1] * step_floor * belief.floor_spread, 0.0)
     curves = np.empty((count, pairs, 4))
     curves[:, :, 0] = floor
-    curves[:, :, 1], curves[:, :, 3] = belief.curves[:, 1], belief.curves[:, 3]
-    curves[:, :, 2] = belief.curves[:, 2] / np.exp(pace)
+    scales, powers = prior.shapes
+    curves[:, :, 1], curves[:, :, 3] = belief.curves[:, 1], powers[rows, chosen]
+    curves[:, :, 2] = scales[rows, chosen] / np.exp(pace)
     jump0, spread = prior.jumps(legs)
     stands = np.full(count, prior.initial_loss)
     leg_epochs = 0

@@ -87,6 +87,11 @@ class Prior:
         assert isinstance(scenario.law, EpochLaw)
         return StepsPrior(scenario.problem.pairs, scenario.law, scenario.problem.start, first)
 
+    @property
+    def guessed(self) -> bool:
+        """Its belief rests on no measured loss, but for those of the run."""
+        return self.belief.guessed
+
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """The law for the epochs to come; a pure function of `history`."""
         belief = self.belief
@@ -100,8 +105,9 @@ class Prior:
         belief, weights = self.belief, self.weights(legs)
         log_pace, floors = self.hypotheses
         curves = belief.curves.copy()
-        curves[:, 0] = (weights * floors).sum(axis=1)
-        curves[:, 2] /= np.exp((weights * log_pace).sum(axis=1))
+        curves[:, 2:], usual = self._usual_shape(weights)
+        curves[:, 0] = (usual * floors).sum(axis=1)
+        curves[:, 2] /= np.exp((usual * log_pace).sum(axis=1))
         jump0, jump_spread = self.jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
         at = legs[-1].pair if legs else self.start
@@ -217,8 +223,32 @@ class Prior:
 
     @property
     def _offsets(self) -> Array:
-        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss."""
-        return OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss. All
+        of them again for every power."""
+        offsets = OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+        return np.tile(offsets, max(len(self.belief.lattice.powers), 1))
+
+    @cached_property
+    def shapes(self) -> tuple[Array, Array]:
+        """Scale and power of every hypothesis's curve, (P, H) each, its pace apart."""
+        scale, power = (self.belief.curves[:, column, None] for column in (2, 3))
+        powers, rest = self.belief.lattice.powers, self._shape[2]
+        if not powers:
+            return tuple(np.repeat(figure, self._shape[0] * self._shape[1] * rest, axis=1) for figure in (scale, power))
+        each = np.repeat(np.array(powers), rest // len(powers))[None, :]
+        scales = scale * (2.0 ** (1.0 / power) - 1.0) / (2.0 ** (1.0 / each) - 1.0)
+        tried = self._shape[0] * self._shape[1]
+        return np.tile(scales, tried), np.tile(np.repeat(each, len(scale), axis=0), tried)
+
+    def _usual_shape(self, weights: Array) -> tuple[Array, Array]:
+        """Scale and power (P, 2) of the likeliest power, and the weights (P, H) of the hypotheses that have it."""
+        scales, powers = self.shapes
+        count, rows = max(len(self.belief.lattice.powers), 1), np.arange(len(weights))
+        by_power = weights.reshape(len(weights), -1, count, self._shape[2] // count)
+        best = by_power.sum(axis=(1, 3)).argmax(axis=1)
+        at = best * (self._shape[2] // count)
+        usual = np.where(powers == powers[rows, at][:, None], weights, 0.0)
+        return np.stack([scales[rows, at], powers[rows, at]], axis=1), usual / usual.sum(axis=1, keepdims=True)
 
     def anchored(self, legs: list[SeenLeg]) -> list[SeenLeg]:
         """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
@@ -236,8 +266,8 @@ class Prior:
     def _path(self, pair: int | slice, loss: Array, advance: Array) -> Array:
         """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T)."""
         log_pace, floors = self.hypotheses
-        drop, scale, power = np.moveaxis(self.belief.curves[pair, 1:], -1, 0)[..., None, None]
-        curve = (floors[pair][..., None], drop, scale, power)
+        drop = self.belief.curves[pair, 1][..., None, None]
+        curve = (floors[pair][..., None], drop, *(part[pair][..., None] for part in self.shapes))
         return onward(curve, loss, np.exp(log_pace[pair])[..., None] * advance[..., None, :])
 
     def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
