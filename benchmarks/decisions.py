@@ -232,7 +232,9 @@ def main() -> None:
     parser.add_argument("scenario", help="a preset or file; of quickstart, fashion and deeper atlases are bundled")
     parser.add_argument("--atlas", metavar="FILE", help="its atlas (the bundled one)")
     parser.add_argument("--rules", nargs="+", default=["adaptive", "sampled"])
-    parser.add_argument("--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset")
+    parser.add_argument(
+        "--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset"
+    )
     parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
     parser.add_argument("--dev", action="store_true", help="play development seeds instead of test seeds")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many of them at most")
@@ -265,7 +267,9 @@ def main() -> None:
             fixed.append(min(means, key=lambda legs: (means[legs][0], means[legs][1])))
         print(f"fixed schedules chosen on {len(development)} seeds, {time.monotonic() - began:.0f} s", flush=True)
         missing = [seed for seed in seeds if not any(row.seed == seed for row in rows)]
-        waiting = [pool.submit(one_seed, given.scenario, path, given.belief, s, given.rules, cells, fixed) for s in missing]
+        waiting = [
+            pool.submit(one_seed, given.scenario, path, given.belief, s, given.rules, cells, fixed) for s in missing
+        ]
         for future in as_completed(waiting):
             rows += future.result()
             print(f"seed {rows[-1].seed}, {time.monotonic() - began:.0f} s", flush=True)

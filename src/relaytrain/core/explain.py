@@ -144,7 +144,8 @@ def answer(plan: Plan) -> str:
         return f"Infeasible: no plan reaches {goal} by {deadline} at any level {levels}."
     if plan.guess:
         by = f" by {say_time(plan.deadline_s, plan.time_unit)}" if math.isfinite(plan.deadline_s) else ""
-        return f"A guess, for nothing is known of these losses: {plan.summary()}, perhaps {energy}, for {goal}{by}."
+        legs = say_energy(math.fsum(leg.energy_j for leg in plan.legs), plan.energy_unit)
+        return f"A guess, for nothing is known of these losses: {plan.summary()}, perhaps {legs}, for {goal}{by}."
     words = f"{plan.summary()}: {energy}, {say_share(plan.rung)} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
@@ -168,7 +169,9 @@ def say_short(plan: Plan) -> str:
 def say_end(plan: Plan) -> str:
     """The loss after the last epoch of a plan, expected and with its probability."""
     if plan.guess:
-        return f"after these epochs the loss may be {plan.losses[-1]:.2g} or so, or as high as {plan.guaranteed[-1]:.2g}"
+        return (
+            f"after these epochs the loss may be {plan.losses[-1]:.2g} or so, or as high as {plan.guaranteed[-1]:.2g}"
+        )
     level, most = say_share(plan.rung or plan.asked), plan.guaranteed[-1]
     return f"after these epochs: expected loss {plan.losses[-1]:.4g}, with {level} probability at most {most:.4g}"
 
@@ -178,7 +181,7 @@ def say_sure(plan: Plan) -> str:
     if plan.guess:
         if plan.energy_interval_j is None:
             return "every run plans again after each epoch, with what its own losses show"
-        low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
+        low, high = (say_energy(value, plan.energy_unit) for value in plan.energy_interval_j)
         return f"energy from {low} to {high} or more; a run plans again after each epoch, with what its own losses show"
     if plan.energy_interval_j is not None:
         low, high = say_energies(plan.energy_interval_j, plan.energy_unit)

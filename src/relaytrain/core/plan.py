@@ -94,8 +94,8 @@ class Plan:
     there. `energy_interval_j` holds the energy in 8 of 10 cases, of a plan over worlds. `guaranteed_s` is `elapsed_s`
     at `rung`: on the measured clock, where seconds scatter; else None.
     `attainable`: where `rung` is less than was asked, the highest probability, in thousandths, that any plan can have
-    (0.0: none of one half or more); None where that was not asked for. `guess`: it rests on no measured loss, and states
-    no probability.
+    (0.0: none of one half or more); None where that was not asked for. `guess`: it rests on no measured loss, and
+    states no probability.
     """
 
     problem: str

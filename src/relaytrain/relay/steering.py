@@ -295,7 +295,11 @@ class Steering:
         return self.path[min(epoch, len(self.path) - 1)]
 
     def _gave_up(self, plan: Plan) -> bool:
-        if (plan.rung > 0.0 if plan.guess else plan.feasible) or math.isfinite(plan.deadline_s) or self.problem.max_epochs is not None:
+        if (
+            (plan.rung > 0.0 if plan.guess else plan.feasible)
+            or math.isfinite(plan.deadline_s)
+            or self.problem.max_epochs is not None
+        ):
             return False
         losses = [outcome.loss for outcome in self.history]
         if len(losses) <= PATIENCE:

@@ -179,10 +179,8 @@ def _law(file: ScenarioFile) -> list[Fault]:
     others = {"level": ("steps",), "epoch": ("curves",), "depl": everything, "wide": everything}[law.kind]
     for other in others:
         if getattr(law, other):
-            wanted = (
-                {"depl": "none; [depl] says it all", "wide": "none, or kind 'level' or 'epoch'"}.get(
-                    law.kind, f"none; {other} belong to the other kind of law"
-                )
+            wanted = {"depl": "none; [depl] says it all", "wide": "none, or kind 'level' or 'epoch'"}.get(
+                law.kind, f"none; {other} belong to the other kind of law"
             )
             faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
     if law.kind == "level":

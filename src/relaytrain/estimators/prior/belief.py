@@ -53,6 +53,11 @@ class Lattice:
     closes: bool = False
 
     @property
+    def axes(self) -> tuple[Array, Array]:
+        """Deviations of pace and of floor."""
+        return self.paces, self.floors
+
+    @property
     def luck_chance(self) -> Array:
         """The logarithm of how likely every factor is beforehand."""
         chance = np.exp(-0.5 * (np.log(self.luck) / self.luck_spread) ** 2)
@@ -61,7 +66,9 @@ class Lattice:
 
 USUAL = Lattice()
 """Paces reach far on the slow side, for a pair may hardly move at all."""
-WIDE = Lattice(np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, (1.0, 4.0), True)
+WIDE = Lattice(
+    np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, (1.0, 4.0), True
+)
 """Narrower in units of spreads that are wide. How much a pair's losses scatter is one more unknown, and so is how long
 its tail is: losses that fall ever more slowly are easily taken for losses at rest."""
 WIDE_SCATTER = (0.08, 0.02, 6.0)

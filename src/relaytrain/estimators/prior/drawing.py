@@ -29,8 +29,6 @@ MORE = 4
 
 def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed: int) -> Worlds:
     """`count` worlds for the epochs to come."""
-    from .reweighting import TINY
-
     belief, wanted = prior.belief, count
     count *= 1 if belief.hope is None else MORE
     pairs = len(belief.pairs)
@@ -65,7 +63,7 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     leg_epochs = 0
     if legs:
         at, leg_epochs = legs[-1].pair, len(legs[-1].losses)
-        stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], TINY)
+        stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], prior.tiny)
         floor_now = curves[:, at, 0]
         np.minimum(floor_now, stands, out=floor_now)  # spread over a cell must not lift a floor above the curve
     drawn_worlds = Worlds(

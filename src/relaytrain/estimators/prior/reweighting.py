@@ -55,6 +55,7 @@ REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
 
 TINY = 1e-3
+"""Of the start loss, or of 1 if that is larger: losses are told apart down to it."""
 
 
 Axes = tuple[tuple[Array, Array], ...]
@@ -65,8 +66,8 @@ happens to lie next to a figure that explains the losses."""
 
 @dataclass(frozen=True)
 class Prior:
-    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`. `axes`: every pair's own
-    hypotheses of pace and floor, where they are not those of the belief.
+    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`. `axes`: every pair's
+    own hypotheses of pace and floor, where they are not those of the belief.
 
     ``Prior.of(scenario, problem)`` takes the scenario's `[prior]`; without one its `[law]`, the distance between
     robust and expected figures being the spread; without either what may be thought of any network.
@@ -86,6 +87,11 @@ class Prior:
             return cls(belief, scenario.problem.start, first)
         assert isinstance(scenario.law, EpochLaw)
         return StepsPrior(scenario.problem.pairs, scenario.law, scenario.problem.start, first)
+
+    @property
+    def tiny(self) -> float:
+        """The least loss that counts."""
+        return TINY * min(self.initial_loss, 1.0)
 
     @property
     def guessed(self) -> bool:
@@ -119,7 +125,7 @@ class Prior:
         stands = loss * np.exp(standing[at])
         with np.errstate(invalid="ignore"):
             landed = stands + jump0[at] + belief.jump1[at] * stands
-        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), stands)
+        landed = np.where(np.isfinite(landed), np.maximum(landed, self.tiny), stands)
         landed[at] = stands
         ahead = self._ahead(landed)
         noise = np.repeat(belief.scatters[:, None], len(HORIZONS), axis=1)
@@ -181,13 +187,13 @@ class Prior:
 
     @cached_property
     def _priors(self) -> list[SharedPrior]:
-        axes = [(self.belief.lattice.paces, self.belief.lattice.floors)] if self.axes is None else self.axes
+        axes = self.axes or (self.belief.lattice.axes,)
         return [shared_prior(self.belief.noise, paces, floors, self._offsets) for paces, floors in axes]
 
     @property
     def steps(self) -> tuple[Array, Array]:
         """From one hypothesis to the next, (P,) each: in pace and in floor, in units of their spreads."""
-        axes = self.axes or ((self.belief.lattice.paces, self.belief.lattice.floors),) * len(self.belief.pairs)
+        axes = self.axes or (self.belief.lattice.axes,) * len(self.belief.pairs)
         pace, floor = (np.array([axis[part][1] - axis[part][0] for axis in axes]) for part in (0, 1))
         return pace, floor
 
@@ -201,13 +207,12 @@ class Prior:
             return self
         closer = self
         for share in CLOSER:
-            weights, axes = closer.weights(legs, share), []
-            for pair in range(len(self.belief.pairs)):
-                now = (self.belief.lattice.paces, self.belief.lattice.floors) if closer.axes is None else closer.axes[pair]
+            weights = closer.weights(legs, share)
+            axes = list(closer.axes or (self.belief.lattice.axes,) * len(self.belief.pairs))
+            for pair in {leg.pair for leg in legs}:
                 table = weights[pair].reshape(self._shape).sum(axis=2)
-                shares = (table.sum(axis=1), table.sum(axis=0))
-                tried = any(leg.pair == pair for leg in legs)
-                axes.append(tuple(map(_round_mean, now, shares)) if tried else now)
+                paces, floors = axes[pair]
+                axes[pair] = _round_mean(paces, table.sum(axis=1)), _round_mean(floors, table.sum(axis=0))
             closer = replace(self, axes=tuple(axes))
         return closer
 
@@ -215,7 +220,7 @@ class Prior:
     def hypotheses(self) -> tuple[Array, Array]:
         """Log pace and asymptote of every hypothesis, (P, H) each."""
         belief, count = self.belief, len(self.belief.pairs)
-        axes = self.axes or ((belief.lattice.paces, belief.lattice.floors),) * count
+        axes = self.axes or (belief.lattice.axes,) * count
         tables = [np.meshgrid(*axis, self._offsets, indexing="ij") for axis in axes]
         paces, floors = (np.array([table[part].ravel() for table in tables]) for part in (0, 1))
         floor = belief.curves[:, :1] + floors * belief.floor_spread[:, None]
@@ -233,11 +238,11 @@ class Prior:
         """Scale and power of every hypothesis's curve, (P, H) each, its pace apart."""
         scale, power = (self.belief.curves[:, column, None] for column in (2, 3))
         powers, rest = self.belief.lattice.powers, self._shape[2]
+        tried = self._shape[0] * self._shape[1]
         if not powers:
-            return tuple(np.repeat(figure, self._shape[0] * self._shape[1] * rest, axis=1) for figure in (scale, power))
+            return np.repeat(scale, tried * rest, axis=1), np.repeat(power, tried * rest, axis=1)
         each = np.repeat(np.array(powers), rest // len(powers))[None, :]
         scales = scale * (2.0 ** (1.0 / power) - 1.0) / (2.0 ** (1.0 / each) - 1.0)
-        tried = self._shape[0] * self._shape[1]
         return np.tile(scales, tried), np.tile(np.repeat(each, len(scale), axis=0), tried)
 
     def _usual_shape(self, weights: Array) -> tuple[Array, Array]:
@@ -257,9 +262,9 @@ class Prior:
             if belief.recovers and leg.jumped_from is not None and position:
                 before, closer = legs[position - 1], self.closed_in(legs[:position])
                 weights = closer.weights(legs[:position])[before.pair]
-                stood = float(np.exp(weights @ np.log(closer.along(before)[0][:, -1] + TINY)))
+                stood = float(np.exp(weights @ np.log(closer.along(before)[0][:, -1] + self.tiny)))
                 start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
-                leg.start = float(max(start, TINY)) if np.isfinite(start) else leg.start
+                leg.start = float(max(start, self.tiny)) if np.isfinite(start) else leg.start
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
         return legs
 
@@ -287,7 +292,7 @@ class Prior:
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
         """Logarithms (H, epochs) of the losses seen over the leg's curve."""
         losses = np.array(leg.losses[-WINDOW:])
-        return np.asarray(np.log((losses[None, :] + TINY) / (curve + TINY)))
+        return np.asarray(np.log((losses[None, :] + self.tiny) / (curve + self.tiny)))
 
     def _log_likelihood(self, leg: SeenLeg) -> Array:
         """Of a leg's losses (L, H) under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
@@ -298,7 +303,7 @@ class Prior:
         squares = (fresh / noise) ** 2 / TAIL
         luck = self.belief.lattice.luck
         ways = [-0.5 * (TAIL + 1.0) * np.log1p(squares / factor**2).sum(axis=1) for factor in luck]
-        return np.asarray(ways) - fresh.shape[1] * np.log(luck)[:, None]
+        return np.asarray(np.array(ways) - fresh.shape[1] * np.log(luck)[:, None])
 
     def _ahead_of(self, leg: SeenLeg) -> Array:
         """Losses (H, horizons) of the present leg under every hypothesis; what scatter has memory fades."""
@@ -310,7 +315,7 @@ class Prior:
         """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the loss expected."""
         curve_seen, later = self.along(leg, (1,))
         memory = self.belief.noise.correlation
-        logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
+        logs = np.log(later[:, 0] + self.tiny) + memory * self._residuals(leg, curve_seen)[:, -1]
         wanted = float(np.exp(weights @ logs))
         mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
         farthest = FARTHEST * float(self.belief.scatters[leg.pair])
