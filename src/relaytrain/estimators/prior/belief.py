@@ -66,6 +66,8 @@ class Lattice:
 
 USUAL = Lattice()
 """Paces reach far on the slow side, for a pair may hardly move at all."""
+DOUBTFUL, CLOSING = 0.7, Lattice(np.linspace(-4.0, 3.0, 29), np.linspace(-3.0, 4.0, 22), closes=True)
+"""From this spread of a pace on a pair's hypotheses lie too far apart, unless they close in."""
 WIDE = Lattice(
     np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, (1.0, 4.0), True
 )
@@ -237,7 +239,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
     late = np.where(np.isnan(late), scatter, late)
     recovers = bool(table.get("recovers", False))
     told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
-    return CurveBelief(plain.pairs, curves, mult, *told)
+    return CurveBelief(plain.pairs, curves, mult, *told, lattice=USUAL if pace.max() < DOUBTFUL else CLOSING)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

@@ -12,7 +12,7 @@ learns later; it is the same for all seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ import numpy as np
 from ...core.law import Z_ROBUST, Array
 from ...core.problem import Pair
 from ...scenario.model import Scenario
+from ...scenario.wide import JUMP, PACE_SPREAD, floor_spread, wide_law
 from ...traces.atlas import Atlas, LegKey
+from .belief import WIDE_SCATTER
 
 POWER = 4.0
 KNOTS = (1, 5, 9, 13, 17, 21)
@@ -61,6 +63,7 @@ class FittedPair:
     floors: dict[int, float]
     paces: dict[int, float]
     legs: list[FittedLeg]
+    since: int = SETTLED
 
 
 def progress_rows(progress: Array) -> Array:
@@ -81,14 +84,14 @@ def legs_by_pair(atlas: Atlas, least: int = 4) -> dict[int, list[FittedLeg]]:
     return found
 
 
-def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float) -> FittedPair:
+def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float, since: int = SETTLED) -> FittedPair:
     """Floors, paces and progress of one pair: from legs that begin late, then early progress from those that do not.
 
     Every late leg gets a floor and a pace of its own, a seed their means: what legs of one seed differ by, having come
     other ways, is doubt about the floor and not scatter.
     """
     scale, drop = 9.0, initial_loss
-    settled = [leg for leg in legs if leg.first_epoch >= SETTLED]
+    settled = [leg for leg in legs if leg.first_epoch >= since]
     if len({leg.seed for leg in settled}) < len({leg.seed for leg in legs}):
         settled = list(legs)
     progress = np.ones(len(KNOTS))
@@ -106,7 +109,7 @@ def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float) -> Fitte
         def again(tried: Array) -> Fit:
             return _fit_seeds(early, tried, scale, drop, (floors, paces))
 
-        progress, best = _progress(progress, again(progress), again, early)
+        progress, best = _progress(progress, again(progress), again, early, since)
         for leg, start in zip(early, best[3], strict=True):
             leg.floor, leg.pace, leg.start = floors[leg.seed], paces[leg.seed], start
         rows = progress_rows(progress)
@@ -114,7 +117,15 @@ def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float) -> Fitte
     for leg in legs:
         leg.curve = curve_of(leg, rows, leg.floor, drop, scale / np.exp(leg.pace), leg.start)
     centred = {seed: pace - middle for seed, pace in paces.items()}
-    return FittedPair(pair, scale / np.exp(middle), drop, progress, floors, centred, list(legs))
+    return FittedPair(pair, scale / np.exp(middle), drop, progress, floors, centred, list(legs), since)
+
+
+def settled_from(legs: Sequence[FittedLeg]) -> int:
+    """The epoch from which on legs show their pair's own curve: `SETTLED`, or the latest that every seed has."""
+    latest: dict[int, int] = {}
+    for leg in legs:
+        latest[leg.seed] = max(latest.get(leg.seed, 1), leg.first_epoch)
+    return min(SETTLED, *latest.values())
 
 
 Fit = tuple[float, dict[int, float], dict[int, float], list[float]]
@@ -122,11 +133,11 @@ Fit = tuple[float, dict[int, float], dict[int, float], list[float]]
 
 
 def _progress(
-    progress: Array, best: Fit, fitted: Callable[[Array], Fit], legs: Sequence[FittedLeg]
+    progress: Array, best: Fit, fitted: Callable[[Array], Fit], legs: Sequence[FittedLeg], since: int
 ) -> tuple[Array, Fit]:
-    """Progress before `SETTLED`, one knot after the other, by steps that become smaller."""
+    """Progress before the epoch `since`, one knot after the other, by steps that become smaller."""
     for width in WIDTHS:
-        for knot in (knot for knot in range(len(KNOTS)) if KNOTS[knot] < SETTLED and _passes(legs, knot)):
+        for knot in (knot for knot in range(len(KNOTS)) if KNOTS[knot] < since and _passes(legs, knot)):
             for factor in (1.0 / width, width):
                 tried = progress.copy()
                 tried[knot] = np.clip(tried[knot] * factor, 0.02, 1.5)
@@ -218,10 +229,13 @@ class FittedBelief:
     seeds: int
 
 
-def fit_belief(atlas: Atlas) -> FittedBelief:
-    """What an atlas teaches of its scenario."""
+def fit_belief(atlas: Atlas, *, few: bool = False) -> FittedBelief:
+    """What an atlas teaches of its scenario; with `few` relays a pair's latest legs show its curve, early or not."""
     initial = float(np.mean([legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]))
-    pairs = {pair: fit_pair(pair, legs, initial) for pair, legs in sorted(legs_by_pair(atlas).items())}
+    pairs = {
+        pair: fit_pair(pair, legs, initial, settled_from(legs) if few else SETTLED)
+        for pair, legs in sorted(legs_by_pair(atlas).items())
+    }
     middle = {pair: float(np.mean([leg.pace for leg in fit.legs])) for pair, fit in pairs.items()}
     floors = {pair: _spread(fit, "floor", fit.floors) for pair, fit in pairs.items()}
     paces = {
@@ -244,8 +258,8 @@ def fit_belief(atlas: Atlas) -> FittedBelief:
 def _spread(fit: FittedPair, name: str, by_seed: Mapping[int, float]) -> float:
     """Between seeds, and between legs of one seed."""
     between = float(np.std(list(by_seed.values()), ddof=min(1, len(by_seed) - 1)))
-    own = [getattr(leg, name) for leg in fit.legs if leg.first_epoch >= SETTLED]
-    mean = [by_seed[leg.seed] for leg in fit.legs if leg.first_epoch >= SETTLED]
+    own = [getattr(leg, name) for leg in fit.legs if leg.first_epoch >= fit.since]
+    mean = [by_seed[leg.seed] for leg in fit.legs if leg.first_epoch >= fit.since]
     within = float(np.std(np.array(own) - np.array(mean))) if own else 0.0
     return float(np.hypot(between, within))
 
@@ -365,14 +379,67 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
 def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
     """The scenario as a file would have it, with the `[law]` and `[prior]` that `atlas` teaches.
 
-    Pairs that the atlas says nothing of keep the curves they had; so do handovers.
+    Pairs that the atlas says nothing of keep the curves they had; so do handovers. Where nothing was known these stay
+    wide, and few seeds leave doubt about what others would have shown.
     """
     many = f"{len(atlas.seeds)} seeds from {min(atlas.seeds)} to {max(atlas.seeds)}"
-    tables = tables_of(fit_belief(atlas), atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
+    belief = fit_belief(atlas, few=scenario.guessed)
+    if scenario.guessed:
+        return _over_wide(scenario, doubted(belief, scenario), f"an atlas of {atlas.scenario}, {many}")
+    tables = tables_of(belief, atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
     resolved, law = dict(scenario.resolved), tables["law"]
     if resolved["law"]["kind"] == "level":
         law = {**law, **{key: [*resolved["law"].get(key, ()), *law[key]] for key in ("curves", "jumps")}}
     return {**resolved, "law": law, "prior": tables["prior"]}
+
+
+BELIEVED, AS_WIDE = 2.0, 0.5
+"""Seeds that the doubt between seeds counts as, and that doubt over what is thought where nothing is known."""
+
+
+def doubted(belief: FittedBelief, scenario: Scenario) -> FittedBelief:
+    """The same with spreads that few seeds do not make narrow: those between seeds are pooled with what is usual."""
+    seeds, wide = belief.seeds, floor_spread(scenario.problem)
+
+    def pooled(spread: float, usual: float) -> float:
+        return float(np.sqrt((BELIEVED * (AS_WIDE * usual) ** 2 + seeds * spread**2) / (BELIEVED + seeds)))
+
+    few = seeds < 3
+    return replace(
+        belief,
+        floor_spread={pair: pooled(spread, wide) for pair, spread in belief.floor_spread.items()},
+        pace_spread={pair: pooled(spread, PACE_SPREAD) for pair, spread in belief.pace_spread.items()},
+        handovers={
+            key: (jump0, jump1, pooled(spread, JUMP * wide)) for key, (jump0, jump1, spread) in belief.handovers.items()
+        },
+        common=0.5 if few else belief.common,
+        floor_common=0.3 if few else belief.floor_common,
+    )
+
+
+def _over_wide(scenario: Scenario, belief: FittedBelief, source: str) -> dict[str, Any]:
+    """The scenario with what is fitted, over figures of its own for what was never seen."""
+    problem, law = scenario.problem, wide_law(scenario.problem)
+    robust_mult, robust, jump = law.mult_robust, law.curves_robust, law.jump0_robust
+    assert robust_mult is not None and robust is not None and jump is not None
+    tables = tables_of(belief, problem.pairs, source)
+    curves, doubts = [], []
+    for index, pair in enumerate(problem.pairs):
+        if index not in belief.pairs:
+            named: dict[str, Any] = {"version": pair.version, "nodes": pair.nodes}
+            figures = dict(zip(("floor", "drop", "scale", "power"), map(float, law.curves[index]), strict=True))
+            progress = {"progress": float(law.mult[0, index]), "robust_progress": float(robust_mult[0, index])}
+            curves.append({**named, **figures, **progress, "robust_floor": float(robust[index, 0])})
+            scatter = dict(zip(("noise", "late_noise", "noise_fall"), WIDE_SCATTER, strict=True))
+            doubts.append({**named, "spread": PACE_SPREAD, "floor_spread": floor_spread(problem), **scatter})
+    taught_law, prior = tables["law"], tables["prior"]
+    jumps = [{"jump": 0.0, "robust_jump": float(jump.max(initial=0.0))}, *taught_law["jumps"]]
+    handovers = [{"spread": JUMP * floor_spread(problem)}, *prior["handovers"]]
+    return {
+        **scenario.resolved,
+        "law": {**taught_law, "curves": [*curves, *taught_law["curves"]], "jumps": jumps},
+        "prior": {**prior, "curves": [*doubts, *prior["curves"]], "handovers": handovers},
+    }
 
 
 def _short(figure: float) -> float:
