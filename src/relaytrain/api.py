@@ -40,15 +40,15 @@ def plan(
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
     from .planners.over_worlds import plan_over
-    from .planners.plan_size import check_plan_size
+    from .planners.plan_size import limited
     from .planners.registry import planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
     law = _first_law(loaded)
     here = state or first_state(loaded)
-    check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
-    best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
+    with limited(chosen, loaded.problem, loaded.costs, law, here):
+        best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
     best = best.guessed() if loaded.guessed else best
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
@@ -116,7 +116,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
-    from .planners.plan_size import check_plan_size
+    from .planners.plan_size import check_least_size, limited
     from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
 
     loaded = scenario(source, overrides=overrides, without=without)
@@ -134,11 +134,11 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
-        check_plan_size(planner, loaded.problem, loaded.costs, law, start)
-    plans = {
-        name: _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
-        for name, planner in planners.items()
-    }
+        check_least_size(planner, loaded.problem, loaded.costs, law, start)
+    plans: dict[str, Plan] = {}
+    for name, planner in planners.items():
+        with limited(planner, loaded.problem, loaded.costs, law, start):
+            plans[name] = _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
     if loaded.guessed:
         plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
@@ -147,9 +147,13 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 def front(source: Source, *, level: float | None = None, overrides: Sequence[str] = ()) -> Front:
     """The energy-deadline-loss trade-off of a scenario, expected or at `level`."""
     from .planners.front import front as sweep
+    from .planners.pact.planner import Optimum
+    from .planners.plan_size import limited
 
     loaded = scenario(source, overrides=overrides)
     if loaded.guessed:
         raise ScenarioError(f"{loaded.name}: a front of guesses would say nothing. {GUESSED}")
     at: Level = "expected" if level is None else level
-    return sweep(loaded.problem, loaded.costs, _first_law(loaded), first_state(loaded), level=at)
+    law, start = _first_law(loaded), first_state(loaded)
+    with limited(Optimum(), loaded.problem, loaded.costs, law, start):
+        return sweep(loaded.problem, loaded.costs, law, start, level=at)

@@ -108,6 +108,7 @@ def test_what_it_taught_is_a_scenario_that_plans_with_a_probability(scouted):
     assert saving.energy_interval_j[0] <= saving.after_j
 
 
+@pytest.mark.slow
 def test_the_same_scouting_goes_on_where_it_was_and_a_larger_budget_adds(scouted):
     made, done, _ = scouted
     again, trainer = scouting(made.atlas)
@@ -117,7 +118,9 @@ def test_the_same_scouting_goes_on_where_it_was_and_a_larger_budget_adds(scouted
     assert trainer.trained > 0 and done.spent_j < more.spent_j <= more.budget_j
 
 
-@pytest.mark.parametrize(("text", "joules"), [("3x", 30.0), ("0.5X", 5.0), ("150J", 150.0), ("2 kJ", 2000.0), ("7", 7.0)])
+@pytest.mark.parametrize(
+    ("text", "joules"), [("3x", 30.0), ("0.5X", 5.0), ("150J", 150.0), ("2 kJ", 2000.0), ("7", 7.0)]
+)
 def test_budgets(text, joules):
     assert budget_of(text)(10.0) == pytest.approx(joules)
 

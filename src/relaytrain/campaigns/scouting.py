@@ -178,8 +178,10 @@ class Scouting:
             more = count - (0 if held is None else len(held.losses))
             if more > 0:
                 before += self._leg_j(LegKey(key.before[:position], pair), count)
-                before -= 0.0 if held is None or not held.losses else self._leg_j(
-                    LegKey(key.before[:position], pair), len(held.losses)
+                before -= (
+                    0.0
+                    if held is None or not held.losses
+                    else self._leg_j(LegKey(key.before[:position], pair), len(held.losses))
                 )
         leg = self.atlas.leg(seed, key)
         known = 0 if leg is None else len(leg.losses)
@@ -226,5 +228,3 @@ class Scouting:
         """A relay in words, its last leg training on."""
         names = [f"{self.atlas.pairs[pair]} x{count}" for pair, count in legs[:-1]]
         return " -> ".join([*names, f"{self.atlas.pairs[legs[-1][0]]} until met"])
-
-

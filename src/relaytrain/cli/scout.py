@@ -113,7 +113,9 @@ def budget_of(text: str) -> Callable[[float], float]:
             joules = math.nan
     figure = times if times is not None else joules
     if figure is None or not 0.0 < figure < math.inf:
-        raise UsageError(f"--budget: got '{text[:40]}', expected times of one run such as 3x, or an energy such as 150J")
+        raise UsageError(
+            f"--budget: got '{text[:40]}', expected times of one run such as 3x, or an energy such as 150J"
+        )
     return lambda run_j: run_j * times if times is not None else figure
 
 

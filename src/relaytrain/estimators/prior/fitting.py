@@ -31,8 +31,9 @@ STARTS, FLOORS, PACES = 15, 11, 11
 ROUNDS, SHRINK = 5, 0.5
 """Of closing in, and what is left of the range in each."""
 SETTLED = 21
-"""Legs that begin at this epoch of a run or later show a pair's own curve; earlier ones, how progress begins."""
-WIDTHS = (2.0, 1.4, 1.2)
+"""Legs that begin at this epoch of a run or later (at the latest recorded, if none do) show a pair's own curve; earlier
+ones, how progress begins."""
+WIDTHS = (2.0, 2.0, 1.4, 1.4, 1.2, 1.1)
 """Steps in which progress is sought."""
 PULL, ODD = 0.02, 0.3
 """Weight of a log pace beside the squares of residuals; the residual beyond which a loss is odd."""
@@ -40,12 +41,13 @@ PULL, ODD = 0.02, 0.3
 
 @dataclass
 class FittedLeg:
-    """A leg with where its curve begins, and the residuals of its losses."""
+    """A leg with where its curve begins (`begins`, if that is known), and the residuals of its losses."""
 
     seed: int
     key: LegKey
     losses: Array
     first_epoch: int
+    begins: float | None = None
     start: float = 0.0
     floor: float = 0.0
     pace: float = 0.0
@@ -63,7 +65,6 @@ class FittedPair:
     floors: dict[int, float]
     paces: dict[int, float]
     legs: list[FittedLeg]
-    since: int = SETTLED
 
 
 def progress_rows(progress: Array) -> Array:
@@ -73,27 +74,32 @@ def progress_rows(progress: Array) -> Array:
 
 
 def legs_by_pair(atlas: Atlas, least: int = 4) -> dict[int, list[FittedLeg]]:
-    """All legs of an atlas of at least so many epochs, of relays that begin where the scenario does."""
+    """All legs of an atlas of at least so many epochs, of relays that begin where the scenario does.
+
+    A first leg on another pair is one of them: the network was handed over before it had learned anything, so its curve
+    begins where that of the start does.
+    """
     found: dict[int, list[FittedLeg]] = {}
     for seed, legs in atlas.seeds.items():
         for key, leg in legs.items():
-            first_pair = key.before[0][0] if key.before else key.pair
-            if len(leg.losses) >= least and first_pair == atlas.start:
+            if len(leg.losses) >= least and (not key.before or key.before[0][0] == atlas.start):
                 first = 1 + sum(count for _, count in key.before)
                 found.setdefault(key.pair, []).append(FittedLeg(seed, key, np.array(leg.losses), first))
+                if not key.before and key.pair != atlas.start:
+                    found[key.pair][-1].begins = legs[LegKey((), atlas.start)].start
     return found
 
 
-def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float, since: int = SETTLED) -> FittedPair:
+def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float) -> FittedPair:
     """Floors, paces and progress of one pair: from legs that begin late, then early progress from those that do not.
 
     Every late leg gets a floor and a pace of its own, a seed their means: what legs of one seed differ by, having come
     other ways, is doubt about the floor and not scatter.
     """
     scale, drop = 9.0, initial_loss
+    latest = {seed: max(leg.first_epoch for leg in legs if leg.seed == seed) for seed in {leg.seed for leg in legs}}
+    since = min(SETTLED, *latest.values())
     settled = [leg for leg in legs if leg.first_epoch >= since]
-    if len({leg.seed for leg in settled}) < len({leg.seed for leg in legs}):
-        settled = list(legs)
     progress = np.ones(len(KNOTS))
     rows = progress_rows(progress)
     for leg in settled:
@@ -109,7 +115,7 @@ def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float, since: i
         def again(tried: Array) -> Fit:
             return _fit_seeds(early, tried, scale, drop, (floors, paces))
 
-        progress, best = _progress(progress, again(progress), again, early, since)
+        progress, best = _progress(progress, again(progress), again, early)
         for leg, start in zip(early, best[3], strict=True):
             leg.floor, leg.pace, leg.start = floors[leg.seed], paces[leg.seed], start
         rows = progress_rows(progress)
@@ -117,15 +123,7 @@ def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float, since: i
     for leg in legs:
         leg.curve = curve_of(leg, rows, leg.floor, drop, scale / np.exp(leg.pace), leg.start)
     centred = {seed: pace - middle for seed, pace in paces.items()}
-    return FittedPair(pair, scale / np.exp(middle), drop, progress, floors, centred, list(legs), since)
-
-
-def settled_from(legs: Sequence[FittedLeg]) -> int:
-    """The epoch from which on legs show their pair's own curve: `SETTLED`, or the latest that every seed has."""
-    latest: dict[int, int] = {}
-    for leg in legs:
-        latest[leg.seed] = max(latest.get(leg.seed, 1), leg.first_epoch)
-    return min(SETTLED, *latest.values())
+    return FittedPair(pair, scale / np.exp(middle), drop, progress, floors, centred, list(legs))
 
 
 Fit = tuple[float, dict[int, float], dict[int, float], list[float]]
@@ -133,11 +131,11 @@ Fit = tuple[float, dict[int, float], dict[int, float], list[float]]
 
 
 def _progress(
-    progress: Array, best: Fit, fitted: Callable[[Array], Fit], legs: Sequence[FittedLeg], since: int
+    progress: Array, best: Fit, fitted: Callable[[Array], Fit], legs: Sequence[FittedLeg]
 ) -> tuple[Array, Fit]:
-    """Progress before the epoch `since`, one knot after the other, by steps that become smaller."""
+    """Progress before `SETTLED`, one knot after the other, by steps that become smaller."""
     for width in WIDTHS:
-        for knot in (knot for knot in range(len(KNOTS)) if KNOTS[knot] < since and _passes(legs, knot)):
+        for knot in (knot for knot in range(len(KNOTS)) if KNOTS[knot] < SETTLED and _passes(legs, knot)):
             for factor in (1.0 / width, width):
                 tried = progress.copy()
                 tried[knot] = np.clip(tried[knot] * factor, 0.02, 1.5)
@@ -190,7 +188,7 @@ def _fit_seed(
     floor_at, floor_wide = (0.6 * low, 0.4 * low) if known is None else (known[0], 0.0)
     pace_at, pace_wide = (0.0, 2.0) if known is None else (known[1], 0.0)
     floor_count, pace_count = (FLOORS, PACES) if known is None else (1, 1)
-    start_at = np.array([np.log(max(leg.losses[0], 0.05)) for leg in mine])
+    start_at = np.array([np.log(leg.begins or max(leg.losses[0], 0.05)) for leg in mine])
     start_wide, best = 0.5, np.inf
     for _ in range(ROUNDS):
         floors = np.clip(floor_at + floor_wide * np.linspace(-1, 1, floor_count), 0.0, None)
@@ -201,7 +199,8 @@ def _fit_seed(
         errors = PULL * grid_pace**2  # a floor is only known as far as its curve comes near it
         chosen = np.empty((len(mine), len(grid_floor)))
         for i, leg in enumerate(mine):
-            starts = np.exp(start_at[i] + start_wide * np.linspace(-1, 1, STARTS))
+            wide = start_wide if leg.begins is None else 0.0
+            starts = np.exp(start_at[i] + wide * np.linspace(-1, 1, STARTS))
             tried = np.maximum(starts[None, :], grid_floor[:, None] + 1e-3)
             curve = curve_of(leg, rows, grid_floor[:, None], drop, scale / np.exp(grid_pace)[:, None], tried)
             error = np.minimum((np.log(leg.losses) - np.log(curve)) ** 2, ODD**2).sum(axis=-1)
@@ -229,13 +228,10 @@ class FittedBelief:
     seeds: int
 
 
-def fit_belief(atlas: Atlas, *, few: bool = False) -> FittedBelief:
-    """What an atlas teaches of its scenario; with `few` relays a pair's latest legs show its curve, early or not."""
-    initial = float(np.mean([legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]))
-    pairs = {
-        pair: fit_pair(pair, legs, initial, settled_from(legs) if few else SETTLED)
-        for pair, legs in sorted(legs_by_pair(atlas).items())
-    }
+def fit_belief(atlas: Atlas) -> FittedBelief:
+    """What an atlas teaches of its scenario."""
+    initial = [legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]
+    pairs = {pair: fit_pair(pair, legs, float(np.mean(initial))) for pair, legs in sorted(legs_by_pair(atlas).items())}
     middle = {pair: float(np.mean([leg.pace for leg in fit.legs])) for pair, fit in pairs.items()}
     floors = {pair: _spread(fit, "floor", fit.floors) for pair, fit in pairs.items()}
     paces = {
@@ -248,7 +244,7 @@ def fit_belief(atlas: Atlas, *, few: bool = False) -> FittedBelief:
         floors,
         paces,
         noise,
-        _handovers(pairs),
+        _handovers(pairs, atlas.start, initial),
         _correlation([fit.paces for fit in pairs.values()]),
         _correlation([fit.floors for fit in pairs.values()]),
         len(atlas.seeds),
@@ -258,8 +254,8 @@ def fit_belief(atlas: Atlas, *, few: bool = False) -> FittedBelief:
 def _spread(fit: FittedPair, name: str, by_seed: Mapping[int, float]) -> float:
     """Between seeds, and between legs of one seed."""
     between = float(np.std(list(by_seed.values()), ddof=min(1, len(by_seed) - 1)))
-    own = [getattr(leg, name) for leg in fit.legs if leg.first_epoch >= fit.since]
-    mean = [by_seed[leg.seed] for leg in fit.legs if leg.first_epoch >= fit.since]
+    own = [getattr(leg, name) for leg in fit.legs if leg.first_epoch >= SETTLED]
+    mean = [by_seed[leg.seed] for leg in fit.legs if leg.first_epoch >= SETTLED]
     within = float(np.std(np.array(own) - np.array(mean))) if own else 0.0
     return float(np.hypot(between, within))
 
@@ -282,20 +278,30 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     return best[1], best[2], best[3]
 
 
-def _handovers(pairs: Mapping[int, FittedPair]) -> dict[tuple[int, int], tuple[float, float, float]]:
-    """By (before, now): jump0, jump1 and the spread of where the curve goes on."""
+def _handovers(
+    pairs: Mapping[int, FittedPair], start: int, initial: Sequence[float]
+) -> dict[tuple[int, int], tuple[float, float, float]]:
+    """By (before, now): jump0, jump1 and the spread of where the curve goes on.
+
+    A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing, which
+    first legs show where they were recorded. Without that, one that throws every loss up to the same height seems to
+    cost nothing as long as nothing is learned.
+    """
+    shown = {fit.pair for fit in pairs.values() if any(not leg.key.before for leg in fit.legs)}
     stood = {(leg.seed, leg.key): np.append(leg.start, leg.curve) for fit in pairs.values() for leg in fit.legs}
     seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for fit in pairs.values():
         for leg in fit.legs:
-            if not leg.key.before:
+            if not leg.key.before and fit.pair == start:
                 continue
-            (before, epochs), way = leg.key.before[-1], leg.key.before[:-1]
+            (before, epochs), way = leg.key.before[-1] if leg.key.before else (start, 0), leg.key.before[:-1]
             curve = stood.get((leg.seed, LegKey(way, before)))
             if curve is not None and len(curve) > epochs:
                 seen.setdefault((before, fit.pair), []).append((float(curve[epochs]), leg.start))
     found = {}
     for key, points in seen.items():
+        if key[0] == start and key[1] not in shown:
+            points = [*points, *((loss, loss) for loss in initial)]
         before, after = np.array(points).T
         slope = 1.0
         if len(points) > 3 and before.std() > 1e-3:
@@ -334,8 +340,8 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
                 "drop": _short(fit.drop),
                 "scale": _short(fit.scale),
                 "power": POWER,
-                "progress": [_short(figure) for figure in rows],
-                "robust_progress": [_short(figure * slow) for figure in rows],
+                "progress": _by_epoch(rows),
+                "robust_progress": _by_epoch(rows * slow),
                 "robust_floor": _short(floor + Z_ROBUST * spread),
             }
         )
@@ -383,7 +389,7 @@ def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
     wide, and few seeds leave doubt about what others would have shown.
     """
     many = f"{len(atlas.seeds)} seeds from {min(atlas.seeds)} to {max(atlas.seeds)}"
-    belief = fit_belief(atlas, few=scenario.guessed)
+    belief = fit_belief(atlas)
     if scenario.guessed:
         return _over_wide(scenario, doubted(belief, scenario), f"an atlas of {atlas.scenario}, {many}")
     tables = tables_of(belief, atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
@@ -391,6 +397,12 @@ def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
     if resolved["law"]["kind"] == "level":
         law = {**law, **{key: [*resolved["law"].get(key, ()), *law[key]] for key in ("curves", "jumps")}}
     return {**resolved, "law": law, "prior": tables["prior"]}
+
+
+def _by_epoch(figures: Array) -> float | list[float]:
+    """Figures by epoch of the run as a file has them: one, where all are alike."""
+    short = [_short(figure) for figure in figures]
+    return short if min(short) < max(short) else short[0]
 
 
 BELIEVED, AS_WIDE = 2.0, 0.5

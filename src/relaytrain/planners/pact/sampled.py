@@ -24,6 +24,7 @@ from ...core.plan import Alternative, Nearest, Plan, along
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
+from ..search.allowance import check, current
 from ..search.world_walk import followed, walk
 from .planner import Pact
 from .value import standing
@@ -150,11 +151,13 @@ class Walker:
         worlds = self.worlds
         energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
         every = np.arange(len(schedules)) if chosen is None else chosen
+        counts = current()
         followed(
             min(count, len(worlds)), worlds.curves, worlds.mult, worlds.jump0, worlds.jump1, worlds.stands,
             worlds.scatter, worlds.luck, self.start, schedules.pairs, schedules.counts, every, self.seconds,
-            self.joules, self.goal, np.empty((0, 3)), energy, missed,
+            self.joules, self.goal, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
+        check(counts)
         return energy, missed
 
 
@@ -258,9 +261,10 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         "loss": losses,
         "change_s": costs.change_s[before, actions],
         "change_j": costs.change_j[before, actions],
+        "jump": _jumps(walker.worlds, before, actions, [float(np.median(walker.worlds.stands)), *losses[:-1]]),
     }
     path = along(problem, state, actions, table)
-    level = min(max(best.probability if best.probability >= LEAST else asked, 0.5), 1.0 - 1e-6)
+    level = min(max(asked, 0.5), 1.0 - 1e-6)
     sure = best.probability >= asked - 1e-12
     low_j, high_j = _interval(trails, ends)
     return Plan(
@@ -269,7 +273,7 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         planner=planner.name,
         feasible=best.probability >= LEAST,
         guaranteed=tuple(np.maximum(_bands(walker.worlds, curves, actions, level), losses).tolist()),
-        rung=best.probability if best.probability >= LEAST else 0.0,
+        rung=min(best.probability, asked) if best.probability >= LEAST else 0.0,
         probability=best.probability,
         bound_j=math.inf,
         gap=0.0,
@@ -278,6 +282,14 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         nearest=_nearest(walker, problem, best) if planner.explained and not sure else (),
         energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
     )
+
+
+def _jumps(worlds: Worlds, before: list[int], after: list[int], losses: list[float]) -> list[float]:
+    """What each epoch's handover does to the loss in the middle of the worlds; 0 where there is none."""
+    return [
+        0.0 if here == now else float(np.median(worlds.jump0[:, here, now]) + worlds.jump1[here, now] * loss)
+        for here, now, loss in zip(before, after, losses, strict=True)
+    ]
 
 
 LEAST = 0.5

@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .allowance import MOST_WORK, WORK
 from .kernels import jit
+
+EPOCH_NS = 30
+"""Of an epoch that is walked."""
 
 SETTLED = 1e-3
 """A schedule is followed until it is this unlikely that the target was not met."""
@@ -49,6 +53,7 @@ def walk(
     on_leg = int(start[2])
     elapsed = start[3]
     log_goal, deadline, last = goal[0], goal[1], int(goal[2])
+    goal_loss = math.exp(log_goal)
     loss = stands[world]
     left = 1.0
     spent = 0.0
@@ -84,15 +89,21 @@ def walk(
             on_leg += 1
             if above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
-                loss = floor + drop * math.exp(-power * math.log(u))
-            spread = luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1]
-            z = (log_goal - math.log(max(loss, 1e-9))) / max(spread, 1e-9)
-            if z > -4.0:
-                left *= 0.5 * math.erfc(z * 0.7071067811865476)
+                if power == 4.0:  # as curves are fitted; a division instead of a logarithm and an exponential
+                    square = u * u
+                    loss = floor + drop / (square * square)
+                else:
+                    loss = floor + drop * math.exp(-power * math.log(u))
+            spread = max(luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
+            z = -4.0
+            if loss - goal_loss < 4.0 * spread * loss:  # else out of reach, for log x >= 1 - 1 / x
+                z = (log_goal - math.log(max(loss, 1e-9))) / spread
+                if z > -4.0:
+                    left *= 0.5 * math.erfc(z * 0.7071067811865476)
             if walked < trail.shape[0]:
                 trail[walked, 2] = loss
             walked += 1
-            if left < SETTLED:
+            if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
             if trail.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss:
                 # At rest: every epoch to come has the same chance, so the rest of the leg is a geometric series.
@@ -132,17 +143,24 @@ def followed(
     trail: Any,
     energy: Any,
     missed: Any,
+    taken: Any,
 ) -> None:
-    """Mean energy and chance not to arrive of the `chosen` schedules over the first `count` worlds."""
+    """Mean energy and chance not to arrive of the `chosen` schedules over the first `count` worlds.
+
+    `taken` are the counts of `allowance`; at its limit no further schedule is followed.
+    """
     for i in range(chosen.shape[0]):
         s = chosen[i]
         total = 0.0
         late = 0.0
+        if taken[WORK] > taken[MOST_WORK]:
+            return
         for world in range(count):
-            spent, left, _ = walk(
+            spent, left, walked = walk(
                 world, curves, mult, jump0, jump1, stands, scatter, luck, start, schedules[s], counts[s], seconds,
                 joules, goal, trail,
             )  # fmt: skip
+            taken[WORK] += EPOCH_NS * (walked + 1)
             total += spent
             late += left
         energy[s] = total / count
