@@ -143,8 +143,8 @@ def _words(scenario: Scenario, done: Scouted, saving: Saving | None, out: Path) 
         if gain > 0.0:
             runs = math.ceil(done.spent_j / gain)
             lines.append(
-                f"   saves  {say_energy(gain, unit)} a run against the relay planned before, as far as these few relays "
-                f"tell and if both are followed to the end; the scouting pays after {runs} run{'s' if runs > 1 else ''}"
+                f"   saves  {say_energy(gain, unit)} a run against the relay planned before, as far as these few "
+                f"relays tell and if both are followed to the end; it pays after {runs} run{'s' if runs > 1 else ''}"
             )
         else:
             lines.append("   saves  nothing: the relay planned before is as good, as far as these few relays tell")
