@@ -8,13 +8,30 @@ and known only by its size. Along a leg of world w on pair p, beginning at the l
     observed = curve * exp(luck[w] * scatter[p, epoch of the leg] * z),   z standard normal, anew each epoch
 
 The worlds of one draw are equally likely and joint over pairs: a world that is slow on one pair may be so on all.
+
+Where losses are known by their gains from epoch to epoch and not as curves (DepL's (8)), a world is a `GainTable`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .law import Array
+
+
+@dataclass(frozen=True)
+class GainTable:
+    """Epochs that lower the loss by gains[position, p] * factors[w, epochs from now, p]; last entries hold on.
+
+    `gains` (G, P). `levels` (G, P): the loss at which each position is reached, falling; between two of them gains are
+    interpolated. Without levels (0, P) the position is the epoch of the run. `factors` (N, K, P): the luck of epochs.
+    """
+
+    gains: Array
+    levels: Array
+    factors: Array
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,8 @@ class Worlds:
     `curves` (N, P, 4): floor, drop, scale, power. `mult` (K, P): progress by epoch of the run, the last row holding
     on. `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
     present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
-    column holding on; `luck` (N,) its factor. `leg_epochs`: how many the present leg has behind it.
+    column holding on; `luck` (N,) its factor. `leg_epochs`: how many the present leg has behind it. `table`: gains in
+    place of `curves` and `mult`.
     """
 
     curves: Array
@@ -35,6 +53,15 @@ class Worlds:
     scatter: Array
     luck: Array
     leg_epochs: int = 0
+    table: GainTable | None = None
 
     def __len__(self) -> int:
         return len(self.stands)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All of it as the compiled walk takes it; of a table that there is none of, empty ones."""
+        empty = np.empty((0, self.curves.shape[1]))
+        table = GainTable(empty, empty, empty[None]) if self.table is None else self.table
+        plain = self.curves, self.mult, self.jump0, self.jump1, self.stands, self.scatter, self.luck
+        return *plain, table.gains, table.levels, table.factors

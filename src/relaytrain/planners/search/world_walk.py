@@ -21,6 +21,25 @@ AT_REST = 24
 
 
 @jit
+def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> float:
+    """The gain of an epoch by a table: of the run's epoch, or where the loss stands on the pair's own way down."""
+    last = gains.shape[0] - 1
+    if levels.shape[0] == 0:
+        return gains[min(epoch - 1, last), pair]
+    low, high = 0, last
+    while low < high:  # the last position whose level is not below the loss
+        middle = (low + high + 1) // 2
+        if levels[middle, pair] >= loss:
+            low = middle
+        else:
+            high = middle - 1
+    if low == last or levels[low, pair] <= loss:
+        return gains[low, pair]
+    share = (levels[low, pair] - loss) / (levels[low, pair] - levels[low + 1, pair])
+    return gains[low, pair] + share * (gains[low + 1, pair] - gains[low, pair])
+
+
+@jit
 def walk(
     world: int,
     curves: Any,
@@ -30,17 +49,22 @@ def walk(
     stands: Any,
     scatter: Any,
     luck: Any,
+    gains: Any,
+    levels: Any,
+    factors: Any,
     start: Any,
     legs: Any,
     counts: Any,
     seconds: Any,
     joules: Any,
+    first: Any,
     goal: Any,
     trail: Any,
 ) -> Any:
     """One schedule in one world: expected joules and the chance not to arrive.
 
-    `start`: pair, epoch, epochs of the leg, seconds so far. `goal`: log of the target, deadline, last epoch. `trail`
+    `start`: pair, epoch, epochs of the leg, seconds so far. `first` (P, 3): what a group's first use costs, seconds and
+    joules, and the group; zero where it is paid. `goal`: log of the target, deadline, last epoch. `trail`
     (E, 3), where it has rows: of every epoch walked joules spent by its end, the chance not to have met the target
     before it, and the curve; its number of epochs is the third result.
     """
@@ -64,6 +88,13 @@ def walk(
                 return spent, left, walked
             loss = max(loss, 1e-6)
             on_leg = 0
+        new = True
+        for earlier in range(leg):
+            new = new and first[legs[earlier], 2] != first[now, 2]
+        if new:
+            elapsed += first[now, 0]
+            spent += left * first[now, 1]
+            paid += first[now, 1]
         floor = curves[world, now, 0]
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
@@ -82,7 +113,10 @@ def walk(
             pair = now
             epoch += 1
             on_leg += 1
-            if above:
+            if gains.shape[0] > 0:
+                gain = gain_at(loss, epoch, gains, levels, now)
+                loss -= gain * factors[world, min(walked, factors.shape[1] - 1), now]
+            elif above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
                 loss = floor + drop * math.exp(-power * math.log(u))
             spread = luck[world] * scatter[now, min(on_leg, scatter.shape[1]) - 1]
@@ -94,7 +128,8 @@ def walk(
             walked += 1
             if left < SETTLED:
                 return spent, left, walked
-            if trail.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss:
+            resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss
+            if trail.shape[0] == 0 and resting:
                 # At rest: every epoch to come has the same chance, so the rest of the leg is a geometric series.
                 more = min(float(counts[leg] - gone - 1), float(last - epoch))
                 if seconds[now, now] > 0.0:
@@ -122,12 +157,16 @@ def followed(
     stands: Any,
     scatter: Any,
     luck: Any,
+    gains: Any,
+    levels: Any,
+    factors: Any,
     start: Any,
     schedules: Any,
     counts: Any,
     chosen: Any,
     seconds: Any,
     joules: Any,
+    first: Any,
     goal: Any,
     trail: Any,
     energy: Any,
@@ -140,8 +179,8 @@ def followed(
         late = 0.0
         for world in range(count):
             spent, left, _ = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, start, schedules[s], counts[s], seconds,
-                joules, goal, trail,
+                world, curves, mult, jump0, jump1, stands, scatter, luck, gains, levels, factors, start, schedules[s],
+                counts[s], seconds, joules, first, goal, trail,
             )  # fmt: skip
             total += spent
             late += left
