@@ -42,7 +42,8 @@ class Worlds:
     on. `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
     present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
     column holding on; `luck` (N,) its factor. `leg_epochs`: how many the present leg has behind it. `table`: gains in
-    place of `curves` and `mult`.
+    place of `curves` and `mult`. `lift` (K, P): what a pair's floor is higher by for a leg that begins after so many
+    epochs of the run, the last row holding on: a network that has learned little ends higher.
     """
 
     curves: Array
@@ -54,6 +55,7 @@ class Worlds:
     luck: Array
     leg_epochs: int = 0
     table: GainTable | None = None
+    lift: Array | None = None
 
     def __len__(self) -> int:
         return len(self.stands)
@@ -64,4 +66,5 @@ class Worlds:
         empty = np.empty((0, self.curves.shape[1]))
         table = GainTable(empty, empty, empty[None]) if self.table is None else self.table
         plain = self.curves, self.mult, self.jump0, self.jump1, self.stands, self.scatter, self.luck
-        return *plain, table.gains, table.levels, table.factors
+        lift = np.zeros((1, self.curves.shape[1])) if self.lift is None else self.lift
+        return *plain, lift, table.gains, table.levels, table.factors

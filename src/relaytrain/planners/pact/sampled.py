@@ -160,7 +160,6 @@ class Walker:
         )  # fmt: skip
         return energy, missed
 
-
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
         """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
         epoch_s = self.seconds[self.state.pair] + self.first[:, 0]

@@ -49,6 +49,7 @@ def walk(
     stands: Any,
     scatter: Any,
     luck: Any,
+    lift: Any,
     gains: Any,
     levels: Any,
     factors: Any,
@@ -96,6 +97,8 @@ def walk(
             spent += left * first[now, 1]
             paid += first[now, 1]
         floor = curves[world, now, 0]
+        if now != pair:
+            floor = max(floor + lift[min(epoch, lift.shape[0] - 1), now], 0.0)
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
         power = curves[world, now, 3]
@@ -157,6 +160,7 @@ def followed(
     stands: Any,
     scatter: Any,
     luck: Any,
+    lift: Any,
     gains: Any,
     levels: Any,
     factors: Any,
@@ -179,8 +183,8 @@ def followed(
         late = 0.0
         for world in range(count):
             spent, left, _ = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, gains, levels, factors, start, schedules[s],
-                counts[s], seconds, joules, first, goal, trail,
+                world, curves, mult, jump0, jump1, stands, scatter, luck, lift, gains, levels, factors, start,
+                schedules[s], counts[s], seconds, joules, first, goal, trail,
             )  # fmt: skip
             total += spent
             late += left
