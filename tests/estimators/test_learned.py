@@ -183,11 +183,11 @@ def within_worlds(fitted, history, truth, now) -> float:
 
     worlds = Learned.of(fitted, problem()).sample(history, PAIRS, 400, 1)
     at, loss, held = PAIRS.index(history[-1].decision.pair), worlds.stands, 0
-    lift = worlds.lift[min(len(history), len(worlds.lift) - 1), now] if now != at else 0.0
+    curves = worlds.curves[:, now].copy()
     if now != at:
         loss = loss + worlds.jump0[:, at, now] + worlds.jump1[at, now] * loss
-    curves = worlds.curves[:, now].copy()
-    curves[:, 0] = np.maximum(curves[:, 0] + lift, 0.0)
+        lift, pace = worlds.entered[min(len(history), len(worlds.entered) - 1), now]
+        curves[:, 0], curves[:, 2] = np.maximum(curves[:, 0] + lift, 0.0), curves[:, 2] / pace
     rng = np.random.default_rng(2)
     for epoch, seen in enumerate(truth):
         progress = worlds.mult[min(len(history) + epoch, len(worlds.mult) - 1), now]

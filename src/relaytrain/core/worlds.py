@@ -42,8 +42,9 @@ class Worlds:
     on. `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
     present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
     column holding on; `luck` (N,) its factor. `leg_epochs`: how many the present leg has behind it. `table`: gains in
-    place of `curves` and `mult`. `lift` (K, P): what a pair's floor is higher by for a leg that begins after so many
-    epochs of the run, the last row holding on: a network that has learned little ends higher.
+    place of `curves` and `mult`. `entered` (K, P, 2): what is added to a pair's floor, and its pace
+    multiplied by, for a leg that is yet to begin after so many epochs of the run, the last row holding on: a network
+    that has learned little is slower and ends higher.
     """
 
     curves: Array
@@ -55,7 +56,7 @@ class Worlds:
     luck: Array
     leg_epochs: int = 0
     table: GainTable | None = None
-    lift: Array | None = None
+    entered: Array | None = None
 
     def __len__(self) -> int:
         return len(self.stands)
@@ -66,5 +67,5 @@ class Worlds:
         empty = np.empty((0, self.curves.shape[1]))
         table = GainTable(empty, empty, empty[None]) if self.table is None else self.table
         plain = self.curves, self.mult, self.jump0, self.jump1, self.stands, self.scatter, self.luck
-        lift = np.zeros((1, self.curves.shape[1])) if self.lift is None else self.lift
-        return *plain, lift, table.gains, table.levels, table.factors
+        alike = np.tile([0.0, 1.0], (1, self.curves.shape[1], 1))
+        return *plain, alike if self.entered is None else self.entered, table.gains, table.levels, table.factors

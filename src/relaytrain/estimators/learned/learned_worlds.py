@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...core.curve import onward
 from ...core.law import Z_ROBUST, Array, LevelLaw
 from ...core.worlds import Worlds
 from ..bands import Bands
 from .misses import Misses
 from .tail import HORIZONS
 
+POWER = 4.0
+"""Of all curves: floor + (u + pace x)^-power."""
 NEAR, FAR = HORIZONS.index(5), tuple(HORIZONS.index(h) for h in (13, 21, 34))
 """Curves meet their paths at the first place of `HORIZONS` and come nearest to them at the others."""
 FLOORS = np.append(np.linspace(0.0, 0.9, 13), (0.95, 0.99))
@@ -76,21 +79,22 @@ def draw_learned(misses: Misses, outlook: Outlook, count: int, seed: int) -> Wor
     unit = pace[-1]
     faster = np.log(paces / paces[middle]).mean(axis=1)  # (A, P)
     curves = np.empty((count, pairs, 4))
-    curves[:, :, 1], curves[:, :, 3] = outlook.law.curves[:, 1], outlook.law.curves[:, 3]
+    curves[:, :, 1], curves[:, :, 3] = 1.0, POWER
     for p in range(pairs):
         curves[:, p, 0] = np.interp(away[:, p], AWAY, floors[:, -1, p])
         curves[:, p, 2] = np.exp(-np.interp(away[:, p], AWAY, faster[:, p])) / unit[p]
-    expected = outlook.law.curves.copy()
-    expected[:, 0], expected[:, 2] = floors[middle, -1], 1.0 / unit
+    expected = np.column_stack([floors[middle, -1], np.ones(pairs), 1.0 / unit, np.full(pairs, POWER)])
     jump0, jump1 = outlook.lines(expected, pace / unit)
     level = np.maximum(outlook.legs[0][1], TINY)
-    stands = _standing(outlook, expected, pace / unit) * np.exp(landing[:, here] * landed[here])
+    stands = _standing(outlook, expected) * np.exp(landing[:, here] * landed[here])
     curves[:, here, 0] = np.minimum(curves[:, here, 0], stands)
     moved = level * np.exp(landing * landed) - np.maximum(outlook.starts, TINY)  # put right, and as the world has it
     jumps = np.where(np.isfinite(jump0), jump0 + moved[:, None, :], jump0)
     jumps[:, range(pairs), range(pairs)] = 0.0
-    mult, lift = (np.concatenate([np.repeat(rows[:1], outlook.epoch, axis=0), rows]) for rows in (pace / unit, lift))
-    return Worlds(curves, mult, jumps, jump1, stands, scatter, np.ones(count), outlook.done, lift=lift)
+    entered = np.stack([lift, pace / unit], axis=2)
+    entered = np.concatenate([np.repeat(entered[:1], outlook.epoch, axis=0), entered])
+    even = np.ones((1, pairs))
+    return Worlds(curves, even, jumps, jump1, stands, scatter, np.ones(count), outlook.done, entered=entered)
 
 
 def _by_epoch(values: Array, later: list[int]) -> Array:
@@ -103,33 +107,30 @@ def _fitted(outlook: Outlook, doubt: Array, landed: Array) -> tuple[Array, Array
 
     A leg has the progress that leads to its loss five epochs on, and the floor that then comes nearest further on.
     """
-    _, drop, _, power = (column[:, None] for column in outlook.law.curves.T)
     starts = np.stack([leg[1] for leg in outlook.legs])[None] * np.exp(LANDING * AWAY[:, None, None] * landed)
     starts = np.maximum(starts, TINY)
     paths = np.maximum(np.stack([leg[2] for leg in outlook.legs]), TINY)
     wanted = paths[None] * np.exp(AWAY[:, None, None, None] * doubt)  # (A, L, P, H)
     top = np.minimum(wanted[..., (NEAR, *FAR)].min(axis=3), starts)
     floor = FLOORS * top[..., None]  # (A, L, P, F)
-    begun = ((starts[..., None] - floor) / drop) ** (-1.0 / power)
-    moved = ((wanted[..., NEAR, None] - floor) / drop) ** (-1.0 / power) - begun
+    begun = (starts[..., None] - floor) ** (-1.0 / POWER)
+    moved = (wanted[..., NEAR, None] - floor) ** (-1.0 / POWER) - begun
     pace = np.maximum(moved / HORIZONS[NEAR], SLOWEST)
     error = np.zeros_like(pace)
     for at in FAR:
-        reached = floor + drop * (begun + pace * HORIZONS[at]) ** -power
+        reached = floor + (begun + pace * HORIZONS[at]) ** -POWER
         error += np.log(reached / wanted[..., at, None]) ** 2
     best = error.argmin(axis=3)[..., None]
     return tuple(np.take_along_axis(part, best, axis=3)[..., 0] for part in (floor, pace))  # type: ignore[return-value]
 
 
-def _standing(outlook: Outlook, curves: Array, pace: Array) -> float:
+def _standing(outlook: Outlook, curves: Array) -> float:
     """Where the present curve stands: an odd loss moves the forecast by less than it is odd."""
     here = outlook.pair
     start = max(float(outlook.starts[here]), TINY)
     if not outlook.done:
         return start
-    floor, drop, scale, power = curves[here]
-    gone = np.cumsum(pace[np.minimum(np.arange(CLOSE), len(pace) - 1), here])
-    path = floor + drop * ((max(start - floor, 1e-6) / drop) ** (-1.0 / power) + gone / scale) ** -power
+    path = onward(curves[here], start, np.arange(1.0, CLOSE + 1.0))
     odd = float(np.mean(np.log(np.maximum(outlook.ahead.mean[here, :CLOSE], TINY) / path)))
     return start * float(np.exp(np.clip(odd, -ODDEST, ODDEST)))
 

@@ -49,7 +49,7 @@ def walk(
     stands: Any,
     scatter: Any,
     luck: Any,
-    lift: Any,
+    entered: Any,
     gains: Any,
     levels: Any,
     factors: Any,
@@ -97,10 +97,12 @@ def walk(
             spent += left * first[now, 1]
             paid += first[now, 1]
         floor = curves[world, now, 0]
-        if now != pair:
-            floor = max(floor + lift[min(epoch, lift.shape[0] - 1), now], 0.0)
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
+        if now != pair:
+            begun = min(epoch, entered.shape[0] - 1)
+            floor = max(floor + entered[begun, now, 0], 0.0)
+            scale = scale / entered[begun, now, 1]
         power = curves[world, now, 3]
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
@@ -160,7 +162,7 @@ def followed(
     stands: Any,
     scatter: Any,
     luck: Any,
-    lift: Any,
+    entered: Any,
     gains: Any,
     levels: Any,
     factors: Any,
@@ -183,7 +185,7 @@ def followed(
         late = 0.0
         for world in range(count):
             spent, left, _ = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, lift, gains, levels, factors, start,
+                world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
                 schedules[s], counts[s], seconds, joules, first, goal, trail,
             )  # fmt: skip
             total += spent
