@@ -94,7 +94,7 @@ def test_a_full_disk_is_said_and_no_bug():
 
 def test_json_goes_to_stdout_alone():
     ended = _run(sys.executable, "-m", "relaytrain", "plan", "fig5", "--format", "json")
-    assert json.loads(ended.stdout)["schema"] == "relaytrain.plan/1"
+    assert json.loads(ended.stdout)["schema"] == "relaytrain.plan/2"
 
 
 def test_compilation_is_announced_once(capsys, monkeypatch, tmp_path):

@@ -115,10 +115,12 @@ def test_where_nothing_is_sure_enough_the_surest_is_taken():
 def test_a_plan_states_one_probability_and_an_interval():
     plan = rt.plan("quickstart", rule="sampled")
     low_j, high_j = plan.energy_interval_j
-    assert plan.met and plan.rung == plan.probability >= plan.asked and low_j < plan.energy_j < high_j
+    assert plan.met and plan.sure == plan.probability >= plan.asked == plan.rung and low_j < plan.energy_j < high_j
     assert plan.to_dict()["energy_interval_j"] == [low_j, high_j] and plan.planner == "pact/sampled"
-    assert "of sampled worlds reach the target in time" in plan.explain() and "in 8 of 10" in plan.explain()
-    assert rt.plan("quickstart", rule="sampled") == plan
+    said = plan.explain()
+    assert said.count("% sure to reach") == 1 and "in 8 of 10" in said and "with 90% probability" not in said
+    assert rt.plan("quickstart") == plan, "a scenario with a belief is decided over worlds"
+    assert rt.plan("quickstart", rule="adaptive").planner == rt.plan("smart_factory").planner == "pact/adaptive"
 
 
 def test_what_cannot_be_had_is_said_with_what_can():

@@ -69,7 +69,7 @@ def test_bounds_hold_under_a_fitted_law(loss):
     shipped = next(Path(str(rt.__file__)).parent.rglob("zero-trace.npz"))
     changes = ["estimator.name=zero-trace", f"estimator.fitted={json.dumps(str(shipped))}", f"target.loss={loss}"]
     for deadline in ("30s", "5h"):
-        _check_bound(rt.plan("quickstart", overrides=[*changes, f"target.deadline={deadline}"]))
+        _check_bound(rt.plan("quickstart", rule="adaptive", overrides=[*changes, f"target.deadline={deadline}"]))
 
 
 # --- a negative expected loss

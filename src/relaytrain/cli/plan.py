@@ -42,7 +42,7 @@ RuleName = Annotated[
     typer.Option(
         "--rule",
         metavar="NAME",
-        help="PACT's rule: adaptive, robust, expected, literal, clamped, opportunity.",
+        help="PACT's rule: sampled (default with a belief), adaptive, robust, expected, literal, clamped, opportunity.",
         autocompletion=completion.among(completion.RULES),
     ),
 ]

@@ -50,13 +50,14 @@ def validate(
         return 0
     within = f" by {say_time(target.deadline_s, problem.units.time)}" if math.isfinite(target.deadline_s) else ""
     goal = f"{target.metric} {target.loss:g}{within}, {target.probability:.4g} sure"
+    planner = loaded.planner.name + (f"/{loaded.rule}" if loaded.planner.name == "pact" else "")
     emit(
         f"valid: {loaded.name}\n"
         f"  versions   {', '.join(versions)}\n"
         f"  node sets  {', '.join(sets_of_nodes)}\n"
         f"  pairs      {len(problem.pairs)}, starting with {problem.pairs[problem.start]}\n"
         f"  target     {goal}; now {problem.initial_loss:g}\n"
-        f"  planner    {loaded.planner.name}/{loaded.planner.rule}{' on a grid' if loaded.planner.grid else ''}"
+        f"  planner    {planner}{' on a grid' if loaded.planner.grid else ''}"
     )
     for words in loaded.warnings:
         note(f"warning: {words}")

@@ -142,9 +142,14 @@ def answer(plan: Plan) -> str:
         deadline = say_time(plan.deadline_s, plan.time_unit)
         levels = f"from {say_share(plan.asked)} down" + (" to 50%" if plan.asked > 0.5 else "")
         return f"Infeasible: no plan reaches {goal} by {deadline} at any level {levels}."
-    words = f"{plan.summary()}: {energy}, {say_share(plan.rung)} sure to reach {goal}"
+    if plan.energy_interval_j is not None:
+        low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
+        energy += f" ({low} to {high} in 8 of 10)"
+    words = f"{plan.summary()}: {energy}, {say_share(plan.sure)} sure to reach {goal}"
     if math.isfinite(plan.deadline_s):
         words += f" by {say_time(plan.deadline_s, plan.time_unit)}"
+    if plan.energy_interval_j is not None:
+        return words + f" (half of the worlds by {time})."
     scatter = ""
     if plan.guaranteed_s is not None:
         scatter = f", {say_share(plan.rung)} sure by {say_time(plan.guaranteed_s, plan.time_unit)}"
@@ -153,7 +158,7 @@ def answer(plan: Plan) -> str:
 
 def say_short(plan: Plan) -> str:
     """That a plan is less sure than was asked for."""
-    asked, rung, most = say_share(plan.asked), say_share(plan.rung), plan.attainable
+    asked, rung, most = say_share(plan.asked), say_share(plan.sure), plan.attainable
     if most is None:
         return f"Asked for {asked}, but this plan rests on {rung}; shown is the best effort."
     if most >= plan.asked - 1e-12:
@@ -164,6 +169,8 @@ def say_short(plan: Plan) -> str:
 
 def say_end(plan: Plan) -> str:
     """The loss after the last epoch of a plan, expected and with its probability."""
+    if plan.energy_interval_j is not None:
+        return f"after these epochs half of the worlds have met the target; median loss {plan.losses[-1]:.4g}"
     level, most = say_share(plan.rung or plan.asked), plan.guaranteed[-1]
     return f"after these epochs: expected loss {plan.losses[-1]:.4g}, with {level} probability at most {most:.4g}"
 
@@ -171,11 +178,7 @@ def say_end(plan: Plan) -> str:
 def say_sure(plan: Plan) -> str:
     """How probable it is that these very legs reach the target, under each assumption where there are several."""
     if plan.energy_interval_j is not None:
-        low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
-        return (
-            f"{say_share(plan.probability)} of sampled worlds reach the target in time this way, the last pair "
-            f"training on; energy {low} to {high} in 8 of 10"
-        )
+        return "probability and energy are over worlds drawn from what is believed, following this schedule"
     if not plan.probabilities:
         share = "all" if plan.probability >= 1.0 else f"{say_share(plan.probability)} of"
         return f"{share} sampled curves reach the target in time by these legs, without re-planning"

@@ -87,12 +87,13 @@ class Plan:
     """A frozen answer. `losses` and `guaranteed` hold one value after each epoch, at `expected` and at `rung`.
 
     `asked` is the probability in the target, `rung` the level the plan rests on (0.0 when no level is feasible),
-    `probability` the share of samples of the law that reach the target in time following the decisions, the last
-    pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the expected
-    law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is under
-    each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value function (4)
-    there. `energy_interval_j` holds the energy in 8 of 10 cases, of a plan over worlds. `guaranteed_s` is `elapsed_s`
-    at `rung`: on the measured clock, where seconds scatter; else None.
+    `probability` the share of samples of the law, or of worlds, that reach the target in time following the decisions,
+    the last pair training on where they end. `bound_j` is a proven lower bound on the energy of any plan under the
+    expected law (or of what `bounded` names), `gap` the plan's distance to it. `probabilities` says how sure the end is
+    under each assumption about the noise, where there are several. `ahead` is l_ideal - l now, `value` the value
+    function (4) there. A plan over worlds has `energy_interval_j`, which holds the energy in 8 of 10 cases;
+    `probability` is then the one figure it states, and `rung` is no more than what was asked. `guaranteed_s` is
+    `elapsed_s` at `rung`: on the measured clock, where seconds scatter; else None.
     `attainable`: where `rung` is less than was asked, the highest probability, in thousandths, that any plan can have
     (0.0: none of one half or more); None where that was not asked for.
     """
@@ -132,6 +133,11 @@ class Plan:
     attainable: float | None = None
 
     @property
+    def sure(self) -> float:
+        """The probability that the plan states."""
+        return self.rung if self.energy_interval_j is None or not self.feasible else self.probability
+
+    @property
     def met(self) -> bool:
         """The plan rests on at least the probability that was asked for."""
         return self.feasible and self.rung >= self.asked - 1e-12
@@ -139,7 +145,7 @@ class Plan:
     def to_dict(self) -> Json:
         """Plain JSON values; infinity becomes None (docs/formats.md, plan)."""
         return {
-            "schema": "relaytrain.plan/1",
+            "schema": "relaytrain.plan/2",
             "problem": self.problem,
             "planner": self.planner,
             "feasible": self.feasible,

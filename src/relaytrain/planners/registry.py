@@ -53,9 +53,10 @@ def planner_for(
     """Who plans: `planner` itself, or the one of that name; name and rule are the scenario's unless they are given."""
     if planner is not None and not isinstance(planner, str):
         return planner
-    settings = PlannerSettings() if scenario is None else scenario.planner
-    depl = None if scenario is None else scenario.depl
-    return planner_named(planner or settings.name, rule=rule or settings.rule, grid=settings.grid, depl=depl)
+    if scenario is None:
+        return planner_named(planner or PlannerSettings().name, rule=rule or "adaptive")
+    settings = scenario.planner
+    return planner_named(planner or settings.name, rule=rule or scenario.rule, grid=settings.grid, depl=scenario.depl)
 
 
 def planner_named(

@@ -516,7 +516,7 @@ class RelayLoop:
 def _turn(plan: Plan) -> tuple[NoticeKind, str]:
     """What a plan says that is infeasible after feasible ones, or the other way round."""
     if plan.feasible:
-        return "feasible", say_feasible(plan.rung)
+        return "feasible", say_feasible(plan.sure)
     return "infeasible", f"{_way_out(plan)}; going on as well as possible"
 
 

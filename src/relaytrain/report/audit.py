@@ -135,13 +135,13 @@ def ratio(got: float, said: float) -> float | None:
 
 
 def _levels(views: Sequence[RunView]) -> tuple[Rate, ...]:
-    """Met targets by planner and by the level that the first plan rested on, together where the levels are near."""
+    """Met targets by planner and by the probability that the first plan stated, together where the levels are near."""
     groups: dict[tuple[str, int], list[tuple[float, bool]]] = {}
     for view in views:
-        rung = view.plans[0].rung if view.plans else None
-        if rung is not None:
-            key = view.plans[0].planner.split("/")[0], bin_of(rung)
-            groups.setdefault(key, []).append((rung, view.status == "met"))
+        sure = view.plans[0].sure if view.plans else None
+        if sure is not None:
+            key = view.plans[0].planner.split("/")[0], bin_of(sure)
+            groups.setdefault(key, []).append((sure, view.status == "met"))
     several = len({planner for planner, _ in groups}) > 1
     rows = sorted(groups.items(), key=lambda item: (item[0][0], item[0][1]))
     return tuple(_level(planner if several else "", number, rows) for (planner, number), rows in rows)

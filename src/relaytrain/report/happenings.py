@@ -31,7 +31,7 @@ def happenings(view: RunView) -> list[Happening]:
         if plan.feasible != feasible:
             feasible = plan.feasible
             lost = say_infeasible(view.asked.loss, view.asked.deadline_s, plan.nearest, view.asked.time_unit)
-            rows.append(Happening(plan.epoch, say_feasible(plan.rung or 0.0) if feasible else lost))
+            rows.append(Happening(plan.epoch, say_feasible(plan.sure or 0.0) if feasible else lost))
     return sorted(rows, key=lambda row: row.epoch)
 
 

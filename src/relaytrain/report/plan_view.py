@@ -51,6 +51,7 @@ class PlanView:
     asked: float | None
     rung: float | None
     probability: float | None
+    sure: float | None
     start_loss: float | None
     energy_j: float | None
     end_s: float | None
@@ -84,6 +85,7 @@ class PlanView:
             asked=number(plan.get("asked")),
             rung=number(plan.get("rung")),
             probability=number(plan.get("probability")),
+            sure=number(plan.get("probability" if plan.get("energy_interval_j") and plan.get("rung") else "rung")),
             start_loss=number(plan.get("start_loss")),
             energy_j=number(plan.get("energy_j")),
             end_s=number(plan.get("elapsed_s")),

@@ -157,7 +157,8 @@ def _tiles(view: RunView) -> list[Json]:
     ]
     if first is not None and first.probability is not None:
         sure = f"asked {say_share(first.asked)}, " if first.asked is not None else ""
-        rung = f"rests on {say_share(first.rung)}" if first.rung else "no level was feasible"
+        rung = "of the schedule" if first.sure == first.probability else f"rests on {say_share(first.rung or 0.0)}"
+        rung = rung if first.rung else "no level was feasible"
         value = say_share(first.probability, 1)
         tiles.append({"name": "stated probability", "value": value, "note": f"{sure}{rung}"})
     if view.verdict is not None and view.verdict.get("test_loss") is not None:

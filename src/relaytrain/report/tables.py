@@ -118,7 +118,7 @@ def comparison_table(comparison: Comparison) -> Group:
             say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
             "-" if ratio is None else f"{ratio:.3f}x",
             say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
-            say_share(plan.rung) if plan.feasible else "-",
+            say_share(plan.sure) if plan.feasible else "-",
             say_share(plan.probability) if plan.feasible else "-",
             Text(plan.summary() if plan.feasible else "misses the target"),
             style="" if plan.met else "dim",

@@ -24,7 +24,7 @@ class PlannerSettings:
     """Who plans: a planner's name, PACT's rule, the paper's grid if asked for, and the seed of sampled figures."""
 
     name: str = "pact"
-    rule: str = "adaptive"
+    rule: str | None = None
     grid: Grid | None = None
     seed: int = 0
 
@@ -63,6 +63,18 @@ class Scenario:
     def folder(self) -> Path | None:
         """The folder of the file: where `module:function` references look first."""
         return None if self.source is None else self.source.parent
+
+    @property
+    def rule(self) -> str:
+        """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, or an
+        estimator that was fitted), else `adaptive`.
+
+        A law alone says what it says by levels, and the exact rules plan by levels; on a grid only they can.
+        """
+        if self.planner.rule is not None:
+            return self.planner.rule
+        believes = bool(self.prior) or self.estimator.get("name", "prior") != "prior"
+        return "sampled" if believes and self.planner.grid is None else "adaptive"
 
     @property
     def digest(self) -> str:

@@ -254,7 +254,7 @@ class PlannerTable(Table):
         "pact", "optimum", "one-switch", "static-learn", "single",
         "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
     ] = "pact"  # fmt: skip
-    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] = "adaptive"
+    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
 

@@ -29,7 +29,8 @@ STARTS, FLOORS, PACES = 15, 11, 11
 ROUNDS, SHRINK = 5, 0.5
 """Of closing in, and what is left of the range in each."""
 SETTLED = 21
-"""Legs that begin at this epoch of a run or later show a pair's own curve; earlier ones, how progress begins."""
+"""Legs that begin at this epoch of a run or later (at the latest that was recorded, if none do) show a pair's own curve;
+earlier ones, how progress begins."""
 WIDTHS = (2.0, 1.4, 1.2)
 """Steps in which progress is sought."""
 PULL, ODD = 0.02, 0.3
@@ -88,9 +89,9 @@ def fit_pair(pair: int, legs: Sequence[FittedLeg], initial_loss: float) -> Fitte
     other ways, is doubt about the floor and not scatter.
     """
     scale, drop = 9.0, initial_loss
-    settled = [leg for leg in legs if leg.first_epoch >= SETTLED]
-    if len({leg.seed for leg in settled}) < len({leg.seed for leg in legs}):
-        settled = list(legs)
+    latest = {seed: max(leg.first_epoch for leg in legs if leg.seed == seed) for seed in {leg.seed for leg in legs}}
+    since = min(SETTLED, *latest.values())
+    settled = [leg for leg in legs if leg.first_epoch >= since]
     progress = np.ones(len(KNOTS))
     rows = progress_rows(progress)
     for leg in settled:
@@ -220,8 +221,8 @@ class FittedBelief:
 
 def fit_belief(atlas: Atlas) -> FittedBelief:
     """What an atlas teaches of its scenario."""
-    initial = float(np.mean([legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]))
-    pairs = {pair: fit_pair(pair, legs, initial) for pair, legs in sorted(legs_by_pair(atlas).items())}
+    initial = [legs[LegKey((), atlas.start)].start for legs in atlas.seeds.values()]
+    pairs = {pair: fit_pair(pair, legs, float(np.mean(initial))) for pair, legs in sorted(legs_by_pair(atlas).items())}
     middle = {pair: float(np.mean([leg.pace for leg in fit.legs])) for pair, fit in pairs.items()}
     floors = {pair: _spread(fit, "floor", fit.floors) for pair, fit in pairs.items()}
     paces = {
@@ -234,7 +235,7 @@ def fit_belief(atlas: Atlas) -> FittedBelief:
         floors,
         paces,
         noise,
-        _handovers(pairs),
+        _handovers(pairs, initial),
         _correlation([fit.paces for fit in pairs.values()]),
         _correlation([fit.floors for fit in pairs.values()]),
         len(atlas.seeds),
@@ -268,8 +269,12 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     return best[1], best[2], best[3]
 
 
-def _handovers(pairs: Mapping[int, FittedPair]) -> dict[tuple[int, int], tuple[float, float, float]]:
-    """By (before, now): jump0, jump1 and the spread of where the curve goes on."""
+def _handovers(pairs: Mapping[int, FittedPair], initial: Sequence[float]) -> dict[tuple[int, int], tuple[float, float, float]]:
+    """By (before, now): jump0, jump1 and the spread of where the curve goes on.
+
+    A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing. Without
+    that, one that throws every loss up to the same height seems to cost nothing as long as nothing is learned.
+    """
     stood = {(leg.seed, leg.key): np.append(leg.start, leg.curve) for fit in pairs.values() for leg in fit.legs}
     seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for fit in pairs.values():
@@ -282,10 +287,11 @@ def _handovers(pairs: Mapping[int, FittedPair]) -> dict[tuple[int, int], tuple[f
                 seen.setdefault((before, fit.pair), []).append((float(curve[epochs]), leg.start))
     found = {}
     for key, points in seen.items():
-        before, after = np.array(points).T
+        before, after = np.array([*points, *((loss, loss) for loss in initial)]).T
         slope = 1.0
         if len(points) > 3 and before.std() > 1e-3:
             slope = float(np.clip(np.cov(before, after)[0, 1] / before.var(ddof=1), 0.0, 1.5))
+        before, after = np.array(points).T
         shift = float(np.mean(after - slope * before))
         found[key] = shift, slope - 1.0, float(np.std(after - slope * before - shift, ddof=min(2, len(points) - 1)))
     return found
@@ -320,8 +326,8 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
                 "drop": _short(fit.drop),
                 "scale": _short(fit.scale),
                 "power": POWER,
-                "progress": [_short(figure) for figure in rows],
-                "robust_progress": [_short(figure * slow) for figure in rows],
+                "progress": _by_epoch(rows),
+                "robust_progress": _by_epoch(rows * slow),
                 "robust_floor": _short(floor + Z_ROBUST * spread),
             }
         )
@@ -373,6 +379,12 @@ def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
     if resolved["law"]["kind"] == "level":
         law = {**law, **{key: [*resolved["law"].get(key, ()), *law[key]] for key in ("curves", "jumps")}}
     return {**resolved, "law": law, "prior": tables["prior"]}
+
+
+def _by_epoch(figures: Array) -> float | list[float]:
+    """Figures by epoch of the run as a file has them: one, where all are alike."""
+    short = [_short(figure) for figure in figures]
+    return short if min(short) < max(short) else short[0]
 
 
 def _short(figure: float) -> float:

@@ -1,9 +1,9 @@
 """What a run will still spend: the middle of the forecast, and from where to where.
 
-A level of the law is one way things may go, from better (0.1) to worse (0.9) than expected. Under each the run plans
-again as it learns, so it ends near the least energy that there is under that level. Where no path arrives, or planning
-again is not what the run does (a plan followed to the end; one that chooses data and resources), the plan's own pairs
-are followed, the last one training on, at most until the deadline.
+A plan over worlds states it itself. Else a level of the law is one way things may go, from better (0.1) to worse (0.9)
+than expected. Under each the run plans again as it learns, so it ends near the least energy that there is under that
+level. Where no path arrives, or planning again is not what the run does (a plan followed to the end; one that chooses
+data and resources), the plan's own pairs are followed, the last one training on, at most until the deadline.
 
 The middle is the mean over the middle half of the levels. A median would jump: with a version that may just or just
 not arrive, the totals of all levels are two heaps, and the median falls from one into the other and back.
@@ -52,6 +52,9 @@ def forecast(
     """Of a run that stands at `state` and has just made `plan` under `law` and `costs`."""
     if not plan.decisions:
         return Forecast(math.inf, math.inf, math.inf)
+    if plan.energy_interval_j is not None and replan:
+        low_j, high_j = plan.energy_interval_j
+        return Forecast(low_j, plan.energy_j, high_j)
     plain = all(d.resources == 1.0 and not d.datasets for d in plan.decisions)
     to_go = _searched(Tables(problem, costs, law), state) if replan and plain else {}
     if len(to_go) < len(LEVELS):

@@ -283,9 +283,10 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         "loss": losses,
         "change_s": costs.change_s[before, actions],
         "change_j": costs.change_j[before, actions],
+        "jump": _jumps(walker.worlds, before, actions, [float(np.median(walker.worlds.stands)), *losses[:-1]]),
     }
     path = along(problem, state, actions, table)
-    level = min(max(best.probability if best.probability >= LEAST else asked, 0.5), 1.0 - 1e-6)
+    level = min(max(asked, 0.5), 1.0 - 1e-6)
     sure = best.probability >= asked - 1e-12
     low_j, high_j = _interval(trails, ends)
     return Plan(
@@ -294,7 +295,7 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         planner=planner.name,
         feasible=best.probability >= LEAST,
         guaranteed=tuple(np.maximum(_bands(walker.worlds, curves, actions, level), losses).tolist()),
-        rung=best.probability if best.probability >= LEAST else 0.0,
+        rung=min(best.probability, asked) if best.probability >= LEAST else 0.0,
         probability=best.probability,
         bound_j=math.inf,
         gap=0.0,
@@ -314,6 +315,14 @@ def _paid_once(walker: Walker, actions: list[int]) -> NDArray[np.float64]:
             seen.add(group)
             paid[epoch] = walker.first[pair, :2]
     return paid
+
+
+def _jumps(worlds: Worlds, before: list[int], after: list[int], losses: list[float]) -> list[float]:
+    """What each epoch's handover does to the loss in the middle of the worlds; 0 where there is none."""
+    return [
+        0.0 if here == now else float(np.median(worlds.jump0[:, here, now]) + worlds.jump1[here, now] * loss)
+        for here, now, loss in zip(before, after, losses, strict=True)
+    ]
 
 
 LEAST = 0.5

@@ -74,6 +74,7 @@ def walk(
     on_leg = int(start[2])
     elapsed = start[3]
     log_goal, deadline, last = goal[0], goal[1], int(goal[2])
+    goal_loss = math.exp(log_goal)
     loss = stands[world]
     left = 1.0
     spent = 0.0
@@ -89,13 +90,10 @@ def walk(
                 return spent, left, walked
             loss = max(loss, 1e-6)
             on_leg = 0
-        new = True
+        once_s, once_j = first[now, 0], first[now, 1]
         for earlier in range(leg):
-            new = new and first[legs[earlier], 2] != first[now, 2]
-        if new:
-            elapsed += first[now, 0]
-            spent += left * first[now, 1]
-            paid += first[now, 1]
+            if first[legs[earlier], 2] == first[now, 2]:
+                once_s, once_j = 0.0, 0.0
         floor = curves[world, now, 0]
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
@@ -107,11 +105,12 @@ def walk(
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
         for gone in range(counts[leg]):
-            elapsed += seconds[pair, now]
+            elapsed += seconds[pair, now] + once_s
             if elapsed > deadline or epoch >= last:
                 return spent, left, walked
-            spent += left * joules[pair, now]
-            paid += joules[pair, now]
+            spent += left * (joules[pair, now] + once_j)
+            paid += joules[pair, now] + once_j
+            once_s, once_j = 0.0, 0.0
             if walked < trail.shape[0]:
                 trail[walked, 0] = paid
                 trail[walked, 1] = left
@@ -123,15 +122,21 @@ def walk(
                 loss -= gain * factors[world, min(walked, factors.shape[1] - 1), now]
             elif above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
-                loss = floor + drop * math.exp(-power * math.log(u))
-            spread = luck[world] * scatter[now, min(on_leg, scatter.shape[1]) - 1]
-            z = (log_goal - math.log(max(loss, 1e-9))) / max(spread, 1e-9)
-            if z > -4.0:
-                left *= 0.5 * math.erfc(z * 0.7071067811865476)
+                if power == 4.0:  # as curves are fitted; a division instead of a logarithm and an exponential
+                    square = u * u
+                    loss = floor + drop / (square * square)
+                else:
+                    loss = floor + drop * math.exp(-power * math.log(u))
+            spread = max(luck[world] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
+            z = -4.0
+            if loss - goal_loss < 4.0 * spread * loss:  # else out of reach, for log x >= 1 - 1 / x
+                z = (log_goal - math.log(max(loss, 1e-9))) / spread
+                if z > -4.0:
+                    left *= 0.5 * math.erfc(z * 0.7071067811865476)
             if walked < trail.shape[0]:
                 trail[walked, 2] = loss
             walked += 1
-            if left < SETTLED:
+            if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
             resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss
             if trail.shape[0] == 0 and resting:

@@ -1,0 +1,213 @@
+"""Is what a plan states kept? Its probability and 80 % interval of the energy, against loops with scatter drawn anew.
+
+    python benchmarks/stated.py                             # four settings, 400 loops each, test seeds
+    python benchmarks/stated.py quickstart 0.28/600 --loops 100 --dev
+
+A loop is the product's own over a seed of the bundled atlas: every recorded leg is smoothed (a running mean of the
+logarithm, as wide as the ends of the leg allow, at most seven epochs), and the scatter that was taken away is drawn
+anew from that of the same pair at about the same epoch of a leg, all seeds together. A way that was not recorded is
+played by the nearest one that was, a leg that goes on beyond its end rests there. What is stated is the first plan's;
+what is kept is counted with its Wilson interval at 95 %.
+
+Seeds: those of `benchmarks/decisions.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from decisions import DEVELOPMENT, TEST, Cell
+from numpy.typing import NDArray
+
+from relaytrain import api
+from relaytrain.core.plan import Plan
+from relaytrain.estimators.choose import estimator_for
+from relaytrain.planners.registry import planner_for
+from relaytrain.relay.job import Job, Settings
+from relaytrain.relay.journal import MemoryJournal
+from relaytrain.relay.loop import RelayLoop
+from relaytrain.relay.replay import AtlasRunner
+from relaytrain.report.audit_rates import wilson
+from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey, read_atlas
+
+SETTINGS = [
+    ("quickstart", (0.28, 600.0)),
+    ("quickstart", (0.28, 80.0)),
+    ("fashion", (0.80, 300.0)),
+    ("deeper", (0.26, 600.0)),
+]
+HALF_WIDTH = 3
+NEAR_EPOCHS = 2.0
+"""Scatter is drawn from epochs of a leg within this factor."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One loop: what the first plan stated, and what came of it."""
+
+    stated: float
+    low_j: float
+    high_j: float
+    expected_j: float
+    met: bool
+    energy_j: float
+
+
+def smoothed(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running mean of the logarithm."""
+    logs = np.log(losses)
+    widths = [min(i, len(logs) - 1 - i, HALF_WIDTH) for i in range(len(logs))]
+    return np.array([logs[i - w : i + w + 1].mean() for i, w in enumerate(widths)])
+
+
+class Surface:
+    """Smooth legs of all seeds, and the scatter taken away, by pair and epoch of a leg."""
+
+    def __init__(self, atlas: Atlas) -> None:
+        self.atlas = atlas
+        self.legs = {
+            (seed, key): smoothed(np.array(leg.losses))
+            for seed, legs in atlas.seeds.items()
+            for key, leg in legs.items()
+        }
+        heaps: dict[int, list[tuple[int, float]]] = {}
+        for (seed, key), smooth in self.legs.items():
+            logs = np.log(atlas.seeds[seed][key].losses)
+            for i in range(len(logs)):
+                width = 2 * min(i, len(logs) - 1 - i, HALF_WIDTH) + 1
+                if width > 1:  # what a mean of `width` leaves of independent scatter
+                    heaps.setdefault(key.pair, []).append(
+                        (i + 1, float(logs[i] - smooth[i]) / math.sqrt(1 - 1 / width))
+                    )
+        self.scatter = {pair: np.array(heap) for pair, heap in heaps.items()}
+
+    def scattered(self, pair: int, smooth: NDArray[np.float64], epochs: int, rng: np.random.Generator) -> list[float]:
+        """Losses of a leg with scatter drawn anew."""
+        heap = self.scatter[pair]
+        losses = []
+        for i in range(epochs):
+            near = heap[np.abs(np.log(heap[:, 0] / (i + 1))) <= math.log(NEAR_EPOCHS), 1]
+            drawn = float(rng.choice(near if len(near) else heap[:, 1]))
+            losses.append(math.exp(float(smooth[min(i, len(smooth) - 1)]) + drawn))
+        return losses
+
+    def nearest(self, seed: int, key: LegKey) -> LegKey:
+        """The recorded leg whose way is most like this one's."""
+
+        def away(other: LegKey) -> tuple[float, float]:
+            mine, theirs = [leg for leg in key.before if leg[1]][-2:], list(other.before)
+            if [pair for pair, _ in mine] != [pair for pair, _ in theirs]:
+                epochs = (sum(n for _, n in before) for before in (key.before, other.before))
+                return 1.0, abs(next(epochs) - next(epochs))
+            return 0.0, sum(abs(n - m) for (_, n), (_, m) in zip(mine, theirs, strict=True))
+
+        return min((other for other in self.atlas.seeds[seed] if other.pair == key.pair), key=lambda o: (away(o), o))
+
+    def loop(self, seed: int, chance: int) -> AtlasRunner:
+        """One seed with new scatter."""
+        rng = np.random.default_rng([seed, chance])
+        atlas = replace(self.atlas, seeds={seed: {}})
+
+        def missing(seed: int, key: LegKey, epochs: int) -> AtlasLeg:
+            like = self.nearest(seed, key)
+            held = atlas.seeds[seed].setdefault(
+                key, AtlasLeg(self.atlas.seeds[seed][like].start, [], self.atlas.seeds[seed][like].handed)
+            )
+            whole = self.scattered(key.pair, self.legs[seed, like], max(2 * epochs, 32), rng) if epochs else []
+            held.losses += whole[len(held.losses) :] if len(held.losses) < epochs else []
+            return held
+
+        return AtlasRunner(atlas, seed, missing)
+
+
+class Noting:
+    """A planner that remembers its first plan."""
+
+    def __init__(self, planner: Any) -> None:
+        self.planner = planner
+        self.first: Plan | None = None
+        self.name, self.worlds = planner.name, getattr(planner, "worlds", 0)
+
+    def plan(self, *given: Any) -> Plan:
+        """As the planner does."""
+        plan: Plan = self.planner.plan(*given)
+        self.first = self.first or plan
+        return plan
+
+
+def play(name: str, cell: Cell, seed: int, chances: range) -> list[Kept]:
+    """Loops of one seed."""
+    from relaytrain.relay.assembly import possible_changes
+    from relaytrain.training.setup import TrainingSetup
+
+    scenario = api.scenario(name)
+    surface = Surface(read_atlas(name))
+    costs = possible_changes(TrainingSetup.from_scenario(scenario), scenario.problem, scenario.costs)
+    target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
+    problem = replace(scenario.problem, target=target)
+    noting = Noting(replace(planner_for(scenario), explained=False))  # type: ignore[type-var]
+    rows = []
+    for chance in chances:
+        runner = surface.loop(seed, chance)
+        job = Job(
+            problem, costs, scenario.law, lambda probed: estimator_for(scenario, probed), noting, runner,
+            Settings(seed=seed * 1000 + chance),
+        )  # fmt: skip
+        first = runner.first()
+        journal = MemoryJournal("played", first, problem.pairs, problem.start)
+        ended = RelayLoop(job, journal, runner.probe(first).loss).begin(first)
+        assert noting.first is not None
+        plan, noting.first = noting.first, None
+        low_j, high_j = plan.energy_interval_j or (math.nan, math.nan)
+        rows.append(Kept(plan.probability, low_j, high_j, plan.energy_j, ended.verdict == "met", ended.energy_j))
+    return rows
+
+
+def main() -> None:
+    """Play and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", nargs="?")
+    parser.add_argument("cell", nargs="?", metavar="LOSS/SECONDS")
+    parser.add_argument("--loops", type=int, default=400)
+    parser.add_argument("--dev", action="store_true", help="development seeds")
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    settings = SETTINGS
+    if given.scenario and given.cell:
+        loss, late = given.cell.split("/")
+        settings = [(given.scenario, (float(loss), float(late)))]
+    for name, cell in settings:
+        first = DEVELOPMENT if given.dev else TEST
+        seeds = [seed for seed in sorted(read_atlas(name).seeds) if first <= seed < first + 1000]
+        each = math.ceil(given.loops / len(seeds))
+        began = time.monotonic()
+        with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+            jobs = [pool.submit(play, name, cell, seed, range(each)) for seed in seeds]
+            rows = [row for job in jobs for row in job.result()]
+        met = sum(row.met for row in rows)
+        low, high = wilson(met, len(rows))
+        stated = float(np.mean([row.stated for row in rows]))
+        within = sum(row.low_j <= row.energy_j <= row.high_j for row in rows)
+        bounds = wilson(within, len(rows))
+        joules = {key: float(np.mean([getattr(row, key) for row in rows])) for key in ("expected_j", "low_j", "high_j")}
+        print(
+            f"{name} {cell[0]:g} by {cell[1]:g} s, {len(rows)} loops over {len(seeds)} seeds, "
+            f"{time.monotonic() - began:.0f} s\n"
+            f"  stated {stated:.3f}, kept {met / len(rows):.3f} [{low:.3f}, {high:.3f}]: "
+            f"{'holds' if stated <= high else 'does not hold'}\n"
+            f"  energy stated {joules['expected_j']:.1f} J, {joules['low_j']:.1f} to {joules['high_j']:.1f}; "
+            f"spent {np.mean([row.energy_j for row in rows]):.1f} J, "
+            f"{within / len(rows):.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}] of them within",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
