@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from .own_epochs import adapted, history_of, images_of, slowed_at, widened_at
 from .pair_facts import Facts, facts_of
 from .tail import HORIZONS
 
+Asked = tuple[tuple[EpochOutcome, ...], tuple[Pair, ...]]
 MOST_BIAS = 0.7
 """No forecast is put right by more, in logarithms."""
 
@@ -58,7 +58,7 @@ class Learned:
     jumps: LevelLaw | None = None
     bound: Bound | None = None
     by_epoch: bool = True
-    _last: dict[Any, Outlook] = field(default_factory=dict, repr=False, compare=False)
+    _last: list[tuple[Asked, Outlook]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, fitted: Fitted, problem: Problem, law: LossLaw | None = None, bound: Bound | None = None) -> Learned:
@@ -82,12 +82,10 @@ class Learned:
 
     def _outlook(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> Outlook:
         """The law with what it was made of; a plan asks for it twice, so the last one is remembered."""
-        key = tuple(history), tuple(pairs)
-        if key not in self._last:
-            made = self._look(*key)
-            self._last.clear()
-            self._last[key] = made
-        return self._last[key]
+        asked = tuple(history), tuple(pairs)
+        if not self._last or self._last[0][0] != asked:
+            self._last[:] = [(asked, self._look(*asked))]
+        return self._last[0][1]
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # who asks looks whether they are numbers at all
     def _look(self, history: tuple[EpochOutcome, ...], pairs: tuple[Pair, ...]) -> Outlook:

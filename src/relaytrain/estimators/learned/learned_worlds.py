@@ -22,8 +22,8 @@ from ..bands import Bands
 from .misses import Misses
 from .tail import HORIZONS
 
-POWER = 4.0
-"""Of all curves: floor + (u + pace x)^-power."""
+POWERS, CLEARLY = (4.0, 2.0, 1.0), 0.5
+"""Of curves floor + (u + pace x)^-power: the first, unless another misses its paths by less than this share of it."""
 NEAR, FAR = HORIZONS.index(5), tuple(HORIZONS.index(h) for h in (13, 21, 34))
 """Curves meet their paths at the first place of `HORIZONS` and come nearest to them at the others."""
 FLOORS = np.append(np.linspace(0.0, 0.9, 13), (0.95, 0.99))
@@ -72,18 +72,19 @@ def draw_learned(misses: Misses, outlook: Outlook, count: int, seed: int) -> Wor
     landing = LANDING * away + np.sqrt(1.0 - LANDING**2) * fresh
     scatter = _scatter(misses, outlook)
     doubt, landed = _doubt(misses, outlook, scatter)
-    floors, paces = _fitted(outlook, doubt, landed)  # (A, L, P) each
+    power = _powers(outlook)
+    floors, paces, _ = _fitted(outlook, doubt, landed, AWAY, power)  # (A, L, P) each
     middle = len(AWAY) // 2
     later = [leg[0] for leg in outlook.legs]
     pace, lift = (_by_epoch(values[middle], later) for values in (paces, floors - floors[:, -1:]))
     unit = pace[-1]
     faster = np.log(paces / paces[middle]).mean(axis=1)  # (A, P)
     curves = np.empty((count, pairs, 4))
-    curves[:, :, 1], curves[:, :, 3] = 1.0, POWER
+    curves[:, :, 1], curves[:, :, 3] = 1.0, power
     for p in range(pairs):
         curves[:, p, 0] = np.interp(away[:, p], AWAY, floors[:, -1, p])
         curves[:, p, 2] = np.exp(-np.interp(away[:, p], AWAY, faster[:, p])) / unit[p]
-    expected = np.column_stack([floors[middle, -1], np.ones(pairs), 1.0 / unit, np.full(pairs, POWER)])
+    expected = np.column_stack([floors[middle, -1], np.ones(pairs), 1.0 / unit, power])
     jump0, jump1 = outlook.lines(expected, pace / unit)
     level = np.maximum(outlook.legs[0][1], TINY)
     stands = _standing(outlook, expected) * np.exp(landing[:, here] * landed[here])
@@ -102,26 +103,45 @@ def _by_epoch(values: Array, later: list[int]) -> Array:
     return np.stack([np.interp(np.arange(later[-1] + 1), later, column) for column in values.T], axis=1)
 
 
-def _fitted(outlook: Outlook, doubt: Array, landed: Array) -> tuple[Array, Array]:
-    """Floors and progress of an epoch (A, L, P) of curves that lie `AWAY` deviations from the expected ones.
+def _powers(outlook: Outlook) -> Array:
+    """Of every pair's curves, (P,): from how they bend."""
+    none = np.zeros((len(outlook.starts), len(HORIZONS)))
+    wrong = []
+    for power in POWERS:
+        flat = np.full(len(outlook.starts), power)
+        wrong.append(_fitted(outlook, none, none[:, 0], np.zeros(1), flat)[2][0])
+    errors = np.stack(wrong)
+    best = errors.argmin(axis=0)
+    clear = errors.min(axis=0) < CLEARLY**2 * errors[0]
+    return np.where(clear, np.array(POWERS)[best], POWERS[0])
+
+
+def _fitted(outlook: Outlook, doubt: Array, landed: Array, away: Array, power: Array) -> tuple[Array, Array, Array]:
+    """Floors and progress of an epoch (A, L, P) of curves that lie `away` deviations from the expected ones.
 
     A leg has the progress that leads to its loss five epochs on, and the floor that then comes nearest further on.
+    Third, squares (A, P) of what they miss all of their paths by.
     """
-    starts = np.stack([leg[1] for leg in outlook.legs])[None] * np.exp(LANDING * AWAY[:, None, None] * landed)
+    starts = np.stack([leg[1] for leg in outlook.legs])[None] * np.exp(LANDING * away[:, None, None] * landed)
     starts = np.maximum(starts, TINY)
     paths = np.maximum(np.stack([leg[2] for leg in outlook.legs]), TINY)
-    wanted = paths[None] * np.exp(AWAY[:, None, None, None] * doubt)  # (A, L, P, H)
+    wanted = paths[None] * np.exp(away[:, None, None, None] * doubt)  # (A, L, P, H)
     top = np.minimum(wanted[..., (NEAR, *FAR)].min(axis=3), starts)
     floor = FLOORS * top[..., None]  # (A, L, P, F)
-    begun = (starts[..., None] - floor) ** (-1.0 / POWER)
-    moved = (wanted[..., NEAR, None] - floor) ** (-1.0 / POWER) - begun
+    inverse = -1.0 / power[:, None]
+    begun = (starts[..., None] - floor) ** inverse
+    moved = (wanted[..., NEAR, None] - floor) ** inverse - begun
     pace = np.maximum(moved / HORIZONS[NEAR], SLOWEST)
-    error = np.zeros_like(pace)
-    for at in FAR:
-        reached = floor + (begun + pace * HORIZONS[at]) ** -POWER
-        error += np.log(reached / wanted[..., at, None]) ** 2
-    best = error.argmin(axis=3)[..., None]
-    return tuple(np.take_along_axis(part, best, axis=3)[..., 0] for part in (floor, pace))  # type: ignore[return-value]
+
+    def missed(at: int) -> Array:
+        reached = floor + (begun + pace * HORIZONS[at]) ** -power[:, None]
+        return np.asarray(np.log(reached / wanted[..., at, None]) ** 2)
+
+    far = sum(missed(at) for at in FAR)
+    best = np.asarray(far).argmin(axis=3)[..., None]
+    near = sum(missed(at) for at in range(NEAR)) if len(away) == 1 else 0.0
+    chosen = [np.take_along_axis(np.asarray(part), best, axis=3)[..., 0] for part in (floor, pace, far + near)]
+    return chosen[0], chosen[1], chosen[2].sum(axis=1)
 
 
 def _standing(outlook: Outlook, curves: Array) -> float:
