@@ -123,7 +123,9 @@ class Learned:
         def lines(curves: Array, pace: Array) -> tuple[Array, Array]:
             return handovers.jump_lines(histories, onward, (curves, pace), done)[:2]
 
-        return Outlook(law, ahead, seen.loss, legs, lines, first, now.pair, len(now.leg.losses), len(history), stages)
+        return Outlook(
+            law, ahead, seen.loss, legs, lines, first, now.pair, np.array(now.leg.losses), len(history), stages
+        )
 
     def _put_right(self, leg: tuple[int, Array, Array], now: _Present) -> tuple[int, Array, Array]:
         """Pairs entered some epochs from now with what such legs of the traces were missed by."""

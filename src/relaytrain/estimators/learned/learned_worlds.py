@@ -38,6 +38,8 @@ LEAST_DOUBT = 0.01
 LANDING = 0.7
 """Correlation of where a handover lands with how the leg goes on, as legs of `quickstart` have it."""
 MOST_LANDING = 0.5
+LEAST_REST = 8
+"""Epochs that say, with as many before them, whether a leg still moves."""
 TINY = 1e-3
 
 
@@ -47,7 +49,7 @@ class Outlook:
 
     `legs`: when they are entered (epochs from now), starts (P,) and expected losses (P, H) of pairs entered then.
     `lines`: c0, c1 of handovers (P, P) for curves and their pace by epoch from now on. `first`: starts of pairs not
-    entered yet are losses after so many epochs there. `done`: epochs of the present leg; `epoch`: of the run; `stages`
+    entered yet are losses after so many epochs there. `losses`: of the present leg; `epoch`: epochs of the run; `stages`
     (P,): of every pair's leg.
     """
 
@@ -58,9 +60,14 @@ class Outlook:
     lines: Callable[[Array, Array], tuple[Array, Array]]
     first: int
     pair: int
-    done: int
+    losses: Array
     epoch: int
     stages: tuple[int, ...]
+
+    @property
+    def done(self) -> int:
+        """Epochs of the present leg."""
+        return len(self.losses)
 
 
 def draw_learned(misses: Misses, outlook: Outlook, count: int, seed: int) -> Worlds:
@@ -184,9 +191,24 @@ def _doubt(misses: Misses, outlook: Outlook, scatter: Array) -> tuple[Array, Arr
         whole[~here], landed = known[~here, 1:], _less(known[:, 0], scatter[:, 0])
     done = np.where(here, outlook.done, outlook.first)
     at = np.minimum(done[:, None] + np.array(HORIZONS), scatter.shape[1]) - 1
-    left = _less(whole, np.take_along_axis(scatter, at, axis=1))
+    luck = np.take_along_axis(scatter, at, axis=1)
+    left = _less(whole, luck)
+    left[here] = np.minimum(left[here], _moves(outlook.losses, luck[here][0]))
     landed[here] = left[here, 0] if outlook.done else 0.0
     return left, landed
+
+
+def _moves(losses: Array, luck: Array) -> Array:
+    """By how much a leg may yet move within `HORIZONS`, in logarithms (H,): as its last epochs did, so many against as
+    many before them; no bound for a leg that is short. One that has come to rest is at rest."""
+    logs = np.log(np.maximum(losses, TINY))
+    most = np.full(len(HORIZONS), np.inf)
+    for at, ahead in enumerate(HORIZONS):
+        wide = min(max(ahead, LEAST_REST), len(logs) // 2)
+        if wide >= LEAST_REST:
+            moved = logs[-wide:].mean() - logs[-2 * wide : -wide].mean()
+            most[at] = max(float(np.hypot(moved, luck[at] * np.sqrt(2.0 / wide))), LEAST_DOUBT)
+    return most
 
 
 def _less(whole: Array, luck: Array) -> Array:
