@@ -233,6 +233,14 @@ def test_scatter_is_that_of_the_traces(campaign, auto):
     assert np.array_equal(worlds.scatter[0], auto.misses.scatter[0])
 
 
+def test_worlds_of_a_leg_at_rest_are_at_rest(campaign, auto):
+    falling = campaign.curves[0].losses[:9]
+    resting = np.append(falling, falling[-1] * np.exp(0.01 * np.random.default_rng(4).standard_normal(40)))
+    moving, still = (Learned.of(auto, problem()).sample(outcomes(each), PAIRS, 256, 1) for each in (falling, resting))
+    lowest = [np.quantile(worlds.curves[:, 0, 0] / worlds.stands, 0.1) for worlds in (moving, still)]
+    assert lowest[1] > 0.85 > lowest[0]
+
+
 def test_a_file_without_misses_is_read_and_drawn_from_its_bands(tmp_path, campaign, auto):
     from relaytrain.core import npz
     from relaytrain.estimators.learned.fitted import load_fitted

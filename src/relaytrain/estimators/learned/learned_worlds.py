@@ -49,8 +49,8 @@ class Outlook:
 
     `legs`: when they are entered (epochs from now), starts (P,) and expected losses (P, H) of pairs entered then.
     `lines`: c0, c1 of handovers (P, P) for curves and their pace by epoch from now on. `first`: starts of pairs not
-    entered yet are losses after so many epochs there. `losses`: of the present leg; `epoch`: epochs of the run; `stages`
-    (P,): of every pair's leg.
+    entered yet are losses after so many epochs there. `losses`: of the present leg; `epoch`: epochs of the run;
+    `stages` (P,): of every pair's leg.
     """
 
     law: LevelLaw
