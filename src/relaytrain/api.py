@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .core.law import Level, LossLaw
+from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
@@ -38,15 +38,15 @@ def plan(
 ) -> Plan:
     """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
     from .planners.over_worlds import plan_over
-    from .planners.plan_size import check_plan_size
+    from .planners.plan_size import limited
     from .planners.registry import planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
     law = _first_law(loaded)
     here = state or first_state(loaded)
-    check_plan_size(chosen, loaded.problem, loaded.costs, law, here)
-    best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
+    with limited(chosen, loaded.problem, loaded.costs, law, here):
+        best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -94,8 +94,11 @@ class Comparison:
     best: str = "optimum"
 
     def ratio(self, name: str) -> float | None:
-        """Energy of planner `name` over the optimum's; None where either is infeasible."""
+        """Energy of planner `name` over the optimum's; None where either is infeasible, or where one is a mean over
+        worlds and the other follows an expected curve."""
         best, mine = self.plans[self.best], self.plans[name]
+        if (best.energy_interval_j is None) != (mine.energy_interval_j is None):
+            return None
         if not (best.feasible and mine.feasible) or best.energy_j <= 0:
             return None
         return mine.energy_j / best.energy_j
@@ -111,11 +114,12 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
+    from .planners.over_worlds import plan_over
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
-    from .planners.plan_size import check_plan_size
-    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
+    from .planners.plan_size import check_least_size, limited
+    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, SAMPLED, planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
@@ -128,22 +132,29 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
-    planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
+    if isinstance(loaded.law, LevelLaw):  # one without curves has no worlds
+        planners[f"pact/{SAMPLED}"] = planner_for(loaded, "pact", SAMPLED)
+    planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
-        check_plan_size(planner, loaded.problem, loaded.costs, law, start)
-    plans = {
-        name: _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
-        for name, planner in planners.items()
-    }
+        check_least_size(planner, loaded.problem, loaded.costs, law, start)
+    plans: dict[str, Plan] = {}
+    for name, planner in planners.items():
+        with limited(planner, loaded.problem, loaded.costs, law, start):
+            made = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
+        plans[name] = _warned(made, loaded)
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 
 def front(source: Source, *, level: float | None = None, overrides: Sequence[str] = ()) -> Front:
     """The energy-deadline-loss trade-off of a scenario, expected or at `level`."""
     from .planners.front import front as sweep
+    from .planners.pact.planner import Optimum
+    from .planners.plan_size import limited
 
     loaded = scenario(source, overrides=overrides)
     at: Level = "expected" if level is None else level
-    return sweep(loaded.problem, loaded.costs, _first_law(loaded), first_state(loaded), level=at)
+    law, start = _first_law(loaded), first_state(loaded)
+    with limited(Optimum(), loaded.problem, loaded.costs, law, start):
+        return sweep(loaded.problem, loaded.costs, law, start, level=at)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from drawn_campaign import PAIRS, problem
 
+from relaytrain.core.curve import onward
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import LevelLaw
 from relaytrain.core.law_json import law_to_json
@@ -179,8 +180,6 @@ def test_bounds_are_respected_and_told(auto):
 
 def within_worlds(fitted, history, truth, now) -> float:
     """The share of a leg's losses that lie between the worlds' 5 % and 95 % quantiles, scatter drawn."""
-    from relaytrain.core.curve import onward
-
     worlds = Learned.of(fitted, problem()).sample(history, PAIRS, 400, 1)
     at, loss, held = PAIRS.index(history[-1].decision.pair), worlds.stands, 0
     curves = worlds.curves[:, now].copy()
@@ -237,8 +236,8 @@ def test_worlds_of_a_leg_at_rest_are_at_rest(campaign, auto):
     falling = campaign.curves[0].losses[:9]
     resting = np.append(falling, falling[-1] * np.exp(0.01 * np.random.default_rng(4).standard_normal(40)))
     moving, still = (Learned.of(auto, problem()).sample(outcomes(each), PAIRS, 256, 1) for each in (falling, resting))
-    lowest = [np.quantile(worlds.curves[:, 0, 0] / worlds.stands, 0.1) for worlds in (moving, still)]
-    assert lowest[1] > 0.85 > lowest[0]
+    ahead = [onward(tuple(worlds.curves[:, 0].T), worlds.stands, 20.0) / worlds.stands for worlds in (moving, still)]
+    assert np.quantile(ahead[1], 0.1) > 0.85 > np.quantile(ahead[0], 0.1)
 
 
 def test_a_file_without_misses_is_read_and_drawn_from_its_bands(tmp_path, campaign, auto):

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.errors import RelayTrainError, ScenarioError
 from ..core.problem import Pair
 from ..core.state import State
-from ..planners.plan_size import check_plan_size, plan_size
+from ..planners.plan_size import plan_size
 from ..planners.registry import planner_for
 from ..scenario import Scenario
 from .diagnosis import Diagnosis, install
@@ -58,14 +58,12 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
 def _plan_size(scenario: Scenario) -> Iterator[Diagnosis]:
     """What the plan will take."""
     planner, start = planner_for(scenario), State(0, scenario.problem.initial_loss, 0.0, scenario.problem.start)
-    size = plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
-    if size is None:
-        return
     try:
-        check_plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
+        size = plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
     except ScenarioError as error:
         yield Diagnosis("error", "plan", str(error))
-    else:
+        return
+    if size is not None:
         yield Diagnosis("ok", "plan", f"takes {size.words}")
 
 

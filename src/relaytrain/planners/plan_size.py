@@ -1,110 +1,130 @@
-"""How much memory and time a plan will take, before it is made; too much is refused with the figure and a remedy.
+"""How much memory and time a plan takes: counted while it is made, and refused where it becomes more than it may.
 
-What grows is known: the cells of a grid (losses x times x pairs, PACT's expanded graph; or losses x epochs x pairs),
-and, without a grid, the labels of the to-go tables. Cells are counted. Labels are not known before the search, so each
-kind of table is begun and stopped early: how far it has come, beside how far it has to go, says how many labels it will
-have. How far it has to go is what training on the best single pair would take from there.
-`benchmarks/plan_size.py` prints estimates beside what was measured: of 80 problems not seen before 74 were within a
-factor of two in bytes (all grids; 0.33 to 2.4 where pairs are drawn at random). Seconds are an order of magnitude.
+What a plan takes is not known beforehand: the labels of its searches show themselves one by one. So they are counted
+(`search/allowance`), and `limited` turns a search that came to its limit into a refusal that says how far it came, what
+the limit is and what to change. Work is counted in steps, each at what it takes on an ordinary machine: a plan that is
+refused here is refused everywhere. What is certain is refused before anything is made: the cells of a grid are.
+
+`plan_size` makes the plan to say what it takes: of 80 problems that `benchmarks/plan_size.py` drew, all were within a
+factor of two of the bytes and the seconds measured (0.6 to 1.7).
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.cost import CostTable
 from ..core.errors import ScenarioError
-from ..core.law import LawForm, LossLaw
+from ..core.law import TABLE, LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Planner
-from ..core.state import TOLERANCE, Grid, State
+from ..core.state import TOLERANCE, State
 from .pact.planner import Optimum, Pact
-from .pact.time_layers import layer_bytes
-from .search.follow import train_alone
-from .search.instance import (
-    MOST_MIXED,
-    REPLAN_MARGIN,
-    SearchInstance,
-    Start,
-    epoch_room,
-    instance_of,
-    largest_jump,
-)
-from .search.thresholds import thresholds
-from .search.togo import ToGo
+from .pact.rules import SCORES
+from .pact.time_layers import layer_bytes, touched_bytes
+from .search.allowance import HELD, LABELS, PEAK, WORK, Counts, TooMuch, check, counting, no_counts
+from .search.instance import TABLE_NS, largest_jump
 
 MOST_BYTES, MOST_SECONDS = 768 << 20, 120.0
 """More than this is refused unless `BYTES_VARIABLE` and `SECONDS_VARIABLE` allow it."""
 BYTES_VARIABLE, SECONDS_VARIABLE = "RELAYTRAIN_PLAN_BYTES", "RELAYTRAIN_PLAN_SECONDS"
-
-BASE = 3 << 19
+BASE, BASE_NS = 3 << 19, 3_000_000
 """What the smallest plan takes."""
-GRAPH_RULES = ("literal", "clamped", "opportunity")
-"""Rules that explore the whole expanded graph."""
-GRAPH_BYTES, GRAPH_SECONDS = 11.0, 4e-8
-"""Of a cell of that graph: its energy, and its share of the labels that reach some of them."""
-TOUCHED = 0.3
-"""What is ever written to of the layers of that graph, where it is searched layer by layer of time."""
-LEVELS = 1.5
-"""How many levels of a law hold to-go tables at once, on average."""
-LAYER_SECONDS = 4e-9
-"""Of a step from one cell to one pair."""
-FEW_PAIRS = 48
-"""Fewer pairs than this never come near the usual limits."""
+SQUARE_BYTES, PAIR_NS = 48, 60_000
+"""Of a pair and a pair before it, in weights of all kinds; of a pair, in all that is said of a plan."""
+COUNTED = ("pact", "optimum")
+"""Planners, whatever their rule, whose searches count."""
 FEWER = "leave out pairs that will not be used (--without NODES, or fewer [[pairs]])"
-BEGUN, MOST_BEGUN, SHARE = 3_000, 20_000, 0.03
-"""Labels of a table that are made to see how many it will have; more where that is at most a `SHARE` of the plan's."""
-MOST_LABELS = 500_000
-"""Of a to-go table that are kept; `search/thresholds`."""
-POWER, NEAR, FAR_POWER = 1.6, 3.0, 1.2
-"""Labels grow with this power of the weight that a table has reached, to `NEAR` times as far; beyond with the other."""
-MAKING_BYTES, HELD_BYTES, LABEL_SECONDS = 110.0, 32.0, 1.1e-6
-"""Of a label: while its table is made, afterwards, and to make it."""
-PRICED, PRICED_BYTES, PRICED_LABEL_BYTES = 20, 8 << 20, 1_000.0
-"""Tables that a deadline which binds takes, with those of alternatives; eight to forty were seen. And what the label
-searches behind them hold: so much, and no more than so much a label of such a table."""
-SQUARE_BYTES = 48.0
-"""Of a pair and a pair before it, in weights of all kinds."""
-PAIR_SECONDS, LINE_SECONDS = 6e-5, 7e-8
-"""Of a pair in all that is said of a plan; of a pair, a pair before it and an epoch, where laws have epoch tables."""
-WALK, FAR = 3_000, 8.0
-"""Epochs that are walked at most; how much further it goes where that does not say."""
+COARSER = "use a larger planner.grid.loss_step or time_step, or no grid (the default is exact without one)"
 
 
 @dataclass(frozen=True)
 class PlanSize:
-    """What a plan is going to take beside what the process holds already, what of, and what makes it smaller."""
+    """What a plan takes beside what the process holds already, what of, and what makes it smaller.
+
+    A plan that was not made to its end takes `more` than that.
+    """
 
     bytes: int
     seconds: float
     of: str
     remedy: str
+    more: bool = False
 
     @property
     def words(self) -> str:
         """For people: `about 1.2 GB and 3 s for 4 pairs x 12001 losses x 751 times`."""
         time = f"{self.seconds:.0f} s" if self.seconds >= 1.0 else "less than a second"
-        return f"about {_say_bytes(self.bytes)} and {time} for {self.of}"
+        return f"{'more than' if self.more else 'about'} {_say_bytes(self.bytes)} and {time} for {self.of}"
 
 
-def check_plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> None:
-    """Refuse a plan that would take more than it may.
+@contextmanager
+def limited(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Iterator[Counts]:
+    """The plan that is made within takes no more than it may; gives what is counted of it.
 
     Raises:
-        ScenarioError: with the estimate, the limit and what to change.
+        ScenarioError: with what it came to, the limit and what to change.
     """
-    most, longest = _limit(BYTES_VARIABLE, MOST_BYTES), _limit(SECONDS_VARIABLE, MOST_SECONDS)
-    few = len(problem.pairs) < FEW_PAIRS and getattr(planner, "grid", None) is None
-    usual = most >= MOST_BYTES and longest >= MOST_SECONDS
-    size = None if few and usual else plan_size(planner, problem, costs, law, state)
-    if size is None:
-        return
+    (most, longest), pairs = _limits(), len(problem.pairs)
+    least = _least(planner, problem, costs, law, state)
+    _refuse(least, most, longest)
+    counts = no_counts(most, longest * 1e9)
+    counts[HELD] = counts[PEAK] = BASE + SQUARE_BYTES * pairs**2
+    counts[WORK] = BASE_NS + PAIR_NS * pairs
+    try:
+        with counting(counts):
+            yield counts
+        check(counts)
+    except TooMuch as stopped:
+        size = _counted(counts, least)
+        taken, seconds = max(size.bytes, stopped.bytes_taken), max(size.seconds, stopped.work_ns / 1e9)
+        _refuse(replace(size, bytes=taken, seconds=seconds, more=True), most, longest)
+        raise
+
+
+def check_least_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> None:
+    """Before anything is made.
+
+    Raises:
+        ScenarioError: where what the plan takes at least is too much already.
+    """
+    _refuse(_least(planner, problem, costs, law, state), *_limits())
+
+
+def plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize | None:
+    """What the plan from `state` takes, counted while it is made; None for planners that do not count (DepL's).
+
+    Raises:
+        ScenarioError: where that is more than it may be.
+    """
+    if getattr(planner, "name", "").partition("/")[0] not in COUNTED:
+        return None
+    with limited(planner, problem, costs, law, state) as counts:
+        planner.plan(problem, costs, law, state)
+    return _counted(counts, _least(planner, problem, costs, law, state))
+
+
+def _least(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize:
+    if getattr(planner, "grid", None) is not None and state.loss > problem.target.loss + TOLERANCE:
+        return _gridded(planner, problem, costs, law, state)
+    pairs = len(problem.pairs)
+    return PlanSize(BASE + SQUARE_BYTES * pairs**2, (BASE_NS + PAIR_NS * pairs) / 1e9, f"{pairs} pairs", FEWER)
+
+
+def _counted(counts: Counts, least: PlanSize) -> PlanSize:
+    labels = int(counts[LABELS])
+    of = f"{least.of}, {labels if labels < 100_000 else f'{labels:.2g}'} labels" if labels else least.of
+    return PlanSize(int(counts[PEAK]), int(counts[WORK]) / 1e9, of, least.remedy)
+
+
+def _refuse(size: PlanSize, most: float, longest: float) -> None:
     variable = BYTES_VARIABLE if size.bytes > most else SECONDS_VARIABLE
     if variable == BYTES_VARIABLE or size.seconds > longest:
         allowed = _say_bytes(most) if variable == BYTES_VARIABLE else f"{longest:g} s"
@@ -117,6 +137,10 @@ def _say_bytes(count: float) -> str:
     return f"{count / 1e9:.2g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"
 
 
+def _limits() -> tuple[float, float]:
+    return _limit(BYTES_VARIABLE, MOST_BYTES), _limit(SECONDS_VARIABLE, MOST_SECONDS)
+
+
 def _limit(variable: str, usual: float) -> float:
     given = os.environ.get(variable, "")
     try:
@@ -125,117 +149,29 @@ def _limit(variable: str, usual: float) -> float:
         raise ScenarioError(f"${variable}: got {given[:40]!r}, expected a plain number") from None
 
 
-def plan_size(planner: Planner, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize | None:
-    """What PACT or the optimum will take from `state`; None for planners whose size is bounded by themselves."""
-    if not isinstance(planner, Pact | Optimum) or state.loss <= problem.target.loss + TOLERANCE:
-        return None
-    graph = isinstance(planner, Pact) and planner.rule in GRAPH_RULES
-    if planner.grid is not None:
-        return _gridded(planner.grid, problem, costs, law, graph=graph)
-    instance = instance_of(problem, costs, law)
-    if instance.by_epoch:
-        return _by_epoch(instance, state)
-    return _begun(instance, Start(state.epoch, state.pair, state.loss, state.elapsed_s))
-
-
-def _gridded(grid: Grid, problem: Problem, costs: CostTable, law: LossLaw, *, graph: bool) -> PlanSize:
-    """Counted without making any of it: tables of a law by level, layers of to-go tables, cells of the graph."""
-    form, pairs, deadline = law.form("expected"), len(problem.pairs), problem.target.deadline_s
+def _gridded(planner: Any, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> PlanSize:
+    """The least that a plan on a grid takes: its law's tables, by level, and the layers of Algorithm 3's graph."""
+    grid, form, pairs = planner.grid, law.form("expected"), len(problem.pairs)
+    scored = isinstance(planner, Pact) and planner.rule in SCORES
     top = grid.loss_top
-    if top is None:
+    if top is None and form.kind == TABLE:
+        top = form.step * (form.table.shape[3] - 1)
+    elif top is None:
         first = max(problem.initial_loss, problem.target.loss)
         jump, share, _ = largest_jump(form)
         top = first + jump + share * first + 0.5
-    losses = math.ceil(top / grid.loss_step) + 1
-    times = math.ceil(deadline / grid.time_step_s) + 1 if math.isfinite(deadline) else 1
-    epochs = min(times, epoch_room(costs.epoch_s, deadline) + 1, problem.max_epochs or times)
-    rows = min(form.epochs, epochs)
-    tables = 2.0 * rows * pairs * pairs * losses
-    by_epoch = form.epochs > 1
-    layers = LEVELS * 2.0 * (times if problem.max_epochs is None else epochs) * pairs * losses if by_epoch else 0.0
-    cells = 2.0 * pairs * losses * times if graph else 0.0
-    of = f"{pairs} pairs x {losses} losses" + (f" x {times} times" if graph or by_epoch else "")
-    graph_bytes, cell_s = GRAPH_BYTES * cells, GRAPH_SECONDS
-    steps = np.ceil(costs.epoch_s[np.isfinite(costs.epoch_s)] / grid.time_step_s - TOLERANCE)
-    if graph and math.isfinite(deadline) and steps.min(initial=np.inf) >= 1.0:
-        cell_s = GRAPH_SECONDS / 10.0  # many cells are never come to
-        asked_for = layer_bytes(float(steps.max()), pairs, losses, epochs)[0]
-        graph_bytes = asked_for * (TOUCHED if asked_for < MOST_BYTES / 2 else 1.0)  # a machine may have to give it all
-    taken = 8.0 * (tables + layers) + graph_bytes + BASE
-    seconds = LAYER_SECONDS * (layers * pairs + tables) + cell_s * cells
-    remedy = "use a larger planner.grid.loss_step or time_step, or no grid (the default is exact without one)"
-    return PlanSize(int(taken), seconds, of, remedy)
-
-
-def _by_epoch(instance: SearchInstance, state: State) -> PlanSize:
-    """Lines for every pair and epoch; the label searches behind them are bounded by themselves."""
-    pairs, epochs = len(instance.seconds), instance.cap(Start(state.epoch, state.pair, state.loss, state.elapsed_s))
-    seconds = PAIR_SECONDS * pairs + LINE_SECONDS * pairs**2 * epochs
-    return PlanSize(BASE + 16 * pairs * epochs, seconds, f"{pairs} pairs x {epochs} epochs", FEWER)
-
-
-def _begun(instance: SearchInstance, start: Start) -> PlanSize:
-    """Labels of the to-go tables of time, energy and, where the deadline binds, energy with a price on seconds."""
-    pairs, most = len(instance.seconds), BEGUN
-    while True:
-        by_epochs, by_time, by_energy, by_both = kinds = _labels(instance, start, most)
-        rounds = PRICED if by_both else 0
-        labels = 2 * (by_epochs + by_time) + by_energy + rounds * by_both
-        if most > BEGUN or SHARE * labels <= 3 * most:
-            break
-        most = min(int(SHARE * labels / 3), MOST_BEGUN)
-    held = labels - max(rounds - MOST_MIXED, 0) * by_both
-    taken = BASE + SQUARE_BYTES * pairs**2 + HELD_BYTES * held + MAKING_BYTES * max(kinds)
-    taken += min(PRICED_BYTES, PRICED_LABEL_BYTES * by_both)
-    seconds = PAIR_SECONDS * pairs + LABEL_SECONDS * labels
-    return PlanSize(int(taken), seconds, f"{pairs} pairs, {labels:.2g} labels", FEWER)
-
-
-def _labels(instance: SearchInstance, start: Start, most: int) -> tuple[float, float, float, float]:
-    """Of the tables of epochs, time, energy, and energy with a price on seconds; 0 of those that will not be made.
-
-    The last is made when the deadline binds: here, when the cheapest training on one pair alone is late.
-    """
-    form, allowed, watch = instance.relaxed, instance.allowed, (start.pair, start.loss)
-    tops = np.full(len(instance.seconds), instance.loss_top)
-    seconds, joules = np.where(allowed, instance.seconds, np.inf), np.where(allowed, instance.joules, np.inf)
-
-    def labels(weight: NDArray[np.float64], limit: float, *, watched: bool) -> tuple[float, ToGo]:
-        options: dict[str, Any] = {"watch": watch, "margin": REPLAN_MARGIN} if watched else {}
-        table = thresholds(form, weight, instance.goal, tops=tops, limit=limit, most=most, **options)
-        begun, reached = len(table.theta), table.limit
-        if begun < most or reached <= 0.0:
-            return float(begun), table
-        last = table.theta[table.offsets[1:] - 1]
-        end = min(limit, reached + train_alone(form, weight, float(np.median(tops)), float(np.median(last)), WALK)[0])
-        if watched:
-            there = reached + train_alone(form, weight, start.loss, float(last[start.pair]), WALK)[0]
-            end = min(end, (1.0 + REPLAN_MARGIN) * there)
-        further = max(end / reached, 1.0) if math.isfinite(end) else FAR
-        near = min(further, NEAR)
-        return min(begun * near**POWER * (further / near) ** FAR_POWER, MOST_LABELS), table
-
-    by_epochs = 0.0
-    if instance.epoch_limit is not None:  # a label an epoch and pair
-        epochs, _ = train_alone(form, np.where(allowed, 1.0, np.inf), instance.loss_top, instance.goal, WALK)
-        by_epochs = min(len(tops) * min(epochs, float(instance.epoch_limit)), float(MOST_LABELS))
-    by_time, table = labels(seconds, instance.deadline, watched=False)
-    if table.limit > instance.deadline:  # as far up as the goal is in reach
-        last = table.offsets[1:] - 1
-        tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
-    by_energy, _ = labels(joules, math.inf, watched=True)
-    _, alone = train_alone(form, joules, start.loss, instance.goal, WALK)
-    late = (
-        alone >= 0 and _alone_s(form, seconds, start.loss, instance.goal, alone) > instance.deadline - start.elapsed_s
-    )
-    if not late:
-        return by_epochs, by_time, by_energy, 0.0
-    priced = allowed & (instance.seconds > 0.0)
-    price = float(np.median(instance.joules[priced] / instance.seconds[priced]))
-    return by_epochs, by_time, by_energy, labels(joules + price * seconds, math.inf, watched=True)[0]
-
-
-def _alone_s(form: LawForm, seconds: NDArray[np.float64], loss: float, goal: float, pair: int) -> float:
-    only = np.full_like(seconds, np.inf)
-    only[pair, pair] = seconds[pair, pair]
-    return float(train_alone(form, only, loss, goal, WALK)[0])
+    losses = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    deadline = problem.target.deadline_s / grid.time_step_s
+    steps = math.floor(deadline + TOLERANCE) if math.isfinite(deadline) else 0
+    epochs = min(steps, steps if problem.max_epochs is None else problem.max_epochs)
+    levels = 1.0 if isinstance(planner, Optimum) else 2.0
+    cells = levels * max(min(form.epochs, epochs), 1) * pairs * pairs * losses
+    graph_bytes = 0.0
+    if scored and steps:
+        possible = np.isfinite(costs.epoch_s) & np.isfinite(costs.epoch_j)
+        taken = np.ceil(costs.epoch_s[possible] / grid.time_step_s - TOLERANCE)
+        if taken.min(initial=np.inf) >= 1.0:
+            asked_for, _ = layer_bytes(float(taken.max()), pairs, losses, max(epochs - state.epoch, 0))
+            graph_bytes = touched_bytes(asked_for)
+    of = f"{pairs} pairs x {losses} losses" + (f" x {steps + 1} times" if scored or form.epochs > 1 else "")
+    return PlanSize(int(8.0 * cells + graph_bytes) + BASE, TABLE_NS * cells / 1e9, of, COARSER)

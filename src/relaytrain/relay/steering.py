@@ -30,7 +30,7 @@ from ..core.worlds import Worlds
 from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
 from ..planners.over_worlds import plan_over
-from ..planners.plan_size import check_plan_size
+from ..planners.plan_size import limited
 
 PATIENCE, LEAST_GAIN = 20, 0.05
 """A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
@@ -242,9 +242,8 @@ class Steering:
         """The next decision with its plan; None when no plan has one."""
         state, table = self.state, self.table()
         law, notes = self._law()
-        if not self.history:  # later plans are smaller
-            check_plan_size(self.planner, self.problem, table, law, state)
-        plan = plan_over(self.planner, self._drawn, self.problem, table, law, state)
+        with limited(self.planner, self.problem, table, law, state):
+            plan = plan_over(self.planner, self._drawn, self.problem, table, law, state)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None

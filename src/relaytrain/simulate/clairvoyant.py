@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.law import LawForm
 from ..core.state import TOLERANCE
+from ..planners.search.allowance import Counts, check, current
 from ..planners.search.best_first import (
     CRAMPED,
     DROP,
@@ -65,6 +66,7 @@ class _Space(NamedTuple):
     goal: float
     deadline: float
     ceiling: float
+    counts: Counts
 
 
 def _settle_lucky(space: _Space, store: Staircases, label: PathLabel) -> Any:
@@ -109,8 +111,10 @@ def labelled(world: World, known_j: float = math.inf) -> Clairvoyant:
         target.loss + TOLERANCE,
         target.deadline_s + TOLERANCE,
         known_j - TOLERANCE,
+        current(),
     )
     label = PathLabel(0, start.pair, 0, start.loss, 0.0, 0.0)
     outcome = _search(space, empty_staircases(pairs * (epochs + 1)), pairs, label, MOST_LABELS)
+    check(space.counts)
     energy_j = float(outcome.labels.energy_j[outcome.last]) if outcome.status == STOPPED else math.inf
     return Clairvoyant(min(energy_j, known_j), outcome.status != FULL and world.lucky_law.monotone)

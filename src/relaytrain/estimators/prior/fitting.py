@@ -29,9 +29,9 @@ STARTS, FLOORS, PACES = 15, 11, 11
 ROUNDS, SHRINK = 5, 0.5
 """Of closing in, and what is left of the range in each."""
 SETTLED = 21
-"""Legs that begin at this epoch of a run or later (at the latest that was recorded, if none do) show a pair's own curve;
-earlier ones, how progress begins."""
-WIDTHS = (2.0, 1.4, 1.2)
+"""Legs that begin at this epoch of a run or later (at the latest recorded, if none do) show a pair's own curve; earlier
+ones, how progress begins."""
+WIDTHS = (2.0, 2.0, 1.4, 1.4, 1.2, 1.1)
 """Steps in which progress is sought."""
 PULL, ODD = 0.02, 0.3
 """Weight of a log pace beside the squares of residuals; the residual beyond which a loss is odd."""
@@ -39,12 +39,13 @@ PULL, ODD = 0.02, 0.3
 
 @dataclass
 class FittedLeg:
-    """A leg with where its curve begins, and the residuals of its losses."""
+    """A leg with where its curve begins (`begins`, if that is known), and the residuals of its losses."""
 
     seed: int
     key: LegKey
     losses: Array
     first_epoch: int
+    begins: float | None = None
     start: float = 0.0
     floor: float = 0.0
     pace: float = 0.0
@@ -71,14 +72,19 @@ def progress_rows(progress: Array) -> Array:
 
 
 def legs_by_pair(atlas: Atlas, least: int = 4) -> dict[int, list[FittedLeg]]:
-    """All legs of an atlas of at least so many epochs, of relays that begin where the scenario does."""
+    """All legs of an atlas of at least so many epochs, of relays that begin where the scenario does.
+
+    A first leg on another pair is one of them: the network was handed over before it had learned anything, so its curve
+    begins where that of the start does.
+    """
     found: dict[int, list[FittedLeg]] = {}
     for seed, legs in atlas.seeds.items():
         for key, leg in legs.items():
-            first_pair = key.before[0][0] if key.before else key.pair
-            if len(leg.losses) >= least and first_pair == atlas.start:
+            if len(leg.losses) >= least and (not key.before or key.before[0][0] == atlas.start):
                 first = 1 + sum(count for _, count in key.before)
                 found.setdefault(key.pair, []).append(FittedLeg(seed, key, np.array(leg.losses), first))
+                if not key.before and key.pair != atlas.start:
+                    found[key.pair][-1].begins = legs[LegKey((), atlas.start)].start
     return found
 
 
@@ -180,7 +186,7 @@ def _fit_seed(
     floor_at, floor_wide = (0.6 * low, 0.4 * low) if known is None else (known[0], 0.0)
     pace_at, pace_wide = (0.0, 2.0) if known is None else (known[1], 0.0)
     floor_count, pace_count = (FLOORS, PACES) if known is None else (1, 1)
-    start_at = np.array([np.log(max(leg.losses[0], 0.05)) for leg in mine])
+    start_at = np.array([np.log(leg.begins or max(leg.losses[0], 0.05)) for leg in mine])
     start_wide, best = 0.5, np.inf
     for _ in range(ROUNDS):
         floors = np.clip(floor_at + floor_wide * np.linspace(-1, 1, floor_count), 0.0, None)
@@ -191,7 +197,8 @@ def _fit_seed(
         errors = PULL * grid_pace**2  # a floor is only known as far as its curve comes near it
         chosen = np.empty((len(mine), len(grid_floor)))
         for i, leg in enumerate(mine):
-            starts = np.exp(start_at[i] + start_wide * np.linspace(-1, 1, STARTS))
+            wide = start_wide if leg.begins is None else 0.0
+            starts = np.exp(start_at[i] + wide * np.linspace(-1, 1, STARTS))
             tried = np.maximum(starts[None, :], grid_floor[:, None] + 1e-3)
             curve = curve_of(leg, rows, grid_floor[:, None], drop, scale / np.exp(grid_pace)[:, None], tried)
             error = np.minimum((np.log(leg.losses) - np.log(curve)) ** 2, ODD**2).sum(axis=-1)
@@ -235,7 +242,7 @@ def fit_belief(atlas: Atlas) -> FittedBelief:
         floors,
         paces,
         noise,
-        _handovers(pairs, initial),
+        _handovers(pairs, atlas.start, initial),
         _correlation([fit.paces for fit in pairs.values()]),
         _correlation([fit.floors for fit in pairs.values()]),
         len(atlas.seeds),
@@ -269,29 +276,34 @@ def _scatter(fit: FittedPair) -> tuple[float, float, float]:
     return best[1], best[2], best[3]
 
 
-def _handovers(pairs: Mapping[int, FittedPair], initial: Sequence[float]) -> dict[tuple[int, int], tuple[float, float, float]]:
+def _handovers(
+    pairs: Mapping[int, FittedPair], start: int, initial: Sequence[float]
+) -> dict[tuple[int, int], tuple[float, float, float]]:
     """By (before, now): jump0, jump1 and the spread of where the curve goes on.
 
-    A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing. Without
-    that, one that throws every loss up to the same height seems to cost nothing as long as nothing is learned.
+    A network that has learned nothing has nothing to lose: at the `initial` losses a handover changes nothing, which
+    first legs show where they were recorded. Without that, one that throws every loss up to the same height seems to
+    cost nothing as long as nothing is learned.
     """
+    shown = {fit.pair for fit in pairs.values() if any(not leg.key.before for leg in fit.legs)}
     stood = {(leg.seed, leg.key): np.append(leg.start, leg.curve) for fit in pairs.values() for leg in fit.legs}
     seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for fit in pairs.values():
         for leg in fit.legs:
-            if not leg.key.before:
+            if not leg.key.before and fit.pair == start:
                 continue
-            (before, epochs), way = leg.key.before[-1], leg.key.before[:-1]
+            (before, epochs), way = leg.key.before[-1] if leg.key.before else (start, 0), leg.key.before[:-1]
             curve = stood.get((leg.seed, LegKey(way, before)))
             if curve is not None and len(curve) > epochs:
                 seen.setdefault((before, fit.pair), []).append((float(curve[epochs]), leg.start))
     found = {}
     for key, points in seen.items():
-        before, after = np.array([*points, *((loss, loss) for loss in initial)]).T
+        if key[0] == start and key[1] not in shown:
+            points = [*points, *((loss, loss) for loss in initial)]
+        before, after = np.array(points).T
         slope = 1.0
         if len(points) > 3 and before.std() > 1e-3:
             slope = float(np.clip(np.cov(before, after)[0, 1] / before.var(ddof=1), 0.0, 1.5))
-        before, after = np.array(points).T
         shift = float(np.mean(after - slope * before))
         found[key] = shift, slope - 1.0, float(np.std(after - slope * before - shift, ddof=min(2, len(points) - 1)))
     return found

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw, at_levels
 from ...core.state import TOLERANCE, State
+from ..search.allowance import charge, current
 from ..search.instance import contiguous
 from ..search.kernels import roll
 from .level_tables import Tables
@@ -29,6 +30,8 @@ MOST_EPOCHS = 20_000
 BLOCK = 64
 """Epochs sampled at a time: most samples arrive soon."""
 
+EPOCH_NS, SAMPLE_NS = 40, 50
+"""Of an epoch that is rolled; of one that is sampled."""
 TINY = 1e-12
 FARTHEST = 6.0
 """Standard deviations of time beyond which no sample is looked for."""
@@ -65,6 +68,7 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
     met = 0
     for first in range(0, len(path), BLOCK):
         part = slice(first, first + BLOCK)
+        charge(current(), SAMPLE_NS * len(waiting) * len(path[part]))
         fresh = chance.standard_normal((len(waiting), len(path[part])))
         scores = np.sqrt(1.0 - own[part]) * waiting[:, None] + np.sqrt(own[part]) * fresh
         below = _between(logs[:, part], scores) <= goal
@@ -92,6 +96,7 @@ def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *
     never = len(path)
 
     def ends(sample: int) -> int:
+        charge(current(), EPOCH_NS * len(path))
         losses = np.empty(len(path))
         form = contiguous(tables.law.form(float(min(max(levels[sample], 1e-6), 1 - 1e-6))))
         roll(form, state.loss, state.pair, state.epoch + 1, path, losses)
@@ -134,6 +139,7 @@ def _paths(law: LevelLaw, state: State, path: NDArray[np.int64]) -> Array:
     from statistics import NormalDist
 
     normal = NormalDist()
+    charge(current(), EPOCH_NS * len(SCORES) * len(path))
     losses = np.empty((len(SCORES), len(path)))
     levels = [normal.cdf(float(score)) for score in SCORES]
     for row, (first, form) in enumerate(at_levels(law, levels, state.loss, state.pair)):

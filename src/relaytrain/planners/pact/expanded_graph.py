@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
+from ..search.allowance import Counts, check, current
 from ..search.best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, STOPPED, NextLabel, PathLabel, best_first
 from ..search.instance import SearchInstance, Start
 from ..search.kernels import jit, next_loss
@@ -22,8 +23,10 @@ from ..search.togo import ToGo, lookup, nothing
 
 CELLS = 96
 """Cells along each axis when the instance itself is not gridded."""
+CELL_NS = 200
+"""Of a look at where a label may lead, and at the cell that it comes to."""
 MOST_LABELS = 2**62
-"""Cells alone limit them."""
+"""Cells and the plan's counts alone limit them."""
 
 
 class Arrivals(NamedTuple):
@@ -51,6 +54,7 @@ class _Space(NamedTuple):
     by_epoch: bool
     energy_to_go: ToGo
     time_to_go: ToGo
+    counts: Counts
 
 
 class _Cells(NamedTuple):
@@ -135,7 +139,7 @@ def _step_cell(space: _Space, store: _Cells, label: PathLabel, now: int) -> Any:
     return NextLabel(pair, landed, late, spent, spent + lookup(space.energy_to_go, epoch, now, landed))
 
 
-_explore = best_first(_settle_cell, _step_cell, _roomier)
+_explore = best_first(_settle_cell, _step_cell, _roomier, turn_ns=CELL_NS)
 
 
 @jit
@@ -194,10 +198,12 @@ def arrivals(
         instance.form.integer and (instance.by_epoch or instance.last_epoch is not None),
         aim,
         last,
+        current(),
     )
     pair = start.pair + pairs if marked[start.pair] else start.pair
     label = PathLabel(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
     outcome = _explore(space, _no_cells(), pairs, label, MOST_LABELS)
+    check(space.counts)
     labels, settled = outcome.labels, outcome.settled
     there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]
     if outcome.status == STOPPED:

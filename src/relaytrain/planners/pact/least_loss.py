@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..search.allowance import MOST_WORK, WORK, check
 from ..search.instance import Array
 from ..search.kernels import jit, next_loss
 from ..search.labels import search
@@ -15,6 +16,8 @@ from ..search.solve import SearchInstance, Solution, Start, path_of
 from .lateness import cautious, path_variance
 
 MOST_LABELS = 400_000
+TURN_NS = 40
+"""Of an epoch from a pair to a pair."""
 TANGENTS = 4
 """How often the tangent is laid anew."""
 
@@ -43,12 +46,17 @@ def least_loss(instance: SearchInstance, start: Start) -> Solution:
 
 
 @jit
-def _first_epoch(form: Any, allowed: Any, pair: int, loss: float, done: int, goal: float, last: int) -> int:
+def _first_epoch(
+    form: Any, allowed: Any, pair: int, loss: float, done: int, goal: float, last: int, counts: Any
+) -> int:
     pairs, rows = allowed.shape[0], max(form.run.shape[0], form.mult.shape[0], form.c0.shape[0], form.table.shape[0])
     least, ahead = np.full(pairs, np.inf), np.full(pairs, np.inf)
     least[pair] = loss
     for epoch in range(done + 1, last + 1):
         moved = epoch <= rows
+        counts[WORK] += TURN_NS * pairs * pairs
+        if counts[WORK] > counts[MOST_WORK]:
+            break
         for now in range(pairs):
             ahead[now] = np.inf
             for before in range(pairs):
@@ -70,7 +78,8 @@ def first_epoch(instance: SearchInstance, start: Start, last: int) -> int | None
     Of each pair the least loss is followed, which is exact under monotone laws.
     """
     where = (start.pair, start.loss, start.epoch)
-    epoch = int(_first_epoch(instance.form, instance.allowed, *where, instance.goal, last))
+    epoch = int(_first_epoch(instance.form, instance.allowed, *where, instance.goal, last, instance.counts))
+    check(instance.counts)
     return None if epoch < 0 else epoch
 
 

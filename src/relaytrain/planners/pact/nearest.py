@@ -15,6 +15,7 @@ from ...core.plan import Nearest
 from ...core.problem import Target
 from ...core.state import TOLERANCE, State
 from ..edge import least_feasible
+from ..search.allowance import TooMuch
 from ..search.instance import MOST_EPOCHS
 from ..search.solve import solve
 from .lateness import least_quantile, margin
@@ -142,8 +143,10 @@ def _later(question: _Question, target: Target) -> float | None:
             room = question.asking(deadline_s=deadline)
             timed, start = room.timed(level), room.at_level(room.start(question.state), level)
             quick = solve(timed, start)
-        except ScenarioError:  # no grid is that large
-            return None
+        except (ScenarioError, TooMuch):
+            if tables.grid is None:
+                raise
+            return None  # no grid is that large
         if quick.feasible:
             late = quick.elapsed_s if variance is None else least_quantile(timed, variance, z, start)
             guess = min(guess, late * step)

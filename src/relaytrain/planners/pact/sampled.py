@@ -24,6 +24,7 @@ from ...core.plan import Alternative, Nearest, Plan, along
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
+from ..search.allowance import check, current
 from ..search.world_walk import followed, walk
 from .planner import Pact
 from .value import standing
@@ -154,10 +155,12 @@ class Walker:
         worlds = self.worlds
         energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
         every = np.arange(len(schedules)) if chosen is None else chosen
+        counts = current()
         followed(
             min(count, len(worlds)), *worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
-            self.seconds, self.joules, self.first, self.goal, np.empty((0, 3)), energy, missed,
+            self.seconds, self.joules, self.first, self.goal, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
+        check(counts)
         return energy, missed
 
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
@@ -254,12 +257,21 @@ def _packed(rows: list[Legs]) -> Schedules:
 # --- what a plan states
 
 
-def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSchedule | None, planner: Sampled) -> Plan:
+def composed(
+    walker: Walker,
+    problem: Problem,
+    costs: CostTable,
+    best: BestSchedule | None,
+    planner: Sampled,
+    *,
+    reach: int = 1,
+) -> Plan:
     """The plan that says what the chosen schedule comes to over the worlds.
 
     `probability` and `energy_j` are of the schedule, its last pair training on until the target is met, luck included;
     following it with new plans after every epoch is at least as good as far as the worlds are right. The path that is
-    shown ends where half of the worlds have met the target; its losses are the median of the worlds' curves.
+    shown ends where half of the worlds have met the target, yet has `reach` epochs; its losses are the median of the
+    worlds' curves.
     """
     state, asked = walker.state, problem.target.probability
     if best is None:
@@ -271,7 +283,7 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         )  # fmt: skip
     trails, ends = trails_of(walker, best.legs)
     arrived = np.flatnonzero(trails[:, :, 1].mean(axis=0) <= 0.5)
-    epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), 1), MOST_PATH)
+    epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), reach), MOST_PATH)
     actions = [pair for pair, count in best.legs for _ in range(min(count, MOST_PATH))][:epochs]
     before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))

@@ -17,12 +17,17 @@ from numpy.typing import NDArray
 
 from ...core.law import ADDITIVE, LawForm
 from ...core.state import TOLERANCE
+from ..search.allowance import MOST_WORK, WORK, charge, check
 from ..search.instance import SearchInstance, Start
 from ..search.kernels import jit, next_loss
 from ..search.togo import ToGo, lookup, nothing
 
 MOST_BYTES = 192 << 20
 _CELL_BYTES = 36
+TURN_NS = 300
+"""Of a look at where a vertex may lead."""
+TOUCHED = 0.3
+"""What is ever written to of layers that are not large."""
 LITERAL, CLAMPED, OPPORTUNITY = 0, 1, 2
 """Scores: as printed, with both factors at least one, without the risk."""
 
@@ -62,7 +67,7 @@ def _score(how: int, energy: float, expected: float, robust: float, restored: fl
 
 
 @jit
-def _scan(grid: Any, where: Any, layers: int, by_epoch: bool, restored: Any, how: int) -> Any:
+def _scan(grid: Any, where: Any, layers: int, by_epoch: bool, restored: Any, how: int, taken: Any) -> Any:
     """The first action of the path with the least score, of equal ones the cheapest (-1: no path), and that score."""
     done, pair, loss, time = where
     pairs, losses = grid.joules.shape[0], grid.losses
@@ -76,6 +81,7 @@ def _scan(grid: Any, where: Any, layers: int, by_epoch: bool, restored: Any, how
     first[time % layers, start], epochs[time % layers, start] = -1, done
     active[time % layers, 0], counts[time % layers] = start, 1
     chosen, best, cheapest, any_action, any_energy = -1, np.inf, np.inf, -1, np.inf
+    work = taken[WORK]
     for now_t in range(time, grid.deadline + 1):
         here = now_t % layers
         for number in range(counts[here]):
@@ -90,8 +96,9 @@ def _scan(grid: Any, where: Any, layers: int, by_epoch: bool, restored: Any, how
                     any_action, any_energy = begun, spent
                 if score < best - TOLERANCE or (score <= best + TOLERANCE and spent < cheapest):
                     chosen, best, cheapest = begun, min(score, best), spent
-            if epoch >= grid.last:
+            if epoch >= grid.last or work > taken[MOST_WORK]:
                 continue
+            work += TURN_NS * pairs
             for now in range(pairs):
                 step_s, step_j = grid.seconds[before, now], grid.joules[before, now]
                 if not (np.isfinite(step_j) and np.isfinite(step_s)) or now_t + step_s > grid.deadline:
@@ -115,6 +122,7 @@ def _scan(grid: Any, where: Any, layers: int, by_epoch: bool, restored: Any, how
                 robust[there, target] = sure + _change(grid.plain_robust, epoch + 1, at, before, now)
                 first[there, target] = now if begun < 0 else begun
         counts[here] = 0
+    taken[WORK] = work
     return (chosen, best) if np.isfinite(best) else (any_action, best)
 
 
@@ -129,6 +137,11 @@ def layer_bytes(steps: float, pairs: int, losses: int, epochs: int) -> tuple[int
     merged = (int(steps) + 1) * pairs * losses * _CELL_BYTES
     by_epoch = merged * (epochs + 1) <= MOST_BYTES
     return merged * (epochs + 1) if by_epoch else merged, by_epoch
+
+
+def touched_bytes(asked_for: int) -> float:
+    """What is taken of bytes that were asked for; of large layers a machine may have to give all."""
+    return asked_for * (TOUCHED if asked_for <= 2 * MOST_BYTES else 1.0)
 
 
 def next_action(
@@ -152,7 +165,8 @@ def next_action(
     steps = instance.seconds[instance.allowed]
     layers, losses = int(steps.max(initial=1.0)) + 1, int(instance.loss_top) + 1
     last = min(instance.cap(start), start.epoch + int(instance.deadline))
-    _, by_epoch = layer_bytes(steps.max(initial=1.0), len(instance.joules), losses, last - start.epoch)
+    asked_for, by_epoch = layer_bytes(steps.max(initial=1.0), len(instance.joules), losses, last - start.epoch)
+    charge(instance.counts, 0, touched_bytes(asked_for))
     grid = _Grid(
         instance.form,
         laws[1],
@@ -167,4 +181,6 @@ def next_action(
         nothing(instance.goal) if instance.by_epoch else instance.time_to_go(),
     )
     where = (start.epoch, start.pair, int(start.loss), int(start.elapsed_s))
-    return int(_scan(grid, where, layers, by_epoch, restored, how)[0])
+    action = int(_scan(grid, where, layers, by_epoch, restored, how, instance.counts)[0])
+    check(instance.counts)
+    return action

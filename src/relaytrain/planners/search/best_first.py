@@ -8,8 +8,9 @@ own (`best_first`):
     step(space, store, label, turn)     where choice number `turn` leads from a label that is followed: a `NextLabel`,
                                         or NOWHERE when no label is to be made of it
 
-`space` holds what the search is given, `store` what it remembers of its labels, as arrays. Labels are made in order of
-turns, and of equal ranks the label made first is settled first: answers do not depend on the heap.
+`space` holds what the search is given and the plan's `counts`, `store` what it remembers of its labels, as arrays.
+Labels are made in order of turns, and of equal ranks the label made first is settled first: answers do not depend on
+the heap.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK
 from .kernels import grown, jit, spliced, within
 
 ROOM = 1024
@@ -28,7 +30,12 @@ DROP, KEEP, FOLLOW, STOP, CRAMPED = 0, 1, 2, 3, 4
 """What becomes of a label: forgotten; settled, but a dead end; settled, and steps lead on from it; the search ends; it
 goes back to the heap until the store has grown."""
 DRAINED, STOPPED, FULL = 0, 1, 2
-"""How a search ended: no label was left, `settle` said STOP, or there were too many labels."""
+"""How a search ended: no label was left, `settle` said STOP, or there were too many labels (also where it came to a
+limit of `allowance`, which its caller asks about)."""
+KEPT_BYTES = 100
+"""Of a label, with its share of what the store remembers."""
+MADE_NS, TURN_NS = 150, 60
+"""Of a label that is made and leaves the heap; of a look at a choice."""
 
 
 class PathLabel(NamedTuple):
@@ -79,15 +86,16 @@ class Search(NamedTuple):
         return path_to(self.labels.parent, self.labels.pair, item)  # type: ignore[no-any-return]
 
 
-def best_first(settle: Any, step: Any, grow: Any = lambda store: store) -> Any:
-    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED.
+def best_first(settle: Any, step: Any, grow: Any = lambda store: store, *, turn_ns: int = TURN_NS) -> Any:
+    """The loop compiled for one search, to be called as `_loop`; `grow` makes room in a store that is CRAMPED, a look
+    at a choice counts as `turn_ns`.
 
     The compiled copy passes for a function of `settle`'s module: it is kept beside it and made anew when it changes.
     (Functions handed over as arguments, or closed over, would be compiled again by every process.)
     """
     home = settle.__code__
     code = _loop.__code__.replace(co_filename=home.co_filename, co_firstlineno=home.co_firstlineno)
-    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow)}
+    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow), "TURN_NS": turn_ns}
     copy = FunctionType(code, names, f"best_first{settle.__name__}")
     copy.__module__, copy.__qualname__ = settle.__module__, copy.__name__
     return jit(copy)
@@ -108,6 +116,8 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> An
     loss_of[0], time_of[0], energy_of[0] = start.loss, start.time_s, start.energy_j
     size = push(heap_rank, heap_item, 0, start.energy_j, 0)
     count, kept, status, item = 1, 0, DRAINED, 0
+    counts, work = space.counts, 0
+    most = max(min(most, (counts[MOST_BYTES] - counts[HELD]) // KEPT_BYTES + 1), 1)
     while size > 0 and status == DRAINED:
         item, rank = heap_item[0], heap_rank[0]
         size = pop(heap_rank, heap_item, size)
@@ -126,6 +136,10 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> An
         kept += 1
         if verdict == KEEP:
             continue
+        if work + counts[WORK] > counts[MOST_WORK]:
+            status = FULL
+            break
+        made = count
         for turn in range(turns):
             ahead = step(space, store, label, turn)
             if ahead.rank == np.inf:
@@ -141,6 +155,10 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> An
             loss_of[count], time_of[count], energy_of[count] = ahead.loss, ahead.time_s, ahead.energy_j
             size = push(heap_rank, heap_item, size, ahead.rank, count)
             count += 1
+        work += TURN_NS * turns + MADE_NS * (count - made)
+    counts[WORK] += work
+    counts[LABELS] += count
+    counts[PEAK] = max(counts[PEAK], counts[HELD] + KEPT_BYTES * count)
     labels = Labels(
         parent[:count], pair_of[:count], epoch_of[:count], loss_of[:count], time_of[:count], energy_of[:count]
     )

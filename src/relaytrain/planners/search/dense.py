@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
+from .allowance import charge, current
 from .kernels import grown, jit
+
+STEP_NS = 2
+"""From a cell to a pair."""
 
 
 @jit
@@ -75,6 +79,8 @@ def dense(
     """The least-energy path from `start` = (pair, loss index, steps left); empty when there is none."""
     seconds, joules = costs
     pair, index, left = start
+    cells = (left + 1) * len(joules) * form.table.shape[3]
+    charge(current(), STEP_NS * len(joules) * cells, 8 * cells)
     values = np.empty((left + 1, len(joules), form.table.shape[3]))
     fill(form.table[0], seconds, joules, goal, values)
     return _walk(form.table[0], seconds, joules, goal, values, pair, index, left, first)  # type: ignore[no-any-return]

@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
+from .allowance import charge, current
 from .kernels import jit
 from .togo import LAYERS, ToGo
+
+STEP_NS = 2
+"""From a cell to a pair."""
 
 
 @jit
@@ -42,6 +46,8 @@ def _layers(table: Any, weight: Any, goal: int, first: int, epochs: int, out: An
 
 def layers(form: LawForm, weight: NDArray[np.float64], goal: int, *, first: int, epochs: int) -> ToGo:
     """Weight-to-go after `first` .. `epochs` epochs for every pair and loss index of the gridded law `form`."""
+    pairs, cells = weight.shape[0], (epochs + 1) * weight.shape[0] * form.table.shape[3]
+    charge(current(), STEP_NS * pairs * cells, 8 * cells)
     out = np.empty((epochs + 1, weight.shape[0], form.table.shape[3]))
     _layers(form.table, weight, goal, first, epochs, out)
     none_f, none_i = np.zeros(0), np.zeros(0, np.int64)

@@ -117,16 +117,3 @@ def walk_steps(
     actions, value = follow_steps(form, togo, weight, (epoch, pair, loss), goal, mask)
     losses, energy, elapsed, count = replay(form, seconds, joules, start, actions, goal)
     return actions[:count], value, losses, energy, elapsed
-
-
-@jit
-def train_alone(form: Any, weight: Any, loss: float, goal: float, most: int) -> Any:
-    """The least weight from `loss` to `goal` on one pair alone, and the pair; infinite and -1 where none gets there."""
-    least, best = np.inf, -1
-    for pair in range(weight.shape[0]):
-        now, spent, epochs = loss, 0.0, 0
-        while now > goal and epochs < most and spent + weight[pair, pair] < least:
-            now, spent, epochs = next_loss(form, 1, now, pair, pair), spent + weight[pair, pair], epochs + 1
-        if now <= goal and spent < least:
-            least, best = spent, pair
-    return least, best

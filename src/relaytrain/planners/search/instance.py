@@ -19,6 +19,7 @@ from ...core.errors import ScenarioError
 from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate, forms
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid
+from .allowance import HELD, Counts, charge, current
 from .epoch_layers import layers
 from .line_bounds import multipliers
 from .thresholds import fewest_epochs, thresholds
@@ -33,6 +34,8 @@ MOST_CELLS = 60_000_000
 """Cells of (epoch, pair, loss index) above which a gridded law with epoch tables is refused."""
 MOST_STONES = 16
 """Changes in a row that may raise the loss before any epoch lowers it."""
+TABLE_NS = 20
+"""Of a cell of a gridded law."""
 MOST_MIXED = 8
 """Tables for a price on seconds that are held at once: every price makes its own, and the last ones are asked again."""
 REPLAN_MARGIN = 0.5
@@ -67,6 +70,24 @@ class SearchInstance:
     most_labels: int = MOST_LABELS
     last_epoch: int | None = None
     tables: dict[Any, Any] = field(default_factory=dict)
+    counts: Counts = field(default_factory=current, repr=False)
+    held_bytes: int = field(default=0, init=False, repr=False)
+
+    def __del__(self) -> None:
+        if self.held_bytes:
+            self.counts[HELD] -= self.held_bytes
+
+    def hold(self, count: int) -> None:
+        """So many bytes more, or fewer, that live as long as the instance does."""
+        self.held_bytes += count
+        self.counts[HELD] += count
+
+    def _keep(self, name: Any, togo: ToGo) -> ToGo:
+        """`togo` as the table called `name`, in the place of the one before it."""
+        known = self.tables.get(name)
+        self.hold(togo.bytes - (0 if known is None else known.bytes))
+        self.tables[name] = togo
+        return togo
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
@@ -125,16 +146,15 @@ class SearchInstance:
             return nothing(self.goal)
         if "epochs" not in self.tables:
             tops = np.full(len(self.seconds), self.loss_top)
-            self.tables["epochs"] = fewest_epochs(
-                self.relaxed, self.allowed, self.goal, tops=tops, limit=self.epoch_limit + 0.5
-            )
+            limit = self.epoch_limit + 0.5
+            self._keep("epochs", fewest_epochs(self.relaxed, self.allowed, self.goal, tops=tops, limit=limit))
         return self.tables["epochs"]  # type: ignore[no-any-return]
 
     def time_to_go(self) -> ToGo:
         """Seconds still needed, whatever the energy."""
         if "time" not in self.tables:
             within = () if self.epoch_limit is None else ((self.epochs_to_go(), float(self.epoch_limit)),)
-            self.tables["time"] = self._steps(self.seconds, within, limit=self.deadline + 1e-6)
+            self._keep("time", self._steps(self.seconds, within, limit=self.deadline + 1e-6))
         return self.tables["time"]  # type: ignore[no-any-return]
 
     def energy_to_go(self, start: Start) -> ToGo:
@@ -142,7 +162,7 @@ class SearchInstance:
         known = self.tables.get("energy")
         if known is None or (math.isfinite(known.limit) and place(known, start.pair, start.loss) < 0):
             known = self._steps(self.joules, self._in_time(), watch=(start.pair, start.loss), margin=REPLAN_MARGIN)
-            self.tables["energy"] = known
+            self._keep("energy", known)
         return known
 
     def mixed_to_go(self, price: float, start: Start) -> ToGo:
@@ -153,8 +173,8 @@ class SearchInstance:
             watch = (start.pair, start.loss)
             held = [name for name in self.tables if name[0] == "mixed"]
             if len(held) >= MOST_MIXED:
-                del self.tables[held[0]]
-            self.tables[key] = self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN)
+                self.hold(-self.tables.pop(held[0]).bytes)
+            self._keep(key, self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN))
         return self.tables[key]  # type: ignore[no-any-return]
 
     def weight_to_go(self, name: str, start: Start) -> ToGo:
@@ -166,6 +186,7 @@ class SearchInstance:
                 barred = np.where(self.allowed, weight, np.inf)
                 known = layers(self.form, barred, int(self.goal), first=start.epoch, epochs=self.cap(start))
                 self.tables[name, "layers"] = (start.epoch, known)
+                self.hold(known.bytes)
             return known  # type: ignore[no-any-return]
         if self.form.kind == ADDITIVE:
             state = (start.epoch, start.pair, start.loss)
@@ -269,6 +290,8 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
             f"planner.grid: {rows} epochs x {pairs}x{pairs} pairs x {cells} losses exceeds {MOST_CELLS:,} cells; "
             "use a larger loss_step or no grid (the default is exact without one)"
         )
+    table_cells = max(rows, 1) * pairs * pairs * cells
+    charge(whole.counts, TABLE_NS * table_cells, 8 * table_cells)
     losses: Array = np.arange(cells, dtype=np.float64) * grid.loss_step
     table = np.empty((max(rows, 1), pairs, pairs, cells))
     for row in range(max(rows, 1)):
@@ -287,7 +310,7 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
     rounded = LawForm(
         TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True
     )
-    return SearchInstance(
+    made = SearchInstance(
         rounded,
         steps,
         whole.joules,
@@ -298,3 +321,5 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
         monotone,
         last_epoch=None if autonomous else epochs,
     )
+    made.hold(table.nbytes)
+    return made

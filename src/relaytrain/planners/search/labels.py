@@ -15,11 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
+from .allowance import WORK, Counts, charge, check, current
 from .best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, NextLabel, PathLabel, Search, best_first
 from .instance import Array, SearchInstance, Start
 from .kernels import next_loss, spliced
 from .staircase import Staircases, dominated, empty_staircases, insert, roomier
 from .togo import ToGo, lookup, nothing
+
+LONG = 64
+"""Labels of a staircase from which on it takes time to move them."""
 
 
 class LabelSpace(NamedTuple):
@@ -44,6 +48,7 @@ class LabelSpace(NamedTuple):
     mixed_to_go: ToGo
     epochs_to_go: ToGo
     price: float
+    counts: Counts
 
 
 def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel) -> Any:
@@ -57,6 +62,8 @@ def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel) -> Any
             return DROP
         if not insert(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
             return CRAMPED
+        if store.spans[1, key] > LONG:  # labels that may have moved up
+            space.counts[WORK] += store.spans[1, key]
     if label.epoch >= space.epochs or label.loss <= space.goal:
         return KEEP
     return FOLLOW
@@ -136,7 +143,7 @@ def search(
         dominate: else every path within the bounds is followed: exact under any law, for small problems only.
         all_goals: goes on after the first label that meets the goal, until all undominated ones are settled.
     """
-    pairs = len(instance.joules)
+    pairs, counts = len(instance.joules), current()
     space = LabelSpace(
         instance.form,
         instance.seconds,
@@ -154,7 +161,13 @@ def search(
         bounds is not None,
         *((nothing(instance.goal),) * 4 if bounds is None else bounds),
         price,
+        counts,
     )
-    store = empty_staircases(pairs * (epochs + 1 - start.epoch) if by_epoch else pairs)
+    keys = pairs * (epochs + 1 - start.epoch) if by_epoch else pairs
+    if by_epoch:
+        charge(counts, 0, 24 * keys)
+    store = empty_staircases(keys)
     label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
-    return _search(space, store, pairs, label, most)  # type: ignore[no-any-return]
+    outcome: Search = _search(space, store, pairs, label, most)
+    check(counts)
+    return outcome

@@ -13,11 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import LawForm
+from .allowance import charge, current
 from .kernels import jit
 from .togo import LINES, ToGo
 
 GOLDEN = 0.38196601125
 ROUNDS = 22
+DOUBLINGS = 8
+"""That it takes, more or less, until closing in on it can begin."""
+STEP_NS = 1
+"""From a pair and an epoch to a pair."""
 
 
 @jit
@@ -49,6 +54,8 @@ def multipliers(
 ) -> ToGo:
     """The best line bound for the state `start` = (epochs done, pair, loss); `epochs` is the cap on epochs in all."""
     done, pair, loss = start
+    rounds = ROUNDS + DOUBLINGS
+    charge(current(), rounds * STEP_NS * max(epochs - done, 0) * weight.size, 8 * (epochs + 1) * len(weight))
     lines = np.zeros((epochs + 1, weight.shape[0], 1))
     barred = np.where(allowed, weight, np.inf)
 

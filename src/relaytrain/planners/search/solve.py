@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import TOLERANCE
+from .allowance import WORK, charge
 from .best_first import FULL, STOPPED
 from .dense import dense
 from .follow import first_weights, follow_lookups, replay, walk_steps
@@ -29,6 +30,8 @@ from .togo import STEPS, ToGo, nothing
 MOST_EXPANDED = 40_000_000
 """Labels times pairs squared that a search with the epoch in its state may take before it settles for a bound; fifty
 times as many without."""
+LOOKUP_NS = 60
+"""Of an epoch along a to-go table; of every pair looked at where the table does not say which."""
 DENSE_PER_LABEL = 400
 """A label takes about as long as this many transitions of the dense program."""
 MOST_UNPRUNED = 200_000
@@ -187,11 +190,13 @@ def by_table(
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
     if togo.kind != STEPS:
         path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
+        charge(instance.counts, LOOKUP_NS * len(path) * len(mask))
         solution = _solution(instance, start, path, float(value), exact=True) if len(path) else None
         return solution if solution is not None and solution.losses[-1] <= instance.goal else None
     path, value, losses, energy, elapsed = walk_steps(
         instance.form, togo, barred, instance.seconds, instance.joules, where, instance.goal, mask
     )
+    instance.counts[WORK] += LOOKUP_NS * len(path)
     if len(path) == 0 or losses[-1] > instance.goal:
         return None
     feasible = bool(elapsed <= instance.deadline)

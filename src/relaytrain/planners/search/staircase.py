@@ -63,9 +63,13 @@ def insert(pool_loss: Any, pool_time: Any, spans: Any, key: int, loss: float, ti
         spans[0, key], spans[2, key] = used, wider
         spans[0, -1] = used + wider
     head, length = spans[0, key], spans[1, key]
-    spot = head
-    while spot < head + length and pool_loss[spot] <= loss:
-        spot += 1
+    spot, end = head, head + length
+    while spot < end:
+        middle = (spot + end) // 2
+        if pool_loss[middle] <= loss:
+            spot = middle + 1
+        else:
+            end = middle
     gone = 0
     while spot + gone < head + length and pool_time[spot + gone] >= time:
         gone += 1

@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
+from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK, check, current
 from .best_first import pop, push
 from .kernels import grown, highest_before, highest_mid, jit, next_loss, spliced
 from .togo import STEPS, ToGo
 
 STEP_UP = 1e-12
 """A label must raise its pair's threshold by more than this to be kept."""
+MADE_BYTES = 90
+"""Of a label while its table is made: what `_sweep` holds, and the copy by pair."""
+LABEL_NS, LOOK_NS, SORT_NS = 220, 3, 1
+"""Of a label that leaves the heap, of a look at a pair that it may raise, of a step of sorting pairs."""
 
 
 @spliced
@@ -60,13 +65,14 @@ def _sweep(
     watch_loss: float,
     margin: float,
     most: int,
+    counts: Any,
 ) -> Any:
     """A label waits in the heap once, for the nearest pair that it may still raise: memory grows with labels kept.
 
     A loop of its own: its steps are so short that `best_first`, which makes a label of every step, takes longer.
     """
-    pairs = weight.shape[0]
-    order = np.empty((pairs, pairs), np.int64)  # for each pair those before it, by weight
+    pairs, work, most_work = weight.shape[0], counts[WORK], counts[MOST_WORK]
+    order, ways = np.empty((pairs, pairs), np.int64), np.empty(pairs, np.int64)  # by pair those before it, by weight
     for now in range(pairs):
         for before in range(pairs):
             place = before
@@ -74,6 +80,10 @@ def _sweep(
                 order[now, place] = order[now, place - 1]
                 place -= 1
             order[now, place] = before
+            work += SORT_NS * (before - place)
+        ways[now] = pairs
+        while ways[now] > 0 and not np.isfinite(weight[order[now, ways[now] - 1], now]):
+            ways[now] -= 1
     room = max(1024, pairs)
     pair_of, action, successor = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     theta, cost, middle = np.empty(room), np.empty(room), np.empty(room)  # `middle` after the jump: `highest_mid`
@@ -82,6 +92,7 @@ def _sweep(
     best = np.full(pairs, goal)
     final, size = 0, 0
     reached, complete = limit, limit >= 0.0
+    room_left = (counts[MOST_BYTES] - counts[HELD]) // MADE_BYTES
     while complete:
         item, key, now, top = -1, 0.0, final, goal
         fresh = final < pairs  # first the goal itself, at every pair
@@ -89,16 +100,17 @@ def _sweep(
             if size == 0:
                 break
             item, key = heap_item[0], heap_key[0]
-            if key > limit or final >= most:
+            if key > limit or final >= most or final > room_left or work > most_work:
                 reached, complete = key, False
                 break
             now, top = order[pair_of[item], turn[item]], raised[item]
             fresh = top > best[now] + STEP_UP
             size = pop(heap_key, heap_item, size)
-            follow = pair_of[item]
+            follow, looked = pair_of[item], turn[item]
             turn[item], raised[item] = _next_raised(
                 form, weight, order, tops, best, follow, theta[item], middle[item], turn[item] + 1
             )
+            work += LABEL_NS + LOOK_NS * (min(turn[item], ways[follow]) - looked)
             if turn[item] < pairs:
                 step = weight[order[follow, turn[item]], follow]
                 size = push(heap_key, heap_item, size, cost[item] + step, item)
@@ -117,16 +129,20 @@ def _sweep(
             watch = -1
         middle[final] = highest_mid(form, 1, top, now) if form.kind != TABLE else 0.0
         turn[final], raised[final] = _next_raised(form, weight, order, tops, best, now, top, middle[final], 0)
+        work += LABEL_NS + LOOK_NS * min(turn[final], ways[now])
         if turn[final] < pairs:
             size = push(heap_key, heap_item, size, key + weight[order[now, turn[final]], now], final)
         final += 1
+    counts[WORK] = work
+    counts[LABELS] += final
+    counts[PEAK] = max(counts[PEAK], counts[HELD] + MADE_BYTES * final)
     offsets, rows = _regrouped(pairs, pair_of[:final], turn)
     out = theta[:final][rows], cost[:final][rows], action[:final][rows], _moved(successor[:final][rows], turn)
     return offsets, out[0], out[1], out[2], out[3], complete, reached
 
 
 @jit
-def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most: int) -> Any:
+def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most: int, counts: Any) -> Any:
     """As `_sweep` where every step weighs 1: then all labels of a weight are known at once, and the highest counts."""
     pairs = allowed.shape[0]
     room = max(1024, pairs)
@@ -136,6 +152,7 @@ def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most:
     first, final = 0, pairs
     reached, complete = limit, True
     number = 0.0
+    room_left = (counts[MOST_BYTES] - counts[HELD]) // MADE_BYTES
     while first < final:
         number += 1.0
         best, before_last = np.full(pairs, -np.inf), final
@@ -143,13 +160,15 @@ def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most:
         for item in range(first, final):
             now = pair_of[item]
             mid = highest_mid(form, 1, theta[item], now) if form.kind != TABLE else 0.0
+            counts[WORK] += LABEL_NS + LOOK_NS * pairs
             for before in range(pairs):
                 known = max(theta[latest[before]], best[before])
                 if allowed[before, now] and known < tops[before]:
                     top = _led(form, tops, before, now, theta[item], mid)
                     if top > known + STEP_UP:
                         best[before], through[before] = top, item
-        if through.max() >= 0 and (number > limit or final >= most):
+        over = final > room_left or counts[WORK] > counts[MOST_WORK]
+        if through.max() >= 0 and (number > limit or final >= most or over):
             reached, complete = number, False
             break
         for before in range(pairs):
@@ -163,6 +182,8 @@ def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most:
             latest[before] = final
             final += 1
         first = before_last
+    counts[LABELS] += final
+    counts[PEAK] = max(counts[PEAK], counts[HELD] + MADE_BYTES * final)
     where = np.empty(final, np.int64)
     offsets, rows = _regrouped(pairs, pair_of[:final], where)
     out = theta[:final][rows], cost[:final][rows], action[:final][rows], _moved(successor[:final][rows], where)
@@ -211,9 +232,11 @@ def thresholds(
     no interest. Labels above `limit` are not made; once pair `watch[0]` is covered up to loss `watch[1]` the limit
     falls to (1 + `margin`) times the weight found there.
     """
+    counts = current()
     offsets, theta, cost, action, successor, complete, reached = _sweep(
-        form, weight, goal, tops, limit, watch[0], watch[1], margin, most
+        form, weight, goal, tops, limit, watch[0], watch[1], margin, most, counts
     )
+    check(counts)
     above = np.inf if complete else reached
     return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
 
@@ -228,6 +251,8 @@ def fewest_epochs(
     most: int = 500_000,
 ) -> ToGo:
     """Epochs-to-go: `thresholds` of a weight of 1 wherever the row's pair may go on as the column's."""
-    offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most)
+    counts = current()
+    offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most, counts)
+    check(counts)
     above = np.inf if complete else reached
     return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)

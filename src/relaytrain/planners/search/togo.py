@@ -31,6 +31,11 @@ class ToGo(NamedTuple):
     layers: NDArray[np.float64]  # LAYERS (K+1, P, G); LINES (K+1, P, 1)
     slope: float
 
+    @property
+    def bytes(self) -> int:
+        """What the table takes."""
+        return int(8 * len(self.offsets) + 32 * len(self.theta) + self.layers.nbytes)
+
 
 def nothing(goal: float) -> ToGo:
     """The bound that knows nothing."""

@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .allowance import MOST_WORK, WORK
 from .kernels import jit
+
+EPOCH_NS = 30
+"""Of an epoch that is walked."""
 
 SETTLED = 1e-3
 """A schedule is followed until it is this unlikely that the target was not met."""
@@ -182,17 +186,24 @@ def followed(
     trail: Any,
     energy: Any,
     missed: Any,
+    taken: Any,
 ) -> None:
-    """Mean energy and chance not to arrive of the `chosen` schedules over the first `count` worlds."""
+    """Mean energy and chance not to arrive of the `chosen` schedules over the first `count` worlds.
+
+    `taken` are the counts of `allowance`; at its limit no further schedule is followed.
+    """
     for i in range(chosen.shape[0]):
         s = chosen[i]
         total = 0.0
         late = 0.0
+        if taken[WORK] > taken[MOST_WORK]:
+            return
         for world in range(count):
-            spent, left, _ = walk(
+            spent, left, walked = walk(
                 world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
                 schedules[s], counts[s], seconds, joules, first, goal, trail,
             )  # fmt: skip
+            taken[WORK] += EPOCH_NS * (walked + 1)
             total += spent
             late += left
         energy[s] = total / count
