@@ -77,7 +77,8 @@ def _warned(plan: Plan, loaded: Scenario) -> Plan:
     from .core.depl_settings import left_out
     from .planners.registry import DEPL_PLANNERS
 
-    charge = 0.0 if plan.planner in DEPL_PLANNERS else left_out(loaded.depl, plan.decisions)
+    counted = plan.planner in (*DEPL_PLANNERS, "pact/sampled")
+    charge = 0.0 if counted else left_out(loaded.depl, plan.decisions)
     if charge <= 0.0:
         return plan
     words = (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from drawn_campaign import PAIRS, problem
 
+from relaytrain.core.curve import onward
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import LevelLaw
 from relaytrain.core.law_json import law_to_json
@@ -172,3 +173,85 @@ def test_bounds_are_respected_and_told(auto):
     robust = [float(law.next_loss(10, np.array(law.begin(loss, 0, 0.95)), 0, 0, 0.95)) for law in laws]
     assert expected[0] == expected[1] and robust[1] >= loss - 1e-3 and robust[1] >= robust[0] - 1e-9
     assert free.law(history, PAIRS).notes == () and "raised" in bound.law(history, PAIRS).notes[0]
+
+
+# --- worlds
+
+
+def within_worlds(fitted, history, truth, now) -> float:
+    """The share of a leg's losses that lie between the worlds' 5 % and 95 % quantiles, scatter drawn."""
+    worlds = Learned.of(fitted, problem()).sample(history, PAIRS, 400, 1)
+    at, loss, held = PAIRS.index(history[-1].decision.pair), worlds.stands, 0
+    curves = worlds.curves[:, now].copy()
+    if now != at:
+        loss = loss + worlds.jump0[:, at, now] + worlds.jump1[at, now] * loss
+        lift, pace = worlds.entered[min(len(history), len(worlds.entered) - 1), now]
+        curves[:, 0], curves[:, 2] = np.maximum(curves[:, 0] + lift, 0.0), curves[:, 2] / pace
+    rng = np.random.default_rng(2)
+    for epoch, seen in enumerate(truth):
+        progress = worlds.mult[min(len(history) + epoch, len(worlds.mult) - 1), now]
+        loss = onward(tuple(curves.T), np.maximum(loss, 1e-6), progress)
+        scatter = worlds.scatter[now, min((worlds.leg_epochs if now == at else 0) + epoch, worlds.scatter.shape[1] - 1)]
+        low, high = np.quantile(loss * np.exp(scatter * rng.standard_normal(len(loss))), (0.05, 0.95))
+        held += low <= seen <= high
+    return held / len(truth)
+
+
+def test_worlds_hold_the_legs_of_other_seeds(auto):
+    from drawn_campaign import drawn_bundle
+
+    legs = {(c.seed, c.run): c for c in drawn_bundle(9).curves}
+    shares = []
+    for seed in range(6, 9):  # those that `auto` has not seen
+        gold = legs[seed, 0]
+        for run, now in ((3, 1), (4, 2), (5, 1), (6, 2)):
+            leg = legs[seed, run]
+            history = outcomes(gold.losses[: leg.epoch])
+            shares.append(within_worlds(auto, history, leg.losses[:12], now))
+        shares.append(within_worlds(auto, outcomes(gold.losses[:8]), gold.losses[8:18], 0))
+    assert np.mean(shares) >= 0.8
+
+
+@pytest.mark.parametrize("made", ["auto", "paper", "zero"])
+def test_worlds_follow_from_history_and_seed_alone(request, campaign, made):
+    fitted = zero_trace() if made == "zero" else request.getfixturevalue(made)
+    for epochs in (0, 9):
+        history = outcomes(campaign.curves[0].losses[:epochs])
+        estimator = Learned.of(fitted, problem())
+        estimator.law(history[:4], PAIRS)
+        one, again = (each.sample(history, PAIRS, 64, 5) for each in (estimator, Learned.of(fitted, problem())))
+        other = estimator.sample(history, PAIRS, 64, 6)
+        for mine, theirs in zip(one.arrays, again.arrays, strict=True):
+            assert np.array_equal(mine, theirs) and not np.isnan(mine).any()
+        assert not np.array_equal(one.curves, other.curves) and (one.stands > 0.0).all()
+
+
+def test_scatter_is_that_of_the_traces(campaign, auto):
+    assert auto.misses.scatter[:, 10] == pytest.approx(0.03, rel=0.25)  # as they were drawn
+    worlds = Learned.of(auto, problem()).sample(outcomes(campaign.curves[0].losses[:9]), PAIRS, 8, 1)
+    assert np.array_equal(worlds.scatter[0], auto.misses.scatter[0])
+
+
+def test_worlds_of_a_leg_at_rest_are_at_rest(campaign, auto):
+    falling = campaign.curves[0].losses[:9]
+    resting = np.append(falling, falling[-1] * np.exp(0.01 * np.random.default_rng(4).standard_normal(40)))
+    moving, still = (Learned.of(auto, problem()).sample(outcomes(each), PAIRS, 256, 1) for each in (falling, resting))
+    ahead = [onward(tuple(worlds.curves[:, 0].T), worlds.stands, 20.0) / worlds.stands for worlds in (moving, still)]
+    assert np.quantile(ahead[1], 0.1) > 0.85 > np.quantile(ahead[0], 0.1)
+
+
+def test_a_file_without_misses_is_read_and_drawn_from_its_bands(tmp_path, campaign, auto):
+    from relaytrain.core import npz
+    from relaytrain.estimators.learned.fitted import load_fitted
+
+    path = auto.save(tmp_path / "new.npz")
+    assert np.array_equal(load_fitted(path).misses.bias, auto.misses.bias)
+    arrays = npz.read_arrays(path.read_bytes())
+    body = {key: value for key, value in npz.read_body(arrays.pop("json")).items() if key != "misses"}
+    old = {key: value for key, value in arrays.items() if not key.startswith("misses.")}
+    (tmp_path / "old.npz").write_bytes(npz.write_arrays(body, old))
+    fitted = load_fitted(tmp_path / "old.npz")
+    history = outcomes(campaign.curves[0].losses[:9])
+    wide = Learned.of(fitted, problem()).sample(history, PAIRS, 256, 1)
+    known = Learned.of(auto, problem()).sample(history, PAIRS, 256, 1)
+    assert wide.curves[:, 1, 0].std() > known.curves[:, 1, 0].std()

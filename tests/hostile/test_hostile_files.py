@@ -82,6 +82,9 @@ def test_what_is_spoiled_is_good_before(tmp_path):
     assert read_atlas(tmp_path / "atlas.npz").epochs == 6
 
 
+_UNSCALED = {"misses.bias": np.zeros((11, 5)), "misses.inputs": np.zeros((4, 4))}
+
+
 @pytest.mark.parametrize(
     ("key", "spoil"),
     [
@@ -92,6 +95,9 @@ def test_what_is_spoiled_is_good_before(tmp_path):
         ("run.rounds", lambda arrays, body: body["run"].update(rounds=10**9)),  # never ended
         ("net0.head.weight", lambda arrays, body: arrays.update({"net0.head.weight": np.zeros((2, 2))})),
         ("change0.input_sd", lambda arrays, body: arrays.update({"change0.input_sd": np.zeros(19)})),
+        ("misses.scatter", lambda arrays, body: arrays.update({"misses.scatter": np.full((2, 5), -1.0)})),
+        ("misses.inputs", lambda arrays, body: arrays.update(_UNSCALED)),
+        ("misses.common", lambda arrays, body: body.update(misses={"common": 7})),
     ],
 )  # fmt: skip
 def test_a_fitted_file_is_refused_with_its_name_and_the_key(key, spoil, tmp_path):

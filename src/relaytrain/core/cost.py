@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -16,12 +17,30 @@ Provenance = Literal["measured", "modelled", "assumed"]
 
 
 @dataclass(frozen=True)
+class FirstUses:
+    """What the first epoch on a pair costs beside itself: bringing data to its nodes, say. Paid once a `group`.
+
+    `seconds`, `joules`, `group`: shape (P,) each; pairs of the same group have the same figures.
+    """
+
+    seconds: Array
+    joules: Array
+    group: NDArray[np.int64]
+
+    def after(self, used: Iterable[int]) -> FirstUses:
+        """What is left to pay when some pairs were used already."""
+        paid = np.isin(self.group, self.group[sorted(set(used))])
+        return replace(self, seconds=np.where(paid, 0.0, self.seconds), joules=np.where(paid, 0.0, self.joules))
+
+
+@dataclass(frozen=True)
 class CostTable:
     """tau and epsilon of PACT (1)-(2) for P pairs; infinity forbids.
 
     `run_s`, `run_j`: shape (P,), one epoch of a pair. `change_s`, `change_j`: shape (P, P), from row to column,
     zero on the diagonal. `spread` is the relative standard deviation of an epoch's seconds, shape (P,).
-    `reasons` explains infinities: the key is (pair,) for running and (before, now) for changing.
+    `reasons` explains infinities: the key is (pair,) for running and (before, now) for changing. `first`: what is
+    paid once, counted by the rule `sampled` alone; the searches over single epochs have no memory of it.
     """
 
     run_s: Array
@@ -31,6 +50,7 @@ class CostTable:
     spread: Array | None = None
     reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
     provenance: Provenance = "assumed"
+    first: FirstUses | None = None
 
     def __post_init__(self) -> None:
         pairs = len(self.run_s)

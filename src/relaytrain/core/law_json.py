@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .cost import CostTable, Provenance
+from .cost import CostTable, FirstUses, Provenance
 from .errors import ScenarioError
 from .law import Array, EpochLaw, LevelLaw, LossLaw, TableLaw, tabulate
 
@@ -119,6 +119,7 @@ def costs_to_json(costs: CostTable) -> Json:
         **{name: array_to_json(getattr(costs, name)) for name in names},
         "reasons": {",".join(map(str, key)): text for key, text in costs.reasons.items()},
         "provenance": costs.provenance,
+        **({} if costs.first is None else {"first": _first_to_json(costs.first)}),
     }
 
 
@@ -135,7 +136,17 @@ def costs_from_json(value: Mapping[str, Any]) -> CostTable:
         array_from_json(value.get("spread")),
         reasons,
         cast(Provenance, value["provenance"]),
+        _first_from_json(value["first"]) if value.get("first") is not None else None,
     )
+
+
+def _first_to_json(first: FirstUses) -> Json:
+    figures = {name: array_to_json(getattr(first, name)) for name in ("seconds", "joules")}
+    return {**figures, "group": first.group.tolist()}
+
+
+def _first_from_json(value: Mapping[str, Any]) -> FirstUses:
+    return FirstUses(_array(value, "seconds"), _array(value, "joules"), np.array(value["group"], np.int64))
 
 
 def _array(value: Mapping[str, Any], name: str) -> Array:

@@ -193,13 +193,20 @@ class Steering:
         Node sets that did not answer are left out for a while, but for those that are the only way left.
         """
         if self._table is None:
-            at, known = self.state, self._costs().table()
+            at, known = self.state, self._unpaid(self._costs().table())
             waiting = {name: lost for name, lost in self.lost.items() if at.epoch < lost.until}
             self._table = self._without(known, waiting)
             if waiting and not _ways(self._table, at.pair).any():
                 often = {name: lost for name, lost in waiting.items() if lost.times >= MOST_LOSSES}
                 self._table = self._without(known, often)
         return self._table
+
+    def _unpaid(self, table: CostTable) -> CostTable:
+        """What is paid once only as far as it is not paid yet; what is measured holds no such thing."""
+        if table.first is None:
+            return table
+        used = (self.problem.index(outcome.decision.pair) for outcome in self.history)
+        return replace(table, first=None if self.learn_costs else table.first.after(used))
 
     def _without(self, table: CostTable, lost: Mapping[str, Lost]) -> CostTable:
         reasons_by_set = {name: entry.reason for name, entry in lost.items()}

@@ -111,10 +111,12 @@ def build_costs(
     pairs = problem.pairs
     modelled, lacking = _modelled(file, problem, devices)
     run_s, run_j = modelled.run_s.copy(), modelled.run_j.copy()
+    first = None
     if depl is not None:
-        from .depl_build import full_costs
+        from .depl_build import data_charges, full_costs
 
         run_s, run_j = full_costs(depl, problem)
+        first = data_charges(depl, problem)
         lacking = {}
     change_s, change_j = modelled.change_s.copy(), modelled.change_j.copy()
     spread = np.full(len(pairs), file.costs.spread)
@@ -165,7 +167,7 @@ def build_costs(
         more = f" and {int(free.sum()) - 1} more" if free.sum() > 1 else ""
         warnings.append(f"changes: nothing given for {pairs[i]} -> {pairs[j]}{more}: taken as free")
     provenance: Provenance = "modelled" if any_modelled else "assumed"
-    return CostTable(run_s, change_s, run_j, change_j, spread, reasons, provenance), faults, warnings
+    return CostTable(run_s, change_s, run_j, change_j, spread, reasons, provenance, first), faults, warnings
 
 
 def _modelled(

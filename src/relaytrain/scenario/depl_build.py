@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..core.cost import FirstUses
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
 from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
 from ..core.depl_settings import MOST_EPOCHS, DeplSettings
@@ -97,6 +98,13 @@ def full_costs(settings: DeplSettings, problem: Problem) -> tuple[Array, Array]:
     """Seconds and price of an epoch of every pair, on all data at full resources: shape (pairs,) each."""
     rows = [settings.epoch_cost(pair, settings.instance.all_data, 1.0) for pair in problem.pairs]
     return np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
+
+
+def data_charges(settings: DeplSettings, problem: Problem) -> FirstUses | None:
+    """What bringing all data to a node set costs, once; None where it costs nothing anywhere."""
+    charges = settings.instance.data_charge(settings.instance.all_data)
+    group = np.array([settings.nodes(pair.nodes) for pair in problem.pairs], np.int64)
+    return FirstUses(np.zeros(len(group)), charges[group], group) if charges.any() else None
 
 
 def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:

@@ -74,14 +74,15 @@ class Scenario:
 
     @property
     def rule(self) -> str:
-        """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, or an
-        estimator that was fitted), else `adaptive`.
+        """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, `[depl]`, a
+        fitted estimator, or what is believed where nothing is known), else `adaptive`.
 
         A law alone says what it says by levels, and the exact rules plan by levels; on a grid only they can.
         """
         if self.planner.rule is not None:
             return self.planner.rule
-        believes = bool(self.prior) or self.estimator.get("name", "prior") != "prior"
+        fitted = self.estimator.get("name", "prior") != "prior"
+        believes = bool(self.prior) or self.depl is not None or self.guessed or fitted
         return "sampled" if believes and self.planner.grid is None else "adaptive"
 
     @property

@@ -22,8 +22,10 @@ from ...core.increments import IncrementLaw
 from ...core.law import ROBUST_LEVEL, Array, EpochLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
+from ...core.worlds import Worlds
 from ...scenario.depl_build import depl_law
 from ...scenario.model import Scenario
+from .gain_worlds import gain_worlds
 from .widening import widening
 
 SAMPLES = 4000
@@ -58,6 +60,13 @@ class Increments:
         law0 = now._placed(history, loss, pairs)
         run, robust = now._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in pairs])
         return IncrementLaw(run, law0.change, robust, law0.change_robust, past, tuple(staged), factor)
+
+    def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
+        """Worlds drawn from the same distributions; a pure function of what it is given."""
+        past = self.past(history)
+        settings = self.settings.widened(widening(past.z) if self.settings.conformal else 1.0)
+        loss = history[-1].loss if history else self.initial_loss
+        return gain_worlds(settings, past, pairs, loss, count, seed)
 
     def _placed(self, history: Sequence[EpochOutcome], loss: float, pairs: Sequence[Pair]) -> EpochLaw:
         """The gains by epoch; with the level reading every version's are placed where the loss stands now."""

@@ -22,6 +22,7 @@ from .calibration import conformal_factor, scores
 from .change_model import INPUTS, ChangeModel, Target, fit_linear, paper_inputs, targets
 from .features import windows
 from .fitted import Fitted, Name
+from .misses import misses_of
 from .splits import Fold, by_configuration, by_seed, parts_of
 
 LEAST_WINDOWS = 30
@@ -69,8 +70,10 @@ def fit(
         "seed": seed,
         "calibration": "conformal" if run.calibrated else "empirical",
     }
+    fitted = Fitted(name, bundle.metric, run, change, about)
+    fitted = replace(fitted, misses=misses_of(fitted, bundle))
     about["cpu_s"] = round(time.process_time() - started, 1)
-    return Fitted(name, bundle.metric, run, change, about)
+    return fitted
 
 
 def held_out_quarter(bundle: Bundle, *, seed: int = 0) -> Fold:

@@ -27,6 +27,7 @@ from .change_model import Target as ChangeTarget
 from .change_net import ChangeNet
 from .features import AHEAD
 from .lstm import WEIGHTS, Recurrent, Scales
+from .misses import COMMON, Misses
 from .trees import Forest
 
 SCHEMA = "relaytrain.fitted/3"
@@ -61,6 +62,8 @@ class Fitted:
     change: ChangeModel | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    misses: Misses = field(default_factory=Misses)
+    """How it misses the traces it was fitted to; files of before that was asked say nothing of it."""
 
     def check_target(self, target: RunTarget) -> None:
         """Refuse a run whose target is on another loss than the fit's."""
@@ -119,6 +122,7 @@ def read_fitted(raw: bytes, where: str) -> Fitted:
 
 def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
     arrays: Arrays = {"warm": fit.run.warm, "factors": fit.run.factors}
+    arrays |= {f"misses.{name}": kept for name in parts.MISSES if (kept := getattr(fit.misses, name)).size}
     nets = []
     for i, forest in enumerate(fit.run.forests):
         arrays |= {f"forest{i}.{name}": value for name, value in forest.arrays().items()}
@@ -130,6 +134,7 @@ def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
         "metric": fit.metric,
         "about": dict(fit.about),
         "run": {name: getattr(fit.run, name) for name in _RUN_FIELDS} | {"forests": len(fit.run.forests), "nets": nets},
+        "misses": {"common": fit.misses.common},
     }
     if (model := fit.change) is not None:
         body["change"] = {
@@ -154,7 +159,10 @@ def _unpacked(body: Mapping[str, Any], arrays: Arrays, digest: str) -> Fitted:
     metric = parts.word(body.get("metric"), "metric", get_args(Metric))
     run = _run(parts.table(body.get("run"), "run"), arrays)
     change = _change(parts.table(body["change"], "change"), arrays) if "change" in body else None
-    return Fitted(name, metric, run, change, parts.table(body.get("about"), "about"), digest)
+    known = parts.table(body.get("misses", {}), "misses")
+    common = parts.number(known.get("common", COMMON), "misses.common", 0.0, 1.0)
+    misses = Misses(*parts.misses(arrays, "misses."), common)
+    return Fitted(name, metric, run, change, parts.table(body.get("about"), "about"), digest, misses)
 
 
 def _run(entry: Mapping[str, Any], arrays: Arrays) -> RunModel:

@@ -19,7 +19,8 @@ from .calibration import BUFFER
 from .change_model import KINDS, LAST
 from .features import AHEAD, NAMES
 from .lstm import WEIGHTS
-from .tail import MOST_ROUNDS
+from .misses import ENTERED
+from .tail import HORIZONS, MOST_ROUNDS
 
 MOST_PARTS = 64
 """Networks, or models of handovers; a fit has five at most."""
@@ -30,6 +31,10 @@ MOST_NODES, MOST_TREES, MOST_DEPTH = 1 << 16, 2000, 32
 """Of a forest; a fit has 3,600 nodes in 240 trees of depth 7."""
 LARGEST = 1e9
 """No weight, mean or leaf of a fit is near it, and no product of a few of them overflows."""
+MOST_DEVIATION = 10.0
+"""Of a logarithm."""
+MISSES = ("scatter", "entered", "stayed", "bias", "inputs")
+LEG_INPUTS = 4
 FIXED_INPUTS = 3
 CHANGE_INPUTS = {"paper": 1 + LAST, "nodes": 9 + LAST + len(KINDS), "probe": 12 + LAST + len(KINDS)}
 
@@ -235,6 +240,35 @@ def widths(arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDA
     if len(scores) > BUFFER:
         raise Wrong("warm", f"{len(scores)} scores", f"at most {BUFFER}")
     return factors, scores
+
+
+Figures = NDArray[np.float64]
+
+
+def misses(arrays: Mapping[str, NDArray[Any]], prefix: str) -> tuple[Figures, Figures, Figures, Figures, Figures]:
+    """How a fit misses its traces: deviations by stage, then a bias and the inputs that it hangs on; none of those
+    that the file does not have, and a bias only with its inputs."""
+    wide = {"scatter": -1, "entered": len(ENTERED), "stayed": len(HORIZONS)}
+    scatter, entered, stayed = (_deviations(arrays, prefix + name, columns) for name, columns in wide.items())
+    if f"{prefix}bias" not in arrays:
+        return scatter, entered, stayed, np.zeros((0, 0)), np.zeros((0, 0))
+    inputs = figures(arrays, f"{prefix}inputs", (4, LEG_INPUTS))
+    if not (inputs[1] >= 1e-9).all():
+        raise Wrong(f"{prefix}inputs", "a scale that is not above zero", "numbers from 1e-9 on")
+    bias = figures(arrays, f"{prefix}bias", (len(ENTERED), 1 + LEG_INPUTS))
+    if not (np.abs(bias) <= MOST_DEVIATION).all():
+        raise Wrong(f"{prefix}bias", "a figure out of bounds", f"figures within {MOST_DEVIATION:g}")
+    return scatter, entered, stayed, bias, inputs
+
+
+def _deviations(arrays: Mapping[str, NDArray[Any]], key: str, columns: int) -> NDArray[np.float64]:
+    """Standard deviations of logarithms, a row a stage."""
+    if key not in arrays:
+        return np.zeros((0, 0))
+    found = figures(arrays, key, (-1, columns))
+    if max(found.shape) > MOST_STAGES or not ((found >= 0.0) & (found <= MOST_DEVIATION)).all():
+        raise Wrong(key, "too many rows, or a figure out of bounds", f"deviations from 0 to {MOST_DEVIATION:g}")
+    return found
 
 
 def rounds(value: Any) -> int:

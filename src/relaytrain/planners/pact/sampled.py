@@ -139,6 +139,10 @@ class Walker:
         self.worlds, self.state = worlds, state
         self.seconds, self.joules = np.ascontiguousarray(costs.epoch_s), np.ascontiguousarray(costs.epoch_j)
         self.open = np.isfinite(self.seconds) & np.isfinite(self.joules)
+        self.first = np.zeros((len(problem.pairs), 3))
+        if (first := costs.first) is not None:
+            self.open = self.open & np.isfinite(first.seconds + first.joules)[None, :]
+            self.first = np.column_stack((first.seconds, first.joules, first.group)).astype(np.float64)
         last = problem.max_epochs if problem.max_epochs is not None else state.epoch + MOST_EPOCHS
         target = problem.target
         self.goal = np.array([math.log(max(target.loss, 1e-9)), target.deadline_s + TOLERANCE, float(last)])
@@ -153,12 +157,26 @@ class Walker:
         every = np.arange(len(schedules)) if chosen is None else chosen
         counts = current()
         followed(
-            min(count, len(worlds)), worlds.curves, worlds.mult, worlds.jump0, worlds.jump1, worlds.stands,
-            worlds.scatter, worlds.luck, self.start, schedules.pairs, schedules.counts, every, self.seconds,
-            self.joules, self.goal, np.empty((0, 3)), energy, missed, counts,
+            min(count, len(worlds)), *worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
+            self.seconds, self.joules, self.first, self.goal, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
         check(counts)
         return energy, missed
+
+    def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
+        """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
+        epoch_s = self.seconds[self.state.pair] + self.first[:, 0]
+        begins = np.flatnonzero(self.state.elapsed_s + epoch_s[schedules.pairs[:, 0]] <= self.goal[1])
+        for _ in range(PUT_OFF):
+            later = self.state.elapsed_s + 2.0 * (self.goal[1] - self.state.elapsed_s)
+            self.goal = np.array([self.goal[0], later, self.goal[2]])
+            if float(np.min(self.follow(schedules, ROUNDS[0][0])[1])) <= 0.5:
+                break
+        return begins if len(begins) else np.arange(len(schedules))
+
+
+PUT_OFF = 8
+"""Times that what is left until the deadline is doubled to see who would be the first to arrive."""
 
 
 def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: State) -> BestSchedule | None:
@@ -167,16 +185,23 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     schedules = schedules_from(walker, state.pair)
     if not len(schedules):
         return None
-    asked = problem.target.probability
-    left = np.arange(len(schedules))
+    asked, left, goal = problem.target.probability, np.arange(len(schedules)), walker.goal
+    energy, missed = walker.follow(schedules, ROUNDS[0][0])
+    if np.min(missed) > 1.0 - NEAR:  # in time is next to none: the cheapest would be the one that does least
+        asked, left = 1.0, walker.put_off(schedules)
+        energy, missed = walker.follow(schedules, ROUNDS[0][0])
     for count, most in ROUNDS:
         if len(left) > most:
-            energy, missed = walker.follow(schedules, count, left)
+            if count > ROUNDS[0][0]:
+                energy, missed = walker.follow(schedules, count, left)
             left = left[ranked(energy[left], missed[left], asked)]
             firsts = np.unique(schedules.pairs[left, 0], return_index=True)[1]  # of every first pair the best goes on
             left = left[np.unique(np.concatenate((np.arange(most), firsts)))]
     energy, missed = walker.follow(schedules, len(worlds), left)
     order = left[ranked(energy[left], missed[left], asked)]
+    if walker.goal is not goal:
+        walker.goal = goal
+        energy, missed = walker.follow(schedules, len(worlds), left)
     best = int(order[0])
     by_first: dict[int, tuple[float, float]] = {}
     for index in order:
@@ -264,9 +289,10 @@ def composed(
     before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))
     losses = np.exp(np.median(curves, axis=0))
+    once = _paid_once(walker, actions)
     table = {
-        "seconds": costs.epoch_s[before, actions],
-        "joules": costs.epoch_j[before, actions],
+        "seconds": costs.epoch_s[before, actions] + once[:, 0],
+        "joules": costs.epoch_j[before, actions] + once[:, 1],
         "loss": losses,
         "change_s": costs.change_s[before, actions],
         "change_j": costs.change_j[before, actions],
@@ -293,6 +319,17 @@ def composed(
     )
 
 
+def _paid_once(walker: Walker, actions: list[int]) -> NDArray[np.float64]:
+    """Seconds and joules (E, 2) of first uses along a path, in the epochs in which they are paid."""
+    paid = np.zeros((len(actions), 2))
+    seen: set[float] = set()
+    for epoch, pair in enumerate(actions):
+        if (group := float(walker.first[pair, 2])) not in seen:
+            seen.add(group)
+            paid[epoch] = walker.first[pair, :2]
+    return paid
+
+
 def _jumps(worlds: Worlds, before: list[int], after: list[int], losses: list[float]) -> list[float]:
     """What each epoch's handover does to the loss in the middle of the worlds; 0 where there is none."""
     return [
@@ -308,13 +345,13 @@ LEAST = 0.5
 def trails_of(walker: Walker, legs: Legs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A schedule in every world, (N, E, 3): joules by the end of each epoch, the chance that the target was not met
     before it, the curve after it; and how many epochs were walked, (N,)."""
-    worlds = walker.worlds
+    worlds, arrays = walker.worlds, walker.worlds.arrays
     trails, ends = np.zeros((len(worlds), MOST_PATH, 3)), np.zeros(len(worlds), np.int64)
     pairs, counts = (np.array(part, np.int64) for part in zip(*legs, strict=True))
     for world in range(len(worlds)):
         _, left, walked = walk(
-            world, worlds.curves, worlds.mult, worlds.jump0, worlds.jump1, worlds.stands, worlds.scatter, worlds.luck,
-            walker.start, pairs, counts, walker.seconds, walker.joules, walker.goal, trails[world],
+            world, *arrays, walker.start, pairs, counts, walker.seconds, walker.joules, walker.first, walker.goal,
+            trails[world],
         )  # fmt: skip
         end = ends[world] = min(walked, MOST_PATH)
         trails[world, end:] = trails[world, end - 1] if end else (0.0, left, worlds.stands[world])

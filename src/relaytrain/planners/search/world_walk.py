@@ -25,6 +25,25 @@ AT_REST = 24
 
 
 @jit
+def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> float:
+    """The gain of an epoch by a table: of the run's epoch, or where the loss stands on the pair's own way down."""
+    last = gains.shape[0] - 1
+    if levels.shape[0] == 0:
+        return gains[min(epoch - 1, last), pair]
+    low, high = 0, last
+    while low < high:  # the last position whose level is not below the loss
+        middle = (low + high + 1) // 2
+        if levels[middle, pair] >= loss:
+            low = middle
+        else:
+            high = middle - 1
+    if low == last or levels[low, pair] <= loss:
+        return gains[low, pair]
+    share = (levels[low, pair] - loss) / (levels[low, pair] - levels[low + 1, pair])
+    return gains[low, pair] + share * (gains[low + 1, pair] - gains[low, pair])
+
+
+@jit
 def walk(
     world: int,
     curves: Any,
@@ -34,17 +53,23 @@ def walk(
     stands: Any,
     scatter: Any,
     luck: Any,
+    entered: Any,
+    gains: Any,
+    levels: Any,
+    factors: Any,
     start: Any,
     legs: Any,
     counts: Any,
     seconds: Any,
     joules: Any,
+    first: Any,
     goal: Any,
     trail: Any,
 ) -> Any:
     """One schedule in one world: expected joules and the chance not to arrive.
 
-    `start`: pair, epoch, epochs of the leg, seconds so far. `goal`: log of the target, deadline, last epoch. `trail`
+    `start`: pair, epoch, epochs of the leg, seconds so far. `first` (P, 3): what a group's first use costs, seconds and
+    joules, and the group; zero where it is paid. `goal`: log of the target, deadline, last epoch. `trail`
     (E, 3), where it has rows: of every epoch walked joules spent by its end, the chance not to have met the target
     before it, and the curve; its number of epochs is the third result.
     """
@@ -69,25 +94,37 @@ def walk(
                 return spent, left, walked
             loss = max(loss, 1e-6)
             on_leg = 0
+        once_s, once_j = first[now, 0], first[now, 1]
+        for earlier in range(leg):
+            if first[legs[earlier], 2] == first[now, 2]:
+                once_s, once_j = 0.0, 0.0
         floor = curves[world, now, 0]
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
+        if now != pair:
+            begun = min(epoch, entered.shape[0] - 1)
+            floor = max(floor + entered[begun, now, 0], 0.0)
+            scale = scale / entered[begun, now, 1]
         power = curves[world, now, 3]
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
         for gone in range(counts[leg]):
-            elapsed += seconds[pair, now]
+            elapsed += seconds[pair, now] + once_s
             if elapsed > deadline or epoch >= last:
                 return spent, left, walked
-            spent += left * joules[pair, now]
-            paid += joules[pair, now]
+            spent += left * (joules[pair, now] + once_j)
+            paid += joules[pair, now] + once_j
+            once_s, once_j = 0.0, 0.0
             if walked < trail.shape[0]:
                 trail[walked, 0] = paid
                 trail[walked, 1] = left
             pair = now
             epoch += 1
             on_leg += 1
-            if above:
+            if gains.shape[0] > 0:
+                gain = gain_at(loss, epoch, gains, levels, now)
+                loss -= gain * factors[world, min(walked, factors.shape[1] - 1), now]
+            elif above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
                 if power == 4.0:  # as curves are fitted; a division instead of a logarithm and an exponential
                     square = u * u
@@ -105,7 +142,8 @@ def walk(
             walked += 1
             if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
-            if trail.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss:
+            resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss
+            if trail.shape[0] == 0 and resting:
                 # At rest: every epoch to come has the same chance, so the rest of the leg is a geometric series.
                 more = min(float(counts[leg] - gone - 1), float(last - epoch))
                 if seconds[now, now] > 0.0:
@@ -133,12 +171,17 @@ def followed(
     stands: Any,
     scatter: Any,
     luck: Any,
+    entered: Any,
+    gains: Any,
+    levels: Any,
+    factors: Any,
     start: Any,
     schedules: Any,
     counts: Any,
     chosen: Any,
     seconds: Any,
     joules: Any,
+    first: Any,
     goal: Any,
     trail: Any,
     energy: Any,
@@ -157,8 +200,8 @@ def followed(
             return
         for world in range(count):
             spent, left, walked = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, start, schedules[s], counts[s], seconds,
-                joules, goal, trail,
+                world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
+                schedules[s], counts[s], seconds, joules, first, goal, trail,
             )  # fmt: skip
             taken[WORK] += EPOCH_NS * (walked + 1)
             total += spent
