@@ -7,6 +7,8 @@
     python benchmarks/decisions.py quickstart --plain --dev      # beside them one pair alone and a single change
     python benchmarks/decisions.py quickstart --dev              # development seeds: look at them at will
     python benchmarks/decisions.py quickstart --rows rows.json   # rows are kept; what is there is not played again
+    python benchmarks/decisions.py quickstart --belief wide      # as if nothing were known: without [law] and [prior]
+    python benchmarks/decisions.py quickstart --belief my.json   # with what `scout` or `atlas --teach` wrote
 
 Every loop is the product's own (`relay.loop`), its runner an atlas: losses of real training, recorded for relays of up
 to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule and the
@@ -70,6 +72,8 @@ LONGEST = 60
 FIXED, KNOWN, HINDSIGHT = "fixed", "known", "hindsight"
 PLAIN = ("alone", "once")
 """Fixed schedules of one leg, and of at most two."""
+BELIEF = ("law", "prior", "estimator")
+"""Tables of a scenario that say what is thought of its losses."""
 Legs = tuple[tuple[int, int], ...]
 Cell = tuple[float, float]
 Estimators = dict[str, str]
@@ -90,15 +94,24 @@ class Row:
     cpu_s: float
 
 
+def believing(scenario: Scenario, belief: str | None) -> Scenario:
+    """The scenario with another belief: its own, none at all ("wide"), or that of a scenario file."""
+    if belief is None:
+        return scenario
+    known = {} if belief == "wide" else api.scenario(belief).resolved
+    kept = {key: value for key, value in scenario.resolved.items() if key not in BELIEF}
+    return api.scenario({**kept, **{key: known[key] for key in BELIEF if known.get(key) is not None}})
+
+
 class Bench:
     """One scenario with its atlas; missing cells are trained."""
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, belief: str | None = None) -> None:
         from relaytrain.campaigns.atlas_recording import off_grid
         from relaytrain.relay.assembly import possible_changes
         from relaytrain.training.setup import TrainingSetup
 
-        self.name, self.scenario = name, api.scenario(name)
+        self.name, self.scenario = name, believing(api.scenario(name), belief)
         self.atlas = read_atlas(path)
         problem = self.scenario.problem
         self.setup = TrainingSetup.from_scenario(self.scenario)
@@ -230,12 +243,14 @@ Choices = dict[tuple[str, Cell], Legs]
 """Schedules chosen on the development seeds."""
 
 
-def one_seed(name: str, path: str, seed: int, wanted: Wanted, choices: Choices, files: Estimators) -> list[Row]:
+def one_seed(
+    name: str, path: str, seed: int, wanted: Wanted, choices: Choices, files: Estimators, belief: str | None
+) -> list[Row]:
     """Contenders and yardsticks with one seed."""
     import torch
 
     torch.set_num_threads(1)
-    bench = Bench(name, path)
+    bench = Bench(name, path, belief)
     rows = []
     for contender, cell in wanted:
         if (contender, cell) in choices:
@@ -332,6 +347,9 @@ def main() -> None:
     )
     parser.add_argument("--fitted", metavar="FILE", help="of auto and paper, where they name none")
     parser.add_argument("--plain", action="store_true", help="also one pair alone, and a single change of pair")
+    parser.add_argument(
+        "--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset"
+    )
     parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
     parser.add_argument("--dev", action="store_true", help="play development seeds instead of test seeds")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many of them at most")
@@ -370,7 +388,9 @@ def main() -> None:
         choices = chosen_on([future.result() for future in tried], cells)
         print(f"fixed schedules chosen on {len(development)} seeds, {time.monotonic() - began:.0f} s", flush=True)
         waiting = [
-            pool.submit(one_seed, given.scenario, path, s, wanted[s], choices, files) for s in seeds if wanted[s]
+            pool.submit(one_seed, given.scenario, path, s, wanted[s], choices, files, given.belief)
+            for s in seeds
+            if wanted[s]
         ]
         for future in as_completed(waiting):
             rows += future.result()

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .core.errors import ScenarioError
 from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
 from .scenario import Scenario, Source, scenario_from
+from .scenario.load import GUESSED
 
 if TYPE_CHECKING:
     from .core.worlds import Worlds
@@ -47,6 +49,7 @@ def plan(
     here = state or first_state(loaded)
     with limited(chosen, loaded.problem, loaded.costs, law, here):
         best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
+    best = best.guessed() if loaded.guessed else best
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -143,6 +146,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         with limited(planner, loaded.problem, loaded.costs, law, start):
             made = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
         plans[name] = _warned(made, loaded)
+    if loaded.guessed:
+        plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 
@@ -153,6 +158,8 @@ def front(source: Source, *, level: float | None = None, overrides: Sequence[str
     from .planners.plan_size import limited
 
     loaded = scenario(source, overrides=overrides)
+    if loaded.guessed:
+        raise ScenarioError(f"{loaded.name}: a front of guesses would say nothing. {GUESSED}")
     at: Level = "expected" if level is None else level
     law, start = _first_law(loaded), first_state(loaded)
     with limited(Optimum(), loaded.problem, loaded.costs, law, start):

@@ -163,7 +163,7 @@ def job(loaded: Scenario | None = None, *, planner: str = "pact", pace: float = 
         loaded.problem,
         loaded.costs,
         loaded.law,
-        (lambda problem: Prior.of(loaded, problem.initial_loss)) if estimator is None else estimator,
+        (lambda problem: Prior.of(loaded, problem)) if estimator is None else estimator,
         planner_named(planner),
         runner,
         Settings(**settings),

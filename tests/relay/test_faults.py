@@ -261,7 +261,7 @@ class Broken:
 @pytest.mark.parametrize("way", ["raises", "nan", "swapped"])
 def test_an_estimator_that_fails_is_replaced_with_a_note(store, way):
     loaded = stub.scenario()
-    made = lambda problem: Broken(way, 3, Prior.of(loaded, problem.initial_loss))  # noqa: E731
+    made = lambda problem: Broken(way, 3, Prior.of(loaded, problem))  # noqa: E731
     ended = orchestrator.start(stub.job(loaded, estimator=made), store, run="bad-estimator")
     assert ended.verdict in ("met", "missed") and any("estimator" in note for note in ended.notes)
 
@@ -311,7 +311,7 @@ def test_c9_non_finite_numbers_never_get_in(store, case):
     loaded = stub.scenario()
     estimator = None
     if what == "estimate":
-        estimator = lambda problem: Broken("nan", min(when), Prior.of(loaded, problem.initial_loss))  # noqa: E731
+        estimator = lambda problem: Broken("nan", min(when), Prior.of(loaded, problem))  # noqa: E731
     clock = "measured" if what == "cost" else "emulated"
     run = f"non-finite-{case}"
     try:

@@ -152,7 +152,7 @@ def test_whatever_a_run_is_told_it_stands_where_one_does_that_was_told_all_at_on
     steering.forbid(other, "it does not train")
     steering.lose(other.nodes, "no answer")
     fresh = _steering()
-    fresh.recall(list(steering.history), dict(steering.forbidden), dict(steering.lost), steering.path)
+    fresh.recall(list(steering.history), dict(steering.forbidden), dict(steering.lost), steering.path, {})
     fresh.charge(5.0, 7.0)
     assert steering.state == fresh.state == State(2, 1.5, 9.0, 0, 13.0)
     assert steering.table().run_s.tolist() == fresh.table().run_s.tolist()

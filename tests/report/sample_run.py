@@ -39,6 +39,7 @@ class Sample:
     feasible: bool = True
     rung: float = LEVEL
     probability: float = 0.97
+    energy_interval_j: tuple[float, float] | None = None
     fail_at: int | None = 8
     roll_back_at: int | None = 19
     stop_after: int | None = None
@@ -113,6 +114,8 @@ def plan_json(sample: Sample, epoch: int, before: str, loss: float, elapsed_s: f
         "legs": legs,
         "handovers": handovers,
     }  # fmt: skip
+    if sample.energy_interval_j is not None:
+        made["energy_interval_j"] = list(sample.energy_interval_j)
     return made | {"expected_loss": expected, "guaranteed_loss": guaranteed}
 
 

@@ -41,6 +41,22 @@ def test_four_runs_by_hand(store):
     assert measured["cpu_s"] == pytest.approx(0.02 * 5 * SECONDS["full"])
 
 
+def test_energy_is_held_against_what_first_plans_stated(store):
+    """Of five runs that cost the same, two lie within what was stated, one below, one above, one stated nothing."""
+    write_run(store, "run-cost-0", Sample(**QUIET))
+    spent = sum(e.body["energy_j"] for e in store.events("run-cost-0") if e.kind == "epoch_done")
+    assert audit(store).energy == ()
+    stated = [(0.9 * spent, 1.1 * spent), (spent, 2.0 * spent), (1.5 * spent, 2.0 * spent), (0.1 * spent, 0.9 * spent)]
+    for number, interval in enumerate(stated, 1):
+        write_run(store, f"run-cost-{number}", Sample(**QUIET, energy_interval_j=interval))
+    late = Sample(**QUIET, deadline_s=50.0, energy_interval_j=(2.0 * spent, 3.0 * spent))
+    write_run(store, "run-late-5", late)  # it may have become anything
+    inside, at_most = audit(store).energy
+    assert (inside.stated, inside.hits, inside.count) == (0.8, 2, 4)
+    assert (at_most.stated, at_most.hits, at_most.count) == (0.9, 3, 4)
+    assert [rate["hits"] for rate in audit(store).to_dict()["energy"]] == [2, 3]
+
+
 @pytest.mark.slow
 def test_band_counts_epochs_at_or_below_their_promise(store):
     """Without noise every loss is the expected one; with much of it about half lie above, some beyond the band."""

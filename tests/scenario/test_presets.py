@@ -153,8 +153,9 @@ def test_a_new_scenario_validates(tmp_path: Path) -> None:
     assert scenario.name == "my"
     assert scenario.resolved["versions"][0]["factory"] == "my_pkg:net"
     assert scenario.data["source"] == "my_pkg.sets:train"
-    assert scenario.warnings == ()
-    assert relaytrain.plan(path).feasible
+    (words,) = scenario.warnings
+    assert "plans are guesses" in words
+    assert relaytrain.plan(path).guess
 
 
 # --- every checked case as a scenario

@@ -17,7 +17,8 @@ SHORT = "The cheapest relay that meets the target, and why."
 HELP = """Find the cheapest relay that meets the target, and say why.
 
 A relay is a list of legs: one version of the network trained by one node set for some epochs, then handed over.
-Exit status: 0 when the target is met with the probability asked for, 4 when only a best effort can be shown.
+A scenario without [law] or anything fitted gets a guess: a relay to begin with, and no percentage.
+Exit status: 0 when the target is met with the probability asked for, 4 when only a best effort or a guess can be shown.
 """
 EXAMPLES = """\b
 Examples:

@@ -76,7 +76,8 @@ def _loss(line: Line) -> str:
         return f"loss {line.loss:.3g}"
     digits = next((n for n in range(3, 12) if line.broken == (_cut(line.loss, n) > _cut(line.guaranteed, n))), 12)
     loss, most = (f"{value:.{digits}g}" for value in (line.loss, line.guaranteed))
-    return f"loss {loss} (<={most} at {say_share(line.level)}{', broken' if line.broken else ''})"
+    how = ", a guess" if line.guess else f" at {say_share(line.level)}"
+    return f"loss {loss} (<={most}{how}{', broken' if line.broken else ''})"
 
 
 def _cut(value: float, digits: int) -> float:

@@ -142,6 +142,10 @@ def answer(plan: Plan) -> str:
         deadline = say_time(plan.deadline_s, plan.time_unit)
         levels = f"from {say_share(plan.asked)} down" + (" to 50%" if plan.asked > 0.5 else "")
         return f"Infeasible: no plan reaches {goal} by {deadline} at any level {levels}."
+    if plan.guess:
+        by = f" by {say_time(plan.deadline_s, plan.time_unit)}" if math.isfinite(plan.deadline_s) else ""
+        legs = say_energy(math.fsum(leg.energy_j for leg in plan.legs), plan.energy_unit)
+        return f"A guess, for nothing is known of these losses: {plan.summary()}, perhaps {legs}, for {goal}{by}."
     if plan.energy_interval_j is not None:
         low, high = say_energies(plan.energy_interval_j, plan.energy_unit)
         energy += f" ({low} to {high} in 8 of 10)"
@@ -169,6 +173,10 @@ def say_short(plan: Plan) -> str:
 
 def say_end(plan: Plan) -> str:
     """The loss after the last epoch of a plan, expected and with its probability."""
+    if plan.guess:
+        return (
+            f"after these epochs the loss may be {plan.losses[-1]:.2g} or so, or as high as {plan.guaranteed[-1]:.2g}"
+        )
     if plan.energy_interval_j is not None:
         return f"after these epochs half of the worlds have met the target; median loss {plan.losses[-1]:.4g}"
     level, most = say_share(plan.rung or plan.asked), plan.guaranteed[-1]
@@ -177,6 +185,11 @@ def say_end(plan: Plan) -> str:
 
 def say_sure(plan: Plan) -> str:
     """How probable it is that these very legs reach the target, under each assumption where there are several."""
+    if plan.guess:
+        if plan.energy_interval_j is None:
+            return "every run plans again after each epoch, with what its own losses show"
+        low, high = (say_energy(value, plan.energy_unit) for value in plan.energy_interval_j)
+        return f"energy from {low} to {high} or more; a run plans again after each epoch, with what its own losses show"
     if plan.energy_interval_j is not None:
         return "probability and energy are over worlds drawn from what is believed, following this schedule"
     if not plan.probabilities:
@@ -188,7 +201,7 @@ def say_sure(plan: Plan) -> str:
 
 def say_bound(plan: Plan) -> list[str]:
     """The proven bound, if there is one."""
-    if not math.isfinite(plan.bound_j):
+    if plan.guess or not math.isfinite(plan.bound_j):
         return []
     best = plan.bounded.replace("allocation of", "the best allocation of")
     best = f"optimal {best.removeprefix('plan ')}" if best.startswith("plan ") else best
@@ -216,7 +229,7 @@ def explain(plan: Plan) -> str:
         ended = say_time(plan.elapsed_s, plan.time_unit)
         lines.append(f"Best effort: {plan.summary()}, ending at loss {plan.losses[-1]:.4g} after {ended}.")
     if plan.feasible and not plan.met:
-        lines.append(say_short(plan))
+        lines += [] if plan.guess else [say_short(plan)]
     if plan.decisions:
         lines += ["", f"planner {plan.planner}"]
         for leg in plan.legs:
@@ -233,7 +246,7 @@ def explain(plan: Plan) -> str:
         late = ", training on until the target is met" if plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
         lines.append(f"  {say_end(plan)}{late}")
         lines += [f"  {words}" for words in (*say_choices(plan), say_sure(plan), *say_bound(plan))]
-        if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9:
+        if math.isfinite(plan.deadline_s) and abs(plan.ahead) > 1e-9 and not plan.guess:
             side = "ahead of" if plan.ahead >= 0 else "behind"
             lines.append(f"  now {abs(plan.ahead):.3g} {side} the ideal curve (value {plan.value:.2f})")
     if plan.alternatives:

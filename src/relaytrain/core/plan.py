@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -95,7 +95,8 @@ class Plan:
     `probability` is then the one figure it states, and `rung` is no more than what was asked. `guaranteed_s` is
     `elapsed_s` at `rung`: on the measured clock, where seconds scatter; else None.
     `attainable`: where `rung` is less than was asked, the highest probability, in thousandths, that any plan can have
-    (0.0: none of one half or more); None where that was not asked for.
+    (0.0: none of one half or more); None where that was not asked for. `guess`: it rests on no measured loss, and
+    states no probability.
     """
 
     problem: str
@@ -131,6 +132,7 @@ class Plan:
     guaranteed_s: float | None = None
     energy_interval_j: tuple[float, float] | None = None
     attainable: float | None = None
+    guess: bool = False
 
     @property
     def sure(self) -> float:
@@ -140,7 +142,13 @@ class Plan:
     @property
     def met(self) -> bool:
         """The plan rests on at least the probability that was asked for."""
-        return self.feasible and self.rung >= self.asked - 1e-12
+        return self.feasible and not self.guess and self.rung >= self.asked - 1e-12
+
+    def guessed(self) -> Plan:
+        """The same as what it is where no loss was ever measured: a guess, which neither promises nor rules out."""
+        plain = tuple(other if other.energy_j is None else replace(other, reason="") for other in self.alternatives)
+        feasible = self.feasible or bool(self.decisions)
+        return replace(self, guess=True, feasible=feasible, alternatives=plain, nearest=(), attainable=None)
 
     def to_dict(self) -> Json:
         """Plain JSON values; infinity becomes None (docs/formats.md, plan)."""
@@ -151,10 +159,11 @@ class Plan:
             "feasible": self.feasible,
             "met": self.met,
             "asked": self.asked,
-            "rung": self.rung,
+            **({"guess": True} if self.guess else {}),
+            "rung": None if self.guess else self.rung,
             **({} if self.attainable is None else {"attainable": self.attainable}),
-            "probability": self.probability,
-            "probabilities": dict(self.probabilities),
+            "probability": None if self.guess else self.probability,
+            "probabilities": {} if self.guess else dict(self.probabilities),
             "target": {"loss": finite(self.target_loss), "deadline_s": finite(self.deadline_s)},
             "start_loss": finite(self.start_loss),
             "energy_j": finite(self.energy_j),

@@ -32,7 +32,7 @@ def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimat
 
         return Increments.of(scenario, problem.initial_loss)
     if fitted is None:
-        return Prior.of(scenario, problem.initial_loss)
+        return Prior.of(scenario, problem)
     from .learned.learned_law import Learned
 
     return Learned.of(fitted, problem, scenario.law, _bound(scenario, fitted))

@@ -24,6 +24,7 @@ from ..planners.pact.forecast import forecast
 from ..store import Event
 from ..store.rules import Progress
 from .steering import Lost, Step
+from .widening import StatedBound
 
 RUN_SCHEMA = "relaytrain.run/1"
 ORCHESTRATOR = "orchestrator"
@@ -167,6 +168,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else float(value)
+
+
 def outcome_from(body: Mapping[str, Any]) -> EpochOutcome:
     """The epoch that an `epoch_done` tells of."""
     return EpochOutcome(
@@ -220,6 +225,16 @@ class RunPast:
             if wrong:
                 raise StoreDamaged(f"run {event.run}, event {event.seq}: {wrong}; see `relaytrain store check`")
         return past
+
+    @property
+    def stated(self) -> dict[int, StatedBound]:
+        """What was said of every epoch's loss before it."""
+        said = {epoch: body.get("predicted", {}) for epoch, body in self.planned.items()}
+        return {
+            epoch: StatedBound(float(entry["level"]), _or_infinite(entry["guaranteed"]))
+            for epoch, entry in said.items()
+            if "level" in entry and "guaranteed" in entry
+        }
 
     def _take(self, event: Event) -> None:
         body, epoch = event.body, event.epoch or 0

@@ -69,7 +69,7 @@ class Line:
     """What a watcher is told after every epoch that is safe.
 
     `planned_j` is the plan's own total, `forecast_j` the forecast one: 10 % quantile, middle, 90 % quantile. `notices`
-    are what happened since the line before.
+    are what happened since the line before. `guess`: the plan rests on no losses but the run's own.
     """
 
     run: str
@@ -88,6 +88,7 @@ class Line:
     forecast_j: tuple[float, float, float] = (math.inf, math.inf, math.inf)
     clock: str = "emulated"
     notices: tuple[Notice, ...] = ()
+    guess: bool = False
 
     @property
     def broken(self) -> bool:

@@ -161,7 +161,7 @@ class RelayLoop:
         if kept is None:
             raise UsageError(f"run {self.journal.run} kept no start checkpoint; start it anew with `relaytrain run`")
         steering = self.steering
-        steering.recall(past.history, past.forbidden, past.lost, past.path)
+        steering.recall(past.history, past.forbidden, past.lost, past.path, past.stated)
         self.roll_backs, self.attempt = past.roll_backs, past.attempts
         self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
@@ -474,6 +474,7 @@ class RelayLoop:
             (low_j, middle_j, high_j),
             self.job.clock.name,
             notices,
+            plan.get("guess") is True,
         )
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:

@@ -31,6 +31,7 @@ from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
 from ..planners.over_worlds import plan_over
 from ..planners.plan_size import limited
+from .widening import StatedBound, Widening, widened, widenings
 
 PATIENCE, LEAST_GAIN = 20, 0.05
 """A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
@@ -116,6 +117,7 @@ class Steering:
     charged_s: float = 0.0
     wasted_j: float = 0.0
     path: tuple[Pair, ...] = ()
+    stated: dict[int, StatedBound] = field(default_factory=dict)
     seed: int = 0
     _believed: TableCosts | None = None
     _state: State | None = None
@@ -152,9 +154,10 @@ class Steering:
         forbidden: dict[Pair, str],
         lost: dict[str, Lost],
         path: tuple[Pair, ...],
+        stated: dict[int, StatedBound],
     ) -> None:
         """Stand where an earlier writer of the run left it."""
-        self.history, self.forbidden, self.lost, self.path = history, forbidden, lost, path
+        self.history, self.forbidden, self.lost, self.path, self.stated = history, forbidden, lost, path, stated
         self._moved()
 
     def charge(self, seconds: float, joules: float) -> None:
@@ -237,6 +240,7 @@ class Steering:
         law, notes = self._law()
         with limited(self.planner, self.problem, table, law, state):
             plan = plan_over(self.planner, self._drawn, self.problem, table, law, state)
+        plan = plan.guessed() if getattr(self.estimator, "guessed", False) else plan
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None
@@ -248,13 +252,22 @@ class Steering:
         level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
         predicted = after(law, epoch, state.loss, state.pair, now)
         guaranteed = max(after(law, epoch, state.loss, state.pair, now, level), predicted)
+        self.stated[epoch] = StatedBound(level, guaranteed)
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
 
     def _drawn(self, count: int) -> Worlds | None:
         """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""
         sample: Callable[..., Worlds] | None = getattr(self.estimator, "sample", None)
-        return None if sample is None else sample(tuple(self.history), self.problem.pairs, count, self.seed)
+        if sample is None:
+            return None
+        drawn = sample(tuple(self.history), self.problem.pairs, count, self.seed)
+        return drawn.widened(self.widening[-1].factor) if self.widening else drawn
+
+    @property
+    def widening(self) -> list[Widening]:
+        """How often bounds that did not hold have made bands wider."""
+        return widenings(self.stated, self.history)
 
     def modelled(self, decision: Decision, table: CostTable | None = None) -> ModelledCost:
         """Of an epoch of `decision`, as `table` (the present belief) has it; resources and data count where they do."""
@@ -281,7 +294,11 @@ class Steering:
         return self.path[min(epoch, len(self.path) - 1)]
 
     def _gave_up(self, plan: Plan) -> bool:
-        if plan.feasible or math.isfinite(plan.deadline_s) or self.problem.max_epochs is not None:
+        if (
+            (plan.rung > 0.0 if plan.guess else plan.feasible)
+            or math.isfinite(plan.deadline_s)
+            or self.problem.max_epochs is not None
+        ):
             return False
         losses = [outcome.loss for outcome in self.history]
         if len(losses) <= PATIENCE:
@@ -305,7 +322,11 @@ class Steering:
         if wrong is not None:
             return self.fallback, (f"the estimator failed ({wrong}); the scenario's own law is used",)
         fixed, notes = ordered(law)
-        return fixed, (*getattr(law, "notes", ()), *notes)
+        notes = (*getattr(law, "notes", ()), *notes)
+        wider = self.widening
+        if wider and wider[-1].epoch == len(self.history):
+            notes = (*notes, wider[-1].words())
+        return (widened(fixed, wider[-1].factor) if wider else fixed), notes
 
 
 def _ways(table: CostTable, at: int) -> NDArray[np.bool_]:

@@ -32,6 +32,8 @@ def audit_view(audit: Audit) -> RenderableType:
     if audit.ahead:
         words = "losses at or below what the plan of so many epochs before said, where it was followed"
         parts += [Text(), titled(words, _rates(audit.ahead))]
+    if audit.energy:
+        parts += [Text(), titled("energy of whole runs, against what their first plans stated", _rates(audit.energy))]
     if audit.costs:
         parts += [Text(), titled("costs spent over costs predicted", _costs(audit))]
     parts += [

@@ -68,6 +68,7 @@ def _empty(plan: Plan) -> str:
 
 def _heading(canvas: Canvas, plan: Plan) -> None:
     verdict, colour = ("a plan as sure as asked", GOOD) if plan.met else ("best effort: less than was asked", BAD)
+    verdict, colour = ("a guess", MUTED) if plan.guess else (verdict, colour)
     canvas.text((LEFT, 30), plan.problem, size=19, bold=True)
     canvas.text((WIDTH - RIGHT, 30), verdict, size=14, fill=colour, anchor="end", bold=True)
     if not plan.feasible and plan.nearest:
@@ -135,7 +136,9 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
     more = ", then trains on" if plan.met and plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
     rows = [
         f"expected, ends at {plan.losses[-1]:.4g}",
-        f"with {say_share(plan.rung or plan.asked)} probability at most {plan.guaranteed[-1]:.4g}{more}",
+        f"or as high as {plan.guaranteed[-1]:.2g}"
+        if plan.guess
+        else f"with {say_share(plan.rung or plan.asked)} probability at most {plan.guaranteed[-1]:.4g}{more}",
         f"handover ({len(plan.handovers)})",
     ]
     wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 16

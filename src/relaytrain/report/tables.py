@@ -47,12 +47,12 @@ def titled(title: str, rows: Table) -> Group:
 
 def plan_view(plan: Plan) -> RenderableType:
     """A plan for a terminal: what `explain` says, as tables."""
-    style = "bold green" if plan.met else "bold red"
+    style = "bold green" if plan.met else "bold yellow" if plan.guess else "bold red"
     parts: list[RenderableType] = [Text(answer(plan), style=style)]
     if plan.decisions and not plan.feasible:
         end = f"ending at loss {plan.losses[-1]:.4g} after {say_time(plan.elapsed_s, plan.time_unit)}"
         parts.append(Text(f"Best effort: {plan.summary()}, {end}."))
-    if plan.feasible and not plan.met:
+    if plan.feasible and not plan.met and not plan.guess:
         parts.append(Text(say_short(plan)))
     if plan.decisions:
         parts += [Text(), titled(f"planner {plan.planner}", _legs(plan)), *_facts(plan)]
@@ -118,8 +118,8 @@ def comparison_table(comparison: Comparison) -> Group:
             say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
             "-" if ratio is None else f"{ratio:.3f}x",
             say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
-            say_share(plan.sure) if plan.feasible else "-",
-            say_share(plan.probability) if plan.feasible else "-",
+            say_share(plan.sure) if plan.feasible and not plan.guess else "-",
+            say_share(plan.probability) if plan.feasible and not plan.guess else "-",
             Text(plan.summary() if plan.feasible else "misses the target"),
             style="" if plan.met else "dim",
         )

@@ -175,11 +175,12 @@ def _pairs(file: ScenarioFile) -> list[Fault]:
 def _law(file: ScenarioFile) -> list[Fault]:
     law = file.law
     faults: list[Fault] = []
-    others = {"level": ("steps",), "epoch": ("curves",), "depl": ("steps", "curves", "jumps")}[law.kind]
+    everything = ("steps", "curves", "jumps")
+    others = {"level": ("steps",), "epoch": ("curves",), "depl": everything, "wide": everything}[law.kind]
     for other in others:
         if getattr(law, other):
-            wanted = (
-                "none; [depl] says it all" if law.kind == "depl" else f"none; {other} belong to the other kind of law"
+            wanted = {"depl": "none; [depl] says it all", "wide": "none, or kind 'level' or 'epoch'"}.get(
+                law.kind, f"none; {other} belong to the other kind of law"
             )
             faults.append(Fault(("law", other), f"entries with kind = '{law.kind}'", wanted))
     if law.kind == "level":

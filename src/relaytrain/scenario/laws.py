@@ -11,6 +11,7 @@ from ..core.problem import Pair, Problem
 from .build import ChangeRules, Mask
 from .faults import Fault
 from .schema import CurveTable, LawTable, StepsTable
+from .wide import wide_law
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
@@ -27,6 +28,8 @@ def build_law(
 
         assert depl is not None, "checked before"
         return depl_law(depl, problem.pairs), [], []
+    if law.kind == "wide":
+        return wide_law(problem), [], []
     built, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:

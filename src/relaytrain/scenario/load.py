@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
 
 
+GUESSED = (
+    "law: none, and nothing fitted, so plans are guesses until a run's own losses teach; less of a guess: `relaytrain "
+    "scout` trains a few relays and writes what they teach; so do `atlas --teach`, or `collect` and `fit`"
+)
 Source = str | PathLike[str] | Mapping[str, Any] | Scenario
 
 
@@ -173,7 +177,7 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         reason = costs.why_not(problem.start, problem.start)
         got = f"no pair that can run from the start ({reason})"
         raise_faults(document, [Fault(("pairs",), got, "a finite cost for one")])
-    return Scenario(
+    scenario = Scenario(
         problem=problem,
         costs=costs,
         law=law,
@@ -189,6 +193,7 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         depl=depl,
         warnings=(*notes, *cost_notes, *law_notes),
     )
+    return replace(scenario, warnings=(*scenario.warnings, GUESSED)) if scenario.guessed else scenario
 
 
 def _depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:

@@ -62,6 +62,12 @@ class Scenario:
         return self.problem.name
 
     @property
+    def guessed(self) -> bool:
+        """Nothing is known of its losses: neither a law nor curves of a prior nor anything fitted."""
+        known = self.prior.get("curves") or self.estimator.get("name", "prior") != "prior"
+        return bool(self.resolved["law"]["kind"] == "wide" and not known)
+
+    @property
     def folder(self) -> Path | None:
         """The folder of the file: where `module:function` references look first."""
         return None if self.source is None else self.source.parent

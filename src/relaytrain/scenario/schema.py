@@ -225,12 +225,13 @@ class JumpTable(Table):
 class LawTable(Table):
     """The loss law: "level" (position on the pair's curve), "epoch" (tables by epoch, as PACT writes them), "depl".
 
-    "depl" takes the gains of `[depl]` by epoch; it needs no curves, steps or jumps.
+    "depl" takes the gains of `[depl]` by epoch; it needs no curves, steps or jumps. So does "wide", as which a scenario
+    without a law is read: nothing is known, and every plan is a guess until the run's own losses teach.
 
     `progress`, `robust_progress` (a factor on progress) and `robust_jump_factor` hold where no entry says otherwise.
     """
 
-    kind: Literal["level", "epoch", "depl"]
+    kind: Literal["level", "epoch", "depl", "wide"]
     progress: Annotated[float, Number(0.0, 100.0)] = 1.0
     robust_progress: Annotated[float, Number(0.0, 100.0)] = 1.0
     robust_jump_factor: Annotated[float, Number(0.0, 100.0)] = 1.0
@@ -323,7 +324,7 @@ class ScenarioFile(Table):
     pairs: Annotated[list[PairTable], Field(max_length=MAX_PAIRS)] = []
     changes: Annotated[list[ChangeTable], Field(max_length=MAX_RULES)] = []
     costs: CostsTable = CostsTable.model_construct()
-    law: LawTable
+    law: LawTable = LawTable.model_construct(kind="wide")
     planner: PlannerTable = PlannerTable.model_construct()
     world: WorldTable = WorldTable.model_construct()
     training: TrainingTable | None = None

@@ -69,27 +69,8 @@ nodes = ["box-1", "box-2"]
 # seconds = "3s"
 # energy = "40 J"
 
-# How the loss falls: floor + drop (1 + x / scale)^-power after x epochs, and the jump of a handover. These figures are
-# placeholders, not measurements of your network.
-[law]
-kind = "level"
-robust_progress = 0.85     # progress in the bad case (level 0.95), as a share of the expected
-robust_jump_factor = 1.2
-[[law.curves]]
-nodes = "cloud"
-floor = 0.45
-drop = 1.85
-scale = 2
-power = 1.3
-[[law.curves]]
-nodes = "edge"
-floor = 0.20
-drop = 2.10
-scale = 8
-power = 1.3
-[[law.jumps]]
-jump = 0.02
-jump_per_loss = 0.02
+# How the loss falls is not known yet, so there is no [law]: plans are guesses, a run learns from its own losses as it
+# goes, and `relaytrain scout {file} --budget 3x` trains a few relays to know more before the first run.
 {training}"""
 
 _NETWORK = """factory = "{model}"        # a function that returns your torch.nn.Module

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
-from ...core.problem import Pair
+from ...core.problem import Pair, Problem
 from ...scenario.build import ChangeRules
 from ...scenario.model import Scenario
+from ...scenario.wide import wide_law
 
 NOISE_KEYS = ("noise", "correlation", "common", "floor_common")
 LEAST_SPREAD = 0.02
@@ -34,6 +36,62 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class Lattice:
+    """The hypotheses about a pair: deviations of its log pace and of its floor, in units of their spreads, and factors
+    on the scatter of its losses, with the spread of their logarithm; a single factor where the scatter is known.
+
+    `powers`: what the curve's power may be; without any it is the belief's. A curve of another power needs as many
+    epochs to halve what is left as the belief's does. `closes`: where a run has shown a pair, its hypotheses close in
+    on those that explain what was seen.
+    """
+
+    paces: Array = field(default_factory=lambda: np.linspace(-8.0, 4.0, 37))
+    floors: Array = field(default_factory=lambda: np.linspace(-4.0, 4.0, 13))
+    luck: Array = field(default_factory=lambda: np.ones(1))
+    luck_spread: float = 1.0
+    powers: tuple[float, ...] = ()
+    closes: bool = False
+
+    @property
+    def axes(self) -> tuple[Array, Array]:
+        """Deviations of pace and of floor."""
+        return self.paces, self.floors
+
+    @property
+    def luck_chance(self) -> Array:
+        """The logarithm of how likely every factor is beforehand."""
+        chance = np.exp(-0.5 * (np.log(self.luck) / self.luck_spread) ** 2)
+        return np.asarray(np.log(chance / chance.sum()))
+
+
+USUAL = Lattice()
+"""Paces reach far on the slow side, for a pair may hardly move at all."""
+DOUBTFUL, CLOSING = 0.7, Lattice(np.linspace(-4.0, 3.0, 29), np.linspace(-3.0, 4.0, 22), closes=True)
+"""From this spread of a pace on a pair's hypotheses lie too far apart, unless they close in."""
+WIDE = Lattice(
+    np.linspace(-3.0, 3.0, 19), np.linspace(-1.5, 4.0, 23), np.exp(np.linspace(-2.0, 2.0, 7)), 1.0, (1.0, 4.0), True
+)
+"""Narrower in units of spreads that are wide. How much a pair's losses scatter is one more unknown, and so is how long
+its tail is: losses that fall ever more slowly are easily taken for losses at rest."""
+WIDE_SCATTER = (0.08, 0.02, 6.0)
+"""At a leg's beginning, late, and over how many epochs it falls, before the run has shown how large it is."""
+
+
+@dataclass(frozen=True)
+class Hope:
+    """Somebody who names a target has reason to think that it can be met: worlds in which one of the pairs that can be
+    run (`can`, (P,)) has a floor below `loss` come before others."""
+
+    loss: float
+    can: NDArray[np.bool_]
+
+    def kept(self, floors: Array, count: int) -> NDArray[np.int64]:
+        """Which `count` of more worlds to keep, by their floors (N, P)."""
+        met = ((floors < self.loss) & self.can).any(axis=1)
+        return np.sort(np.argsort(~met, kind="stable")[:count])
+
+
+@dataclass(frozen=True)
 class CurveBelief:
     """The prior as arrays over P pairs.
 
@@ -41,7 +99,8 @@ class CurveBelief:
     the logarithm of a pair's pace; `floor_spread` (P,): of its asymptote, in loss; `jump0`, `jump1` (P, P): the mean
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
     pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`:
-    a handover's jump is not the probed one but whence the curve goes on.
+    a handover's jump is not the probed one but whence the curve goes on. `hope`: where nothing was ever measured, the
+    loss that one of the pairs is taken to reach.
     """
 
     pairs: tuple[Pair, ...]
@@ -57,6 +116,13 @@ class CurveBelief:
     late: Array | None = None
     fall: Array | None = None
     recovers: bool = False
+    lattice: Lattice = USUAL
+    hope: Hope | None = None
+
+    @property
+    def guessed(self) -> bool:
+        """Nothing of it was ever measured."""
+        return self.hope is not None
 
     @property
     def scatters(self) -> Array:
@@ -81,6 +147,7 @@ class CurveBelief:
         falling: dict[str, Any] = {
             "late": None if self.late is None else self.late[index],
             "fall": None if self.fall is None else self.fall[index],
+            "hope": None if self.hope is None else replace(self.hope, can=self.hope.can[index]),
         }
         return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
@@ -106,9 +173,23 @@ class CurveBelief:
         return cls(pairs, law.curves, mult, pace, floor, law.jump0, law.jump1, jump_spread, noise or Noise())
 
     @classmethod
-    def from_scenario(cls, scenario: Scenario, initial_loss: float) -> CurveBelief | None:
-        """The scenario's `[prior]` over its `[law]`; None when neither has curves (kind "epoch")."""
-        table, law, pairs = scenario.prior, scenario.law, scenario.problem.pairs
+    def wide(cls, problem: Problem, can: NDArray[np.bool_]) -> CurveBelief:
+        """What may be thought where nothing is known but the problem and which pairs can be run (`scenario.wide`)."""
+        plain = cls.from_law(problem.pairs, wide_law(problem), problem.initial_loss)
+        scatter, late, fall = (np.full(len(problem.pairs), figure) for figure in WIDE_SCATTER)
+        noise = Noise(WIDE_SCATTER[0], correlation=0.0, common=0.5, floor_common=0.3)
+        hope = Hope(problem.target.loss, can)
+        return replace(
+            plain, noise=noise, scatter=scatter, late=late, fall=fall, recovers=True, lattice=WIDE, hope=hope
+        )
+
+    @classmethod
+    def from_scenario(cls, scenario: Scenario, problem: Problem) -> CurveBelief | None:
+        """The scenario's `[prior]` over its `[law]`, for a problem that may have another target or a probed l(0); None
+        when neither has curves (kind "epoch")."""
+        table, law, pairs, initial_loss = scenario.prior, scenario.law, scenario.problem.pairs, problem.initial_loss
+        if scenario.guessed:
+            return cls.wide(problem, np.isfinite(scenario.costs.run_s + scenario.costs.run_j))
         if isinstance(law, EpochLaw):
             if not table.get("curves"):
                 return None
@@ -158,7 +239,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
     late = np.where(np.isnan(late), scatter, late)
     recovers = bool(table.get("recovers", False))
     told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
-    return CurveBelief(plain.pairs, curves, mult, *told)
+    return CurveBelief(plain.pairs, curves, mult, *told, lattice=USUAL if pace.max() < DOUBTFUL else CLOSING)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.law import Array
 from ...core.outcome import EpochOutcome
 from ...core.worlds import Worlds
 from ..legs import legs_of
@@ -24,78 +23,57 @@ SEEN_EPOCHS = 64
 """Epochs of a leg after which its scatter no longer falls."""
 
 
+MORE = 4
+"""As many worlds are drawn where some are left out."""
+
+
 def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed: int) -> Worlds:
     """`count` worlds for the epochs to come."""
-    from .reweighting import FLOORS, PACES, TINY
-
-    belief = prior.belief
+    belief, wanted = prior.belief, count
+    count *= 1 if belief.hope is None else MORE
     pairs = len(belief.pairs)
     legs = prior.anchored(legs_of(history, belief.pairs, prior.start, prior.initial_loss))
-    given, common, within = prior.posterior(legs)
+    prior = prior.closed_in(legs)
+    given, common = prior.posterior(legs)
     rng = np.random.default_rng([seed, 0x5EED])
     shared, own = rng.random(count), rng.random((count, pairs))
     beside = rng.random((count, pairs, 2)) - 0.5
     deviates = rng.standard_normal((count, pairs, pairs))
-    drawn = np.minimum(np.searchsorted(np.cumsum(common), shared), len(common) - 1)
-    chosen = np.empty((count, pairs), np.int64)
-    for pair in range(pairs):
-        for value in np.unique(drawn):
-            heap = np.cumsum(within[value] * given[pair])
-            mine = drawn == value
-            chosen[mine, pair] = np.searchsorted(heap, own[mine, pair] * heap[-1])
-    np.minimum(chosen, given.shape[1] - 1, out=chosen)
+    fates = rng.random((count, pairs))
+    drawn = np.minimum(np.searchsorted(np.cumsum(common.ravel()), shared), common.size - 1)
+    chosen, lucky = np.empty((count, pairs), np.int64), np.empty((count, pairs), np.int64)
+    for pair, likelihood in enumerate(given.likelihood()):
+        for way in np.unique(drawn):
+            heap, mine = np.cumsum(prior.prior_of(pair).one(int(way), likelihood)), drawn == way
+            chosen[mine, pair] = np.minimum(np.searchsorted(heap, own[mine, pair] * heap[-1]), len(heap) - 1)
+        heaps = np.cumsum(given.seen[:, pair, chosen[:, pair]], axis=0)
+        lucky[:, pair] = (heaps < fates[:, pair] * heaps[-1]).sum(axis=0)
     log_pace, floors = prior.hypotheses
     rows = np.arange(pairs)
-    step_pace, step_floor = (float(grid[1] - grid[0]) for grid in (PACES, FLOORS))
+    step_pace, step_floor = prior.steps
     pace = log_pace[rows, chosen] + beside[:, :, 0] * step_pace * belief.pace_spread
     floor = np.maximum(floors[rows, chosen] + beside[:, :, 1] * step_floor * belief.floor_spread, 0.0)
     curves = np.empty((count, pairs, 4))
     curves[:, :, 0] = floor
-    curves[:, :, 1], curves[:, :, 3] = belief.curves[:, 1], belief.curves[:, 3]
-    curves[:, :, 2] = belief.curves[:, 2] / np.exp(pace)
+    scales, powers = prior.shapes
+    curves[:, :, 1], curves[:, :, 3] = belief.curves[:, 1], powers[rows, chosen]
+    curves[:, :, 2] = scales[rows, chosen] / np.exp(pace)
     jump0, spread = prior.jumps(legs)
     stands = np.full(count, prior.initial_loss)
     leg_epochs = 0
     if legs:
         at, leg_epochs = legs[-1].pair, len(legs[-1].losses)
-        stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], TINY)
+        stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], prior.tiny)
         floor_now = curves[:, at, 0]
         np.minimum(floor_now, stands, out=floor_now)  # spread over a cell must not lift a floor above the curve
-    return Worlds(
+    drawn_worlds = Worlds(
         curves,
         belief.mult,
         np.where(np.isfinite(jump0), jump0 + deviates * spread, jump0),
         belief.jump1,
         stands,
         belief.scatter_by_epoch(SEEN_EPOCHS),
-        np.ones(count),
+        belief.lattice.luck[lucky],
         leg_epochs,
     )
-
-
-def with_common(common: float, floor_common: float, offsets: Array) -> tuple[Array, Array]:
-    """Weights of what is common, (C,), and of the hypotheses for each value of it, (C, H)."""
-    from .reweighting import COMMON, FLOORS, PACES, WIDE
-
-    chance = np.exp(-0.5 * COMMON**2)
-    share, wide = WIDE
-
-    def given(grid: Array, part: float) -> Array:
-        weights = np.zeros((len(COMMON), len(grid)))
-        for heap, width in ((1.0 - share, 1.0), (share, wide)):
-            variance = (1.0 - part) * width**2
-            weights += (
-                heap
-                * np.exp(-0.5 * (grid[None, :] - np.sqrt(part) * COMMON[:, None]) ** 2 / variance)
-                / np.sqrt(variance)
-            )
-        return np.asarray(weights)
-
-    rest = np.exp(-0.5 * offsets**2)
-    paces = given(PACES, common) if common else given(PACES, 0.0)[:1]
-    floors = given(FLOORS, floor_common) if floor_common else given(FLOORS, 0.0)[:1]
-    grid = paces[:, None, :, None, None] * floors[None, :, None, :, None] * rest
-    grid = grid.reshape(len(paces) * len(floors), -1)
-    of_pace, of_floor = (chance if len(part) > 1 else np.ones(1) for part in (paces, floors))
-    weights = np.outer(of_pace, of_floor).ravel()
-    return weights / weights.sum(), np.asarray(grid / grid.sum(axis=1, keepdims=True))
+    return drawn_worlds if belief.hope is None else drawn_worlds.only(belief.hope.kept(curves[:, :, 0], wanted))

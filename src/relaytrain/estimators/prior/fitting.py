@@ -12,7 +12,7 @@ learns later; it is the same for all seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ import numpy as np
 from ...core.law import Z_ROBUST, Array
 from ...core.problem import Pair
 from ...scenario.model import Scenario
+from ...scenario.wide import JUMP, PACE_SPREAD, floor_spread, wide_law
 from ...traces.atlas import Atlas, LegKey
+from .belief import WIDE_SCATTER
 
 POWER = 4.0
 KNOTS = (1, 5, 9, 13, 17, 21)
@@ -383,10 +385,14 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
 def taught(scenario: Scenario, atlas: Atlas) -> dict[str, Any]:
     """The scenario as a file would have it, with the `[law]` and `[prior]` that `atlas` teaches.
 
-    Pairs that the atlas says nothing of keep the curves they had; so do handovers.
+    Pairs that the atlas says nothing of keep the curves they had; so do handovers. Where nothing was known these stay
+    wide, and few seeds leave doubt about what others would have shown.
     """
     many = f"{len(atlas.seeds)} seeds from {min(atlas.seeds)} to {max(atlas.seeds)}"
-    tables = tables_of(fit_belief(atlas), atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
+    belief = fit_belief(atlas)
+    if scenario.guessed:
+        return _over_wide(scenario, doubted(belief, scenario), f"an atlas of {atlas.scenario}, {many}")
+    tables = tables_of(belief, atlas.pairs, f"an atlas of {atlas.scenario}, {many}")
     resolved, law = dict(scenario.resolved), tables["law"]
     if resolved["law"]["kind"] == "level":
         law = {**law, **{key: [*resolved["law"].get(key, ()), *law[key]] for key in ("curves", "jumps")}}
@@ -397,6 +403,57 @@ def _by_epoch(figures: Array) -> float | list[float]:
     """Figures by epoch of the run as a file has them: one, where all are alike."""
     short = [_short(figure) for figure in figures]
     return short if min(short) < max(short) else short[0]
+
+
+BELIEVED, AS_WIDE = 2.0, 0.5
+"""Seeds that the doubt between seeds counts as, and that doubt over what is thought where nothing is known."""
+
+
+def doubted(belief: FittedBelief, scenario: Scenario) -> FittedBelief:
+    """The same with spreads that few seeds do not make narrow: those between seeds are pooled with what is usual, and
+    that early epochs teach less is believed as far as seeds are many."""
+    seeds, wide = belief.seeds, floor_spread(scenario.problem)
+
+    def pooled(spread: float, usual: float) -> float:
+        return float(np.sqrt((BELIEVED * (AS_WIDE * usual) ** 2 + seeds * spread**2) / (BELIEVED + seeds)))
+
+    few, share = seeds < 3, seeds / (BELIEVED + seeds)
+    return replace(
+        belief,
+        pairs={pair: replace(fit, progress=fit.progress**share) for pair, fit in belief.pairs.items()},
+        floor_spread={pair: pooled(spread, wide) for pair, spread in belief.floor_spread.items()},
+        pace_spread={pair: pooled(spread, PACE_SPREAD) for pair, spread in belief.pace_spread.items()},
+        handovers={
+            key: (jump0, jump1, pooled(spread, JUMP * wide)) for key, (jump0, jump1, spread) in belief.handovers.items()
+        },
+        common=0.5 if few else belief.common,
+        floor_common=0.3 if few else belief.floor_common,
+    )
+
+
+def _over_wide(scenario: Scenario, belief: FittedBelief, source: str) -> dict[str, Any]:
+    """The scenario with what is fitted, over figures of its own for what was never seen."""
+    problem, law = scenario.problem, wide_law(scenario.problem)
+    robust_mult, robust, jump = law.mult_robust, law.curves_robust, law.jump0_robust
+    assert robust_mult is not None and robust is not None and jump is not None
+    tables = tables_of(belief, problem.pairs, source)
+    curves, doubts = [], []
+    for index, pair in enumerate(problem.pairs):
+        if index not in belief.pairs:
+            named: dict[str, Any] = {"version": pair.version, "nodes": pair.nodes}
+            figures = dict(zip(("floor", "drop", "scale", "power"), map(float, law.curves[index]), strict=True))
+            progress = {"progress": float(law.mult[0, index]), "robust_progress": float(robust_mult[0, index])}
+            curves.append({**named, **figures, **progress, "robust_floor": float(robust[index, 0])})
+            scatter = dict(zip(("noise", "late_noise", "noise_fall"), WIDE_SCATTER, strict=True))
+            doubts.append({**named, "spread": PACE_SPREAD, "floor_spread": floor_spread(problem), **scatter})
+    taught_law, prior = tables["law"], tables["prior"]
+    jumps = [{"jump": 0.0, "robust_jump": float(jump.max(initial=0.0))}, *taught_law["jumps"]]
+    handovers = [{"spread": JUMP * floor_spread(problem)}, *prior["handovers"]]
+    return {
+        **scenario.resolved,
+        "law": {**taught_law, "curves": [*curves, *taught_law["curves"]], "jumps": jumps},
+        "prior": {**prior, "curves": [*doubts, *prior["curves"]], "handovers": handovers},
+    }
 
 
 def _short(figure: float) -> float:

@@ -23,7 +23,7 @@ Paper: stands in for lambda_run and lambda_change of PACT section IV when there 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,30 +31,22 @@ import numpy as np
 from ...core.curve import onward, whence
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
-from ...core.problem import Pair
+from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds
 from ...scenario.model import Scenario
 from ..legs import SeenLeg, legs_of
 from .belief import CurveBelief
-from .drawing import draw_worlds, with_common
+from .drawing import draw_worlds
 from .epoch_tables import StepsPrior
 from .robust_twin import HORIZONS, robust_figures
+from .shared_prior import Given, SharedPrior, shared_prior
 
-PACES = np.linspace(-8.0, 4.0, 37)
-"""Log paces of the hypotheses, in units of the pair's spread; far on the slow side, for a pair may hardly move at
-all."""
-
-FLOORS = np.linspace(-4.0, 4.0, 13)
 OFFSETS = np.linspace(-2.0, 2.0, 5)
-COMMON = np.linspace(-2.5, 2.5, 11)
 WINDOW = 30
 """Epochs of a leg that count: a curve fitted for hundreds of epochs need not hold for all of them."""
 
 TAIL = 4.0
 """Degrees of freedom of the scatter: one odd epoch must not settle what the run is like."""
-
-WIDE = (0.15, 2.5)
-"""Share and width of the prior's second, wide part: priors are wrong at times."""
 
 FARTHEST = 3.0
 """The curve stands at most so many deviations of the scatter from the loss observed last."""
@@ -63,29 +55,48 @@ REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
 
 TINY = 1e-3
+"""Of the start loss, or of 1 if that is larger: losses are told apart down to it."""
+
+
+Axes = tuple[tuple[Array, Array], ...]
+CLOSER = (0.05, 0.3)
+"""Rounds of closing in: the share of the evidence that counts in each. With all of it a coarse grid would choose what
+happens to lie next to a figure that explains the losses."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`.
+    """`Estimator` from a belief. `start` holds the network before epoch 1, with `initial_loss`. `axes`: every pair's
+    own hypotheses of pace and floor, where they are not those of the belief.
 
-    ``Prior.of(scenario, initial_loss)`` takes the scenario's `[prior]`; without one its `[law]`, the distance between
-    robust and expected figures being the spread.
+    ``Prior.of(scenario, problem)`` takes the scenario's `[prior]`; without one its `[law]`, the distance between
+    robust and expected figures being the spread; without either what may be thought of any network.
     """
 
     belief: CurveBelief
     start: int
     initial_loss: float
+    axes: Axes | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, initial_loss: float | None = None) -> Prior | StepsPrior:
-        """The estimator of a scenario; `initial_loss` is the probed one, by default the scenario's."""
-        first = scenario.problem.initial_loss if initial_loss is None else initial_loss
-        belief = CurveBelief.from_scenario(scenario, first)
+    def of(cls, scenario: Scenario, problem: Problem | None = None) -> Prior | StepsPrior:
+        """The estimator of a scenario; `problem` is the scenario's, with another target or with the probed l(0)."""
+        problem = scenario.problem if problem is None else problem
+        belief, first = CurveBelief.from_scenario(scenario, problem), problem.initial_loss
         if belief is not None:
             return cls(belief, scenario.problem.start, first)
         assert isinstance(scenario.law, EpochLaw)
         return StepsPrior(scenario.problem.pairs, scenario.law, scenario.problem.start, first)
+
+    @property
+    def tiny(self) -> float:
+        """The least loss that counts."""
+        return TINY * min(self.initial_loss, 1.0)
+
+    @property
+    def guessed(self) -> bool:
+        """Its belief rests on no measured loss, but for those of the run."""
+        return self.belief.guessed
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """The law for the epochs to come; a pure function of `history`."""
@@ -94,11 +105,15 @@ class Prior:
             order = [belief.pairs.index(pair) for pair in pairs]
             return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
         legs = self.anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
-        weights = self.weights(legs)
+        return self.closed_in(legs)._law(legs, history)
+
+    def _law(self, legs: Sequence[SeenLeg], history: Sequence[EpochOutcome]) -> LossLaw:
+        belief, weights = self.belief, self.weights(legs)
         log_pace, floors = self.hypotheses
         curves = belief.curves.copy()
-        curves[:, 0] = (weights * floors).sum(axis=1)
-        curves[:, 2] /= np.exp((weights * log_pace).sum(axis=1))
+        curves[:, 2:], usual = self._usual_shape(weights)
+        curves[:, 0] = (usual * floors).sum(axis=1)
+        curves[:, 2] /= np.exp((usual * log_pace).sum(axis=1))
         jump0, jump_spread = self.jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
         at = legs[-1].pair if legs else self.start
@@ -110,7 +125,7 @@ class Prior:
         stands = loss * np.exp(standing[at])
         with np.errstate(invalid="ignore"):
             landed = stands + jump0[at] + belief.jump1[at] * stands
-        landed = np.where(np.isfinite(landed), np.maximum(landed, TINY), stands)
+        landed = np.where(np.isfinite(landed), np.maximum(landed, self.tiny), stands)
         landed[at] = stands
         ahead = self._ahead(landed)
         noise = np.repeat(belief.scatters[:, None], len(HORIZONS), axis=1)
@@ -143,62 +158,121 @@ class Prior:
             return ordered.sample(history, pairs, count, seed)
         return draw_worlds(self, history, count, seed)
 
-    def weights(self, legs: Sequence[SeenLeg]) -> Array:
-        """The posterior weight (P, H) of every pair's hypotheses."""
-        given, common, within = self.posterior(legs)
-        evidence = np.maximum(given @ within.T, 1e-300)  # (P, C)
-        mixed = ((common / evidence) @ within) * given
+    def weights(self, legs: Sequence[SeenLeg], share: float = 1.0) -> Array:
+        """The posterior weight (P, H) of every pair's hypotheses, of a `share` of the evidence."""
+        given, common = self.posterior(legs, share)
+        mixed = np.empty_like(self.hypotheses[0])
+        for pair, likelihood in enumerate(given.likelihood()):
+            mixed[pair] = self.prior_of(pair).mixed(common, likelihood).ravel()
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
 
-    def posterior(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array, Array]:
-        """Likelihood (P, H) of every pair's hypotheses, the posterior (C,) of what pairs have in common, and the prior
-        (C, H) of hypotheses given that."""
-        likelihood = np.zeros_like(self.hypotheses[0])
+    def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
+        """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
+        common, in pace and in floor."""
+        lattice = self.belief.lattice
+        logs = np.zeros((len(lattice.luck), *self.hypotheses[0].shape)) + lattice.luck_chance[:, None, None]
         for leg in legs:
-            likelihood[leg.pair] += self._log_likelihood(leg)
-        likelihood -= likelihood.max(axis=1, keepdims=True)
-        given = np.exp(likelihood)
-        chance, within = self._prior
-        evidence = given @ within.T  # (P, C): a pair that was not tried has the same for every C
-        common = chance * np.exp(np.log(np.maximum(evidence, 1e-300)).sum(axis=0))
-        return given, common / common.sum(), within
+            logs[:, leg.pair] += share * self._log_likelihood(leg)
+        given = Given(np.exp(logs - logs.max(axis=(0, 2), keepdims=True)), self._shape)
+        common = np.log(self.prior_of(0).chance)
+        for leg_pair in sorted({leg.pair for leg in legs}):  # a pair that was not tried says nothing of what is common
+            evidence = self.prior_of(leg_pair).evidence(given.of(leg_pair))
+            common = common + np.log(np.maximum(evidence, 1e-300))
+        common = np.exp(common - common.max())
+        return given, common / common.sum()
+
+    def prior_of(self, pair: int) -> SharedPrior:
+        """The prior of one pair's hypotheses, with what it has in common with others."""
+        return self._priors[pair if self.axes is not None else 0]
 
     @cached_property
-    def _prior(self) -> tuple[Array, Array]:
-        return with_common(self.belief.noise.common, self.belief.noise.floor_common, self._offsets)
+    def _priors(self) -> list[SharedPrior]:
+        axes = self.axes or (self.belief.lattice.axes,)
+        return [shared_prior(self.belief.noise, paces, floors, self._offsets) for paces, floors in axes]
+
+    @property
+    def steps(self) -> tuple[Array, Array]:
+        """From one hypothesis to the next, (P,) each: in pace and in floor, in units of their spreads."""
+        axes = self.axes or (self.belief.lattice.axes,) * len(self.belief.pairs)
+        pace, floor = (np.array([axis[part][1] - axis[part][0] for axis in axes]) for part in (0, 1))
+        return pace, floor
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return len(self.belief.lattice.paces), len(self.belief.lattice.floors), len(self._offsets)
+
+    def closed_in(self, legs: Sequence[SeenLeg]) -> Prior:
+        """The same with the hypotheses of the pairs that were tried close round those that explain what was seen."""
+        if not self.belief.lattice.closes or not legs:
+            return self
+        closer = self
+        for share in CLOSER:
+            weights = closer.weights(legs, share)
+            axes = list(closer.axes or (self.belief.lattice.axes,) * len(self.belief.pairs))
+            for pair in {leg.pair for leg in legs}:
+                table = weights[pair].reshape(self._shape).sum(axis=2)
+                paces, floors = axes[pair]
+                axes[pair] = _round_mean(paces, table.sum(axis=1)), _round_mean(floors, table.sum(axis=0))
+            closer = replace(self, axes=tuple(axes))
+        return closer
 
     @cached_property
     def hypotheses(self) -> tuple[Array, Array]:
         """Log pace and asymptote of every hypothesis, (P, H) each."""
-        belief = self.belief
-        paces, floors, _ = (part.ravel() for part in np.meshgrid(PACES, FLOORS, self._offsets, indexing="ij"))
-        pace = paces[None, :] * belief.pace_spread[:, None]
-        floor = belief.curves[:, :1] + floors[None, :] * belief.floor_spread[:, None]
-        return pace, np.maximum(floor, 0.0)
+        belief, count = self.belief, len(self.belief.pairs)
+        axes = self.axes or (belief.lattice.axes,) * count
+        tables = [np.meshgrid(*axis, self._offsets, indexing="ij") for axis in axes]
+        paces, floors = (np.array([table[part].ravel() for table in tables]) for part in (0, 1))
+        floor = belief.curves[:, :1] + floors * belief.floor_spread[:, None]
+        return paces * belief.pace_spread[:, None], np.maximum(floor, 0.0)
 
     @property
     def _offsets(self) -> Array:
-        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss."""
-        return OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+        """Where a leg's curve begins, in deviations of its handover; one figure where it begins at the probed loss. All
+        of them again for every power."""
+        offsets = OFFSETS if self.belief.recovers else OFFSETS[len(OFFSETS) // 2 :][:1]
+        return np.tile(offsets, max(len(self.belief.lattice.powers), 1))
+
+    @cached_property
+    def shapes(self) -> tuple[Array, Array]:
+        """Scale and power of every hypothesis's curve, (P, H) each, its pace apart."""
+        scale, power = (self.belief.curves[:, column, None] for column in (2, 3))
+        powers, rest = self.belief.lattice.powers, self._shape[2]
+        tried = self._shape[0] * self._shape[1]
+        if not powers:
+            return np.repeat(scale, tried * rest, axis=1), np.repeat(power, tried * rest, axis=1)
+        each = np.repeat(np.array(powers), rest // len(powers))[None, :]
+        scales = scale * (2.0 ** (1.0 / power) - 1.0) / (2.0 ** (1.0 / each) - 1.0)
+        return np.tile(scales, tried), np.tile(np.repeat(each, len(scale), axis=0), tried)
+
+    def _usual_shape(self, weights: Array) -> tuple[Array, Array]:
+        """Scale and power (P, 2) of the likeliest power, and the weights (P, H) of the hypotheses that have it."""
+        scales, powers = self.shapes
+        count, rows = max(len(self.belief.lattice.powers), 1), np.arange(len(weights))
+        by_power = weights.reshape(len(weights), -1, count, self._shape[2] // count)
+        best = by_power.sum(axis=(1, 3)).argmax(axis=1)
+        at = best * (self._shape[2] // count)
+        usual = np.where(powers == powers[rows, at][:, None], weights, 0.0)
+        return np.stack([scales[rows, at], powers[rows, at]], axis=1), usual / usual.sum(axis=1, keepdims=True)
 
     def anchored(self, legs: list[SeenLeg]) -> list[SeenLeg]:
         """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
         belief = self.belief
         for position, leg in enumerate(legs):
             if belief.recovers and leg.jumped_from is not None and position:
-                before = legs[position - 1]
-                weights = self.weights(legs[:position])[before.pair]
-                stood = float(np.exp(weights @ np.log(self.along(before)[0][:, -1] + TINY)))
+                before, closer = legs[position - 1], self.closed_in(legs[:position])
+                weights = closer.weights(legs[:position])[before.pair]
+                stood = float(np.exp(weights @ np.log(closer.along(before)[0][:, -1] + self.tiny)))
                 start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
-                leg.start = float(max(start, TINY)) if np.isfinite(start) else leg.start
+                leg.start = float(max(start, self.tiny)) if np.isfinite(start) else leg.start
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
         return legs
 
     def _path(self, pair: int | slice, loss: Array, advance: Array) -> Array:
         """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T)."""
         log_pace, floors = self.hypotheses
-        drop, scale, power = np.moveaxis(self.belief.curves[pair, 1:], -1, 0)[..., None, None]
-        curve = (floors[pair][..., None], drop, scale, power)
+        drop = self.belief.curves[pair, 1][..., None, None]
+        curve = (floors[pair][..., None], drop, *(part[pair][..., None] for part in self.shapes))
         return onward(curve, loss, np.exp(log_pace[pair])[..., None] * advance[..., None, :])
 
     def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
@@ -206,7 +280,7 @@ class Prior:
         skipped = max(len(leg.losses) - WINDOW, 0)
         first = np.array(leg.start if skipped == 0 else leg.losses[skipped - 1])
         if leg.doubt and skipped == 0:
-            offsets = np.tile(self._offsets, len(PACES) * len(FLOORS))
+            offsets = np.tile(self._offsets, self._shape[0] * self._shape[1])
             first = first * np.exp(offsets * leg.doubt)[:, None]
         mult, last = self.belief.mult[:, leg.pair], len(self.belief.mult)
         rows = np.arange(skipped, len(leg.losses) + max(more, default=0)) + leg.first_epoch
@@ -218,15 +292,18 @@ class Prior:
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
         """Logarithms (H, epochs) of the losses seen over the leg's curve."""
         losses = np.array(leg.losses[-WINDOW:])
-        return np.asarray(np.log((losses[None, :] + TINY) / (curve + TINY)))
+        return np.asarray(np.log((losses[None, :] + self.tiny) / (curve + self.tiny)))
 
     def _log_likelihood(self, leg: SeenLeg) -> Array:
-        """Of a leg's losses under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
+        """Of a leg's losses (L, H) under every hypothesis: scatter with memory (AR(1)) and heavy tails."""
         residual, memory = self._residuals(leg, self.along(leg)[0]), self.belief.noise.correlation
         fresh = residual.copy()
         fresh[:, 1:] = (residual[:, 1:] - memory * residual[:, :-1]) / np.sqrt(1.0 - memory**2)
         noise = self.belief.scatter_by_epoch(len(leg.losses))[leg.pair, -fresh.shape[1] :]
-        return np.asarray(-0.5 * (TAIL + 1.0) * np.log1p((fresh / noise) ** 2 / TAIL).sum(axis=1))
+        squares = (fresh / noise) ** 2 / TAIL
+        luck = self.belief.lattice.luck
+        ways = [-0.5 * (TAIL + 1.0) * np.log1p(squares / factor**2).sum(axis=1) for factor in luck]
+        return np.asarray(np.array(ways) - fresh.shape[1] * np.log(luck)[:, None])
 
     def _ahead_of(self, leg: SeenLeg) -> Array:
         """Losses (H, horizons) of the present leg under every hypothesis; what scatter has memory fades."""
@@ -238,7 +315,7 @@ class Prior:
         """The logarithm of where the present curve stands over `loss`: whence `curve` leads to the loss expected."""
         curve_seen, later = self.along(leg, (1,))
         memory = self.belief.noise.correlation
-        logs = np.log(later[:, 0] + TINY) + memory * self._residuals(leg, curve_seen)[:, -1]
+        logs = np.log(later[:, 0] + self.tiny) + memory * self._residuals(leg, curve_seen)[:, -1]
         wanted = float(np.exp(weights @ logs))
         mult = float(self.belief.mult[min(done + 1, len(self.belief.mult)) - 1, leg.pair])
         farthest = FARTHEST * float(self.belief.scatters[leg.pair])
@@ -273,3 +350,11 @@ class Prior:
                 shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
         spread = belief.jump_spread * np.sqrt(factor)
         return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
+
+
+def _round_mean(axis: Array, shares: Array) -> Array:
+    """As many figures as `axis` has, close round their mean by `shares`."""
+    shares, step = shares / shares.sum(), float(axis[1] - axis[0])
+    mean = float(shares @ axis)
+    away = 3.0 * float(np.sqrt(shares @ (axis - mean) ** 2)) + step
+    return np.linspace(max(mean - away, float(axis[0])), min(mean + away, float(axis[-1])), len(axis))

@@ -128,7 +128,7 @@ def worlds_of(law: LevelLaw, state: State, count: int) -> Worlds:
         forms[0].c1,
         np.full(count, law.begin(state.loss, state.pair)),
         scatter[:, None].copy(),
-        np.ones(count),
+        np.ones((count, len(law.curves))),
     )
 
 
@@ -206,13 +206,13 @@ def schedules_from(walker: Walker, at: int) -> Schedules:
         rows += [((at, m), (q, ON)) for m in first]
         third = [int(r) for r in np.flatnonzero(walker.open[q]) if r != q and (r == at or r in after)]
         rows += [((at, m), (q, n), (r, ON)) for r in third for m in first for n in COUNTS]
-    return _packed(rows)
+    return packed(rows)
 
 
 def _likely(walker: Walker, at: int, after: list[int], first: list[int]) -> list[int]:
     """The pairs whose best single change is the best."""
     rows: list[Legs] = [((at, m), (q, ON)) for q in after for m in first[:: max(1, len(first) // 5)]]
-    schedules = _packed(rows)
+    schedules = packed(rows)
     energy, missed = walker.follow(schedules, ROUNDS[0][0])
     pairs: dict[int, None] = {}
     for index in ranked(energy, missed, 0.5):
@@ -220,7 +220,8 @@ def _likely(walker: Walker, at: int, after: list[int], first: list[int]) -> list
     return list(pairs)[:LIKELY]
 
 
-def _packed(rows: list[Legs]) -> Schedules:
+def packed(rows: list[Legs]) -> Schedules:
+    """Lists of legs as arrays."""
     pairs, counts = np.full((len(rows), 3), -1, np.int64), np.zeros((len(rows), 3), np.int64)
     for i, row in enumerate(rows):
         legs = [leg for leg in row if leg[1]]
@@ -338,7 +339,7 @@ def _bands(worlds: Worlds, curves: NDArray[np.float64], actions: list[int], leve
     for position, pair in enumerate(actions):
         on_leg = on_leg + 1 if position == 0 or actions[position - 1] == pair else 1
         counts.append(min(on_leg, worlds.scatter.shape[1]) - 1)
-    luck = worlds.scatter[actions, counts] * float(worlds.luck.mean())
+    luck = worlds.scatter[actions, counts] * worlds.luck.mean(axis=0)[actions]
     middle = np.median(curves, axis=0)
     away = np.quantile(curves, level, axis=0) - middle
     return np.asarray(np.exp(middle + np.hypot(away, NormalDist().inv_cdf(level) * luck)))

@@ -94,7 +94,7 @@ def walk(
                     loss = floor + drop / (square * square)
                 else:
                     loss = floor + drop * math.exp(-power * math.log(u))
-            spread = max(luck[world] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
+            spread = max(luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
             z = -4.0
             if loss - goal_loss < 4.0 * spread * loss:  # else out of reach, for log x >= 1 - 1 / x
                 z = (log_goal - math.log(max(loss, 1e-9))) / spread

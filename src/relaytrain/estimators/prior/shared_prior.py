@@ -1,0 +1,82 @@
+"""How likely a pair's hypotheses are beforehand, given what all pairs of a run have in common.
+
+A pair's pace deviates from its belief by a part that all pairs share and by one of its own; its floor likewise. So the
+prior of a hypothesis, given the shared parts, is a product over its axes, and sums over hypotheses are small products
+of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.law import Array
+from .belief import Noise
+
+COMMON = np.linspace(-2.5, 2.5, 11)
+ODD = (0.15, 2.5)
+"""Share and width of the prior's second, wide part: priors are wrong at times."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """How likely what was seen is, (L, P, H): by factor of the scatter and by hypothesis; `shape` unfolds the H."""
+
+    seen: Array
+    shape: tuple[int, int, int]
+
+    def of(self, pair: int) -> Array:
+        """By hypothesis of one pair, over all factors of the scatter."""
+        return np.asarray(self.seen[:, pair].sum(axis=0).reshape(self.shape))
+
+    def likelihood(self) -> Iterator[Array]:
+        """Of every pair."""
+        return (self.of(pair) for pair in range(self.seen.shape[1]))
+
+
+@dataclass(frozen=True)
+class SharedPrior:
+    """`chance` (C, D) of what is common in pace and floor; `paces` (C, N), `floors` (D, M) and `offsets` (O,): a
+    hypothesis's own parts given that."""
+
+    chance: Array
+    paces: Array
+    floors: Array
+    offsets: Array
+
+    def evidence(self, given: Array) -> Array:
+        """How likely what was seen is (C, D) by what is common."""
+        return np.asarray(self.paces @ (given @ self.offsets) @ self.floors.T)
+
+    def mixed(self, common: Array, given: Array) -> Array:
+        """The weight (N, M, O) of hypotheses over what is common, up to one factor."""
+        ways = common / np.maximum(self.evidence(given), 1e-300)
+        return np.asarray((self.paces.T @ ways @ self.floors)[:, :, None] * self.offsets * given)
+
+    def one(self, common: int, given: Array) -> Array:
+        """The weight of hypotheses for one value of what is common, up to one factor."""
+        c, d = divmod(common, len(self.floors))
+        return np.asarray((self.paces[c][:, None] * self.floors[d])[:, :, None] * self.offsets * given)
+
+
+def shared_prior(noise: Noise, paces: Array, floors: Array, offsets: Array) -> SharedPrior:
+    """The prior of hypotheses on these axes."""
+    by_pace, of_pace = _given(paces, noise.common)
+    by_floor, of_floor = _given(floors, noise.floor_common)
+    rest = np.exp(-0.5 * offsets**2)
+    return SharedPrior(np.outer(of_pace, of_floor), by_pace, by_floor, rest / rest.sum())
+
+
+def _given(axis: Array, part: float) -> tuple[Array, Array]:
+    """How likely an axis's figures are for every value of what is common, and how likely those are."""
+    common = COMMON if part else np.zeros(1)
+    share, wide = ODD
+    weights = np.zeros((len(common), len(axis)))
+    for heap, width in ((1.0 - share, 1.0), (share, wide)):
+        variance = (1.0 - part) * width**2
+        far = (axis[None, :] - np.sqrt(part) * common[:, None]) ** 2
+        weights += heap * np.exp(-0.5 * far / variance) / np.sqrt(variance)
+    chance = np.exp(-0.5 * common**2)
+    return weights, chance / chance.sum()
