@@ -48,11 +48,11 @@ def drawn(rng: np.random.Generator, gold: int, deadline_s: float, loops: int) ->
     """Mean joules until the target and the share in time, by drawing."""
     spent, in_time = [], 0
     for _ in range(loops):
-        epochs = np.concatenate((curve(0, np.arange(1, gold + 1)), curve(gold, np.arange(1, 61))))
+        epochs = np.concatenate((curve(0, np.arange(1, gold + 1)), curve(gold, np.arange(1, 25))))
         losses = epochs * np.exp(SCATTER * rng.standard_normal(len(epochs)))
-        costs = np.cumsum([1.0] * gold + [7.0] + [5.0] * 59)  # seconds and joules are the same figures
+        costs = np.cumsum([1.0] * gold + [7.0] + [5.0] * 23)  # seconds, and joules
         hit = int(np.argmax(losses <= TARGET)) if (losses <= TARGET).any() else len(costs) - 1
-        spent.append(min(costs[hit], CAP_J))
+        spent.append(costs[hit] if losses[hit] <= TARGET else CAP_J)
         in_time += costs[hit] <= deadline_s and losses[hit] <= TARGET
     return float(np.mean(spent)), in_time / loops
 
