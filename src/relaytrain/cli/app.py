@@ -33,7 +33,7 @@ ABOUT_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, err
 LONG_PATH = 120
 HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
-SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart. Most verbs take --format json.
+SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
 """
 EXAMPLES = """\b
 First steps:
