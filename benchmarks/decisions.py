@@ -1,21 +1,28 @@
-"""Which rule decides best, on recorded losses: rules x targets x deadlines, the same luck for all.
+"""Which rule decides best, on recorded losses: rules x estimators x targets x deadlines, the same luck for all.
 
     python benchmarks/decisions.py quickstart                    # test seeds of the bundled atlas, all cells
     python benchmarks/decisions.py deeper --rules adaptive sampled --cells 0.26/600
+    python benchmarks/decisions.py quickstart --estimators prior zero-trace auto --fitted own.npz
+    python benchmarks/decisions.py quickstart --rules pact one-switch single     # strategies that plan once, too
+    python benchmarks/decisions.py quickstart --plain --dev      # beside them one pair alone and a single change
     python benchmarks/decisions.py quickstart --dev              # development seeds: look at them at will
     python benchmarks/decisions.py quickstart --rows rows.json   # rows are kept; what is there is not played again
     python benchmarks/decisions.py quickstart --belief wide      # as if nothing were known: without [law] and [prior]
     python benchmarks/decisions.py quickstart --belief my.json   # with what `scout` or `atlas --teach` wrote
 
 Every loop is the product's own (`relay.loop`), its runner an atlas: losses of real training, recorded for relays of up
-to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule differs
-between two rows of a cell.
+to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule and the
+estimator differs between two rows of a cell. `pact` is the product as the scenario has it; a contender with another
+estimator than the prior is called RULE/ESTIMATOR. A file fitted to the seeds that are played would be no test.
 
 Yardsticks. `fixed`: the schedule (epochs here, epochs there, then the last pair until the target) that was cheapest on
 the *development* seeds in that cell, played on the test seeds. `hindsight`: the cheapest of the grid's schedules, seed
-by seed, which nobody can know. Both know only what was recorded: a last leg that is longer counts as a miss. A run that
-misses is charged until it meets the target, its last pair training on, or `CAP_J`. Ratios are of mean energies;
-intervals are paired t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
+by seed, which nobody can know. Both know only what was recorded: a last leg that is longer counts as a miss. `known`:
+the schedule of the grid that is best for whoever knows the seed's smoothed curves and not its luck (`known_curves.py`),
+trained on where it outlasts the record. With `--plain` also what one would do without a planner, chosen on the
+development seeds, too: `alone`, one pair until the target, and `once`, one change of pair. A run that misses is charged
+until it meets the target, its last pair training on, or `CAP_J`. Ratios are of mean energies; intervals are paired
+t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
 
 Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them), 6000 and on are reported.
 """
@@ -28,22 +35,27 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from known_curves import KnownCurves
 
 from relaytrain import api
+from relaytrain.core.problem import Problem
+from relaytrain.core.protocols import Estimator
 from relaytrain.core.state import TOLERANCE
 from relaytrain.estimators.choose import estimator_for
-from relaytrain.planners.registry import planner_named
+from relaytrain.planners.registry import PLAN_ONCE, planner_for
 from relaytrain.relay.job import Job, Settings
 from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 from relaytrain.relay.replay import AtlasRunner, Place
+from relaytrain.relay.runs import estimator_overrides
 from relaytrain.relay.steering import legs_of
-from relaytrain.scenario.model import Scenario
+from relaytrain.scenario import Scenario
 from relaytrain.traces.atlas import LegKey, read_atlas
 
 DEVELOPMENT, TEST = 5000, 6000
@@ -55,10 +67,17 @@ CELLS = {
 }
 """Targets and deadlines (s)."""
 CAP_J = 200.0
+LONGEST = 60
+"""Epochs of a last leg that is trained on beyond the record."""
+FIXED, KNOWN, HINDSIGHT = "fixed", "known", "hindsight"
+PLAIN = ("alone", "once")
+"""Fixed schedules of one leg, and of at most two."""
 BELIEF = ("law", "prior", "estimator")
 """Tables of a scenario that say what is thought of its losses."""
 Legs = tuple[tuple[int, int], ...]
 Cell = tuple[float, float]
+Estimators = dict[str, str]
+"""Files of estimators by name; of those that have none, nothing."""
 
 
 @dataclass(frozen=True)
@@ -92,27 +111,39 @@ class Bench:
         from relaytrain.relay.assembly import possible_changes
         from relaytrain.training.setup import TrainingSetup
 
-        self.scenario = believing(api.scenario(name), belief)
+        self.name, self.scenario = name, believing(api.scenario(name), belief)
         self.atlas = read_atlas(path)
         problem = self.scenario.problem
-        self.costs = possible_changes(TrainingSetup.from_scenario(self.scenario), problem, self.scenario.costs)
+        self.setup = TrainingSetup.from_scenario(self.scenario)
+        self.costs = possible_changes(self.setup, problem, self.scenario.costs)
         self.missing = off_grid(self.scenario, self.atlas)
+        self.held = deepcopy(self.atlas)
+        self.schedules = list(self.grid())
+        self._known: dict[int, KnownCurves] = {}
 
     def runner(self, seed: int) -> AtlasRunner:
         """Plays one seed."""
         return AtlasRunner(self.atlas, seed, self.missing)
 
-    def play(self, seed: int, rule: str, cell: Cell) -> Row:
-        """A closed loop of `rule`."""
+    def play(self, seed: int, contender: str, cell: Cell, files: Estimators) -> Row:
+        """A closed loop of a contender: RULE, PLANNER, or either with /ESTIMATOR."""
+        from relaytrain.relay.assembly import counted
+
         began = time.process_time()
-        scenario, runner = self.scenario, self.runner(seed)
+        rule, _, estimator = contender.partition("/")
+        scenario, runner = self.believing(estimator or "prior", files), self.runner(seed)
         target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
         problem = replace(scenario.problem, target=target)
-        planner = replace(planner_named("pact", rule=rule), explained=False)  # type: ignore[type-var]
-        job = Job(
-            problem, self.costs, scenario.law, lambda probed: estimator_for(scenario, probed), planner, runner,
-            Settings(seed=seed),
-        )  # fmt: skip
+        named = rule in ("pact", *PLAN_ONCE)
+        planner = planner_for(scenario, rule if named else "pact", None if named else rule)
+        if hasattr(planner, "explained"):
+            planner = replace(planner, explained=False)  # type: ignore[type-var]
+
+        def believed(probed: Problem) -> Estimator:
+            return estimator_for(scenario, counted(self.setup, probed) if estimator else probed)
+
+        settings = Settings(seed=seed, replan=rule not in PLAN_ONCE)
+        job = Job(problem, self.costs, scenario.law, believed, planner, runner, settings)
         first = runner.first()
         journal = MemoryJournal("played", first, problem.pairs, problem.start)
         ended = RelayLoop(job, journal, runner.probe(first).loss).begin(first)
@@ -120,7 +151,14 @@ class Bench:
         relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes))
         met = ended.verdict == "met"
         energy_j = ended.energy_j if met else self.charged(seed, path, ended.energy_j, cell[0])
-        return Row(seed, rule, *cell, met, energy_j, relay, time.process_time() - began)
+        return Row(seed, contender, *cell, met, energy_j, relay, time.process_time() - began)
+
+    def believing(self, estimator: str, files: Estimators) -> Scenario:
+        """The scenario with another estimator."""
+        if estimator == "prior":
+            return self.scenario
+        file = files.get(estimator)
+        return api.scenario(self.name, overrides=estimator_overrides(estimator, Path(file) if file else None))
 
     def charged(self, seed: int, path: list[int], energy_j: float, loss: float) -> float:
         """What a run that missed would have spent until the target, or the cap."""
@@ -131,8 +169,9 @@ class Bench:
                 return energy_j
         return CAP_J
 
-    def follow(self, seed: int, legs: Legs, cell: Cell) -> tuple[bool, float]:
-        """A fixed schedule, the last pair training on: whether in time, and joules."""
+    def follow(self, seed: int, legs: Legs, cell: Cell, *, longest: int = 0) -> tuple[bool, float]:
+        """A fixed schedule, the last pair training on: whether in time, and joules; unrecorded epochs are trained as
+        far as `longest` allows."""
         path: list[int] = []
         at = self.atlas.start
         energy_j = elapsed_s = 0.0
@@ -146,11 +185,33 @@ class Bench:
                 at, count = pair, count - 1
                 place = _place(path)
                 leg = self.atlas.leg(seed, place.leg)
+                if (leg is None or len(leg.losses) < place.epochs) and place.epochs <= longest:
+                    leg = self.missing(seed, place.leg, place.epochs)
                 if leg is None or len(leg.losses) < place.epochs:
                     return False, CAP_J
                 if leg.losses[place.epochs - 1] <= cell[0] + TOLERANCE:
                     return elapsed_s <= cell[1] + TOLERANCE, energy_j
         return False, CAP_J
+
+    def known(self, seed: int, cell: Cell) -> Row:
+        """The best schedule for whoever knows the curves."""
+        if seed not in self._known:
+            self._known[seed] = KnownCurves(self.held, seed, self.costs)
+        asked = self.scenario.problem.target.probability
+        legs, _, _ = self._known[seed].best(self.schedules, *cell, asked=asked, most_j=CAP_J)
+        met, energy_j = self.follow(seed, legs, cell, longest=LONGEST)
+        return Row(seed, KNOWN, *cell, met, energy_j, self.said(legs), 0.0)
+
+    def chosen(self, seed: int, name: str, legs: Legs, cell: Cell) -> Row:
+        """A schedule that was chosen on other seeds."""
+        met, energy_j = self.follow(seed, legs, cell, longest=LONGEST if name in PLAIN else 0)
+        return Row(seed, name, *cell, met, energy_j, self.said(legs), 0.0)
+
+    def hindsight(self, seed: int, cell: Cell) -> Row:
+        """The cheapest schedule of the grid."""
+        tried = [(*self.follow(seed, legs, cell), legs) for legs in self.schedules]
+        late, energy_j, legs = min((not met, joules, legs) for met, joules, legs in tried)
+        return Row(seed, HINDSIGHT, *cell, not late, energy_j, self.said(legs), 0.0)
 
     def grid(self) -> Iterator[Legs]:
         """The schedules that the atlas was recorded for."""
@@ -158,6 +219,15 @@ class Bench:
         for key in sorted(self.atlas.seeds[seed]):
             if key.before and key.before[0][0] == self.atlas.start and all(n % 4 == 0 for _, n in key.before):
                 yield (*key.before, (key.pair, 0))
+
+    def plain(self) -> Iterator[Legs]:
+        """One pair alone, whichever, and of the grid what changes once."""
+        yield from (((key.pair, 0),) for key in sorted(self.atlas.seeds[min(self.atlas.seeds)]) if not key.before)
+        yield from (legs for legs in self.schedules if len(legs) == 2)
+
+    def said(self, legs: Legs) -> str:
+        """In words."""
+        return " -> ".join(f"{self.atlas.pairs[pair]} x{count or 'on'}" for pair, count in legs)
 
 
 def _place(path: Sequence[int]) -> Place:
@@ -167,62 +237,102 @@ def _place(path: Sequence[int]) -> Place:
     return Place(LegKey(tuple(legs[:-1]), legs[-1][0]), legs[-1][1])
 
 
+Wanted = list[tuple[str, Cell]]
+"""Contenders and yardsticks by cell."""
+Choices = dict[tuple[str, Cell], Legs]
+"""Schedules chosen on the development seeds."""
+
+
 def one_seed(
-    name: str, path: str, belief: str | None, seed: int, rules: list[str], cells: list[Cell], fixed: list[Legs]
+    name: str, path: str, seed: int, wanted: Wanted, choices: Choices, files: Estimators, belief: str | None
 ) -> list[Row]:
-    """All rules, the fixed schedules and hindsight with one seed."""
+    """Contenders and yardsticks with one seed."""
     import torch
 
     torch.set_num_threads(1)
     bench = Bench(name, path, belief)
-    rows = [bench.play(seed, rule, cell) for cell in cells for rule in rules]
-    for cell, legs in zip(cells, fixed, strict=True):
-        met, energy_j = bench.follow(seed, legs, cell)
-        rows.append(Row(seed, "fixed", *cell, met, energy_j, _said(bench, legs), 0.0))
-        tried = [(bench.follow(seed, other, cell), other) for other in bench.grid()]
-        (late, energy_j), other = min((((not met, joules), other) for (met, joules), other in tried))
-        rows.append(Row(seed, "hindsight", *cell, not late, energy_j, _said(bench, other), 0.0))
+    rows = []
+    for contender, cell in wanted:
+        if (contender, cell) in choices:
+            rows.append(bench.chosen(seed, contender, choices[contender, cell], cell))
+        elif contender == HINDSIGHT:
+            rows.append(bench.hindsight(seed, cell))
+        elif contender == KNOWN:
+            rows.append(bench.known(seed, cell))
+        else:
+            rows.append(bench.play(seed, contender, cell, files))
     return rows
 
 
-def _said(bench: Bench, legs: Legs) -> str:
-    return " -> ".join(f"{bench.atlas.pairs[pair]} x{count or 'on'}" for pair, count in legs)
+Tried = dict[Legs, tuple[bool, float]]
 
 
-def on_development(name: str, path: str, seed: int, cells: list[Cell]) -> list[dict[Legs, tuple[bool, float]]]:
-    """Every schedule of the grid with one development seed, by cell."""
+def on_development(name: str, path: str, seed: int, cells: list[Cell], plain: bool) -> list[dict[str, Tried]]:
+    """Schedules of every kind with one development seed, by cell."""
+    import torch
+
+    torch.set_num_threads(1)
     bench = Bench(name, path)
-    return [{legs: bench.follow(seed, legs, cell) for legs in bench.grid()} for cell in cells]
+    found = []
+    for cell in cells:
+        tried = {FIXED: {legs: bench.follow(seed, legs, cell) for legs in bench.schedules}}
+        if plain:
+            ways = {legs: bench.follow(seed, legs, cell, longest=LONGEST) for legs in bench.plain()}
+            tried |= {"alone": {legs: one for legs, one in ways.items() if len(legs) == 1}, "once": ways}
+        found.append(tried)
+    return found
 
 
-def summary(rows: list[Row], rules: list[str], cells: list[Cell]) -> list[str]:
-    """A line for each cell: mean joules and successes, ratios to `fixed`, the paired difference of two rules."""
+def chosen_on(development: list[list[dict[str, Tried]]], cells: list[Cell]) -> Choices:
+    """Of every kind and cell the schedule that missed least, and of those the cheapest."""
+    choices: Choices = {}
+    for index, cell in enumerate(cells):
+        for kind in development[0][index]:
+            every = [seed[index][kind] for seed in development]
+            score = {
+                legs: tuple(sum(f) for f in zip(*((not s[legs][0], s[legs][1]) for s in every), strict=True))
+                for legs in every[0]
+            }
+            choices[kind, cell] = min(score, key=lambda legs: score[legs])
+    return choices
+
+
+def interval(gaps: list[float], cells: int) -> str:
+    """The mean with half widths of its 95 % interval: alone, and among so many cells."""
     from scipy.stats import t
 
+    if len(gaps) < 2:
+        return f"{np.mean(gaps):+.1f}"
+    error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+    alone, all_ = (t.ppf(1 - 0.025 / n, len(gaps) - 1) * error for n in (1, cells))
+    return f"{np.mean(gaps):+.1f} +- {alone:.1f}, {all_:.1f}"
+
+
+def summary(rows: list[Row], contenders: list[str], yardsticks: list[str], cells: list[Cell]) -> list[str]:
+    """A table for each cell: mean joules, successes, ratios to `fixed` and `known`, paired differences to the first."""
     by = {(row.rule, row.loss, row.deadline_s, row.seed): row for row in rows}
     seeds = sorted({row.seed for row in rows})
-    lines = [
-        f"{len(seeds)} seeds; mean J (successes), over fixed; then {rules[-1]} minus {rules[0]}: 95 % alone, 95 % all"
-    ]
-    ratios: dict[str, list[float]] = {rule: [] for rule in rules}
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    wide = max(map(len, (*contenders, *yardsticks))) + 2
+    first = contenders[0]
+    lines = [f"{len(seeds)} seeds; J: means; the interval: J minus that of {first}, 95 % alone, 95 % over all cells"]
     for cell in cells:
-        words = [f"{cell[0]:g} by {cell[1]:g} s:"]
-        means = {}
-        for rule in (*rules, "fixed", "hindsight"):
-            mine = [by[rule, *cell, seed] for seed in seeds]
-            means[rule] = float(np.mean([row.energy_j for row in mine]))
-            over = ""
-            if rule in rules:
-                ratios[rule].append(means[rule] / float(np.mean([by["fixed", *cell, s].energy_j for s in seeds])))
-                over = f", {ratios[rule][-1]:.2f}x"
-            words.append(f"{rule} {means[rule]:.1f} ({sum(row.met for row in mine)}{over})")
-        gaps = np.array([by[rules[-1], *cell, s].energy_j - by[rules[0], *cell, s].energy_j for s in seeds])
-        if len(seeds) > 1 and len(rules) > 1:
-            error = float(gaps.std(ddof=1)) / math.sqrt(len(seeds))
-            alone, all_ = (t.ppf(1 - 0.025 / n, len(seeds) - 1) * error for n in (1, len(cells)))
-            words.append(f"| {gaps.mean():+.1f} +- {alone:.1f}, {all_:.1f}")
-        lines.append("  ".join(words))
-    lines += [f"{rule}: {np.mean(figures):.3f}x fixed over all cells" for rule, figures in ratios.items()]
+        lines.append(f"\n{cell[0]:g} by {cell[1]:g} s{'J':>{wide + 1}}  met  over fixed  over known  minus {first}")
+        energy = {name: [by[name, *cell, seed].energy_j for seed in seeds] for name in (*contenders, *yardsticks)}
+        means = {name: float(np.mean(figures)) for name, figures in energy.items()}
+        for name in (*contenders, *yardsticks):
+            over = means[name] / means[FIXED], means[name] / means[KNOWN]
+            ratios.setdefault(name, []).append(over)
+            met = sum(by[name, *cell, seed].met for seed in seeds)
+            gaps = [mine - theirs for mine, theirs in zip(energy[name], energy[first], strict=True)]
+            apart = "" if name == first else interval(gaps, len(cells))
+            lines.append(
+                f"  {name:{wide}}{means[name]:12.1f}  {met:3}  {over[0]:9.2f}x  {over[1]:9.2f}x  {apart}".rstrip()
+            )
+    lines.append("")
+    for name, figures in ratios.items():
+        fixed, known = np.mean(figures, axis=0)
+        lines.append(f"{name:{wide}} {fixed:.3f}x fixed, {known:.3f}x known, means of {len(cells)} cells")
     return lines
 
 
@@ -231,7 +341,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", help="a preset or file; of quickstart, fashion and deeper atlases are bundled")
     parser.add_argument("--atlas", metavar="FILE", help="its atlas (the bundled one)")
-    parser.add_argument("--rules", nargs="+", default=["adaptive", "sampled"])
+    parser.add_argument("--rules", nargs="+", default=["adaptive", "sampled"], help="or planners: pact, one-switch ...")
+    parser.add_argument(
+        "--estimators", nargs="+", default=["prior"], metavar="NAME[=FILE]", help="prior, zero-trace, auto, paper"
+    )
+    parser.add_argument("--fitted", metavar="FILE", help="of auto and paper, where they name none")
+    parser.add_argument("--plain", action="store_true", help="also one pair alone, and a single change of pair")
     parser.add_argument(
         "--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset"
     )
@@ -250,32 +365,39 @@ def main() -> None:
         cells = [(float(loss), float(late)) for loss, late in (words.split("/") for words in given.cells)]
     if not seeds or not cells:
         parser.error("no seeds or no cells: give --cells LOSS/SECONDS and an atlas with seeds from 5000 and 6000 on")
+    files = {name: file or given.fitted or "" for name, _, file in (e.partition("=") for e in given.estimators)}
+    needy = [name for name in files if name in ("auto", "paper") and not files[name]]
+    if needy:
+        parser.error(f"--estimators {needy[0]}: no file; relaytrain fit writes one: {needy[0]}=FILE, or --fitted FILE")
+    files = {name: file if name in ("auto", "paper") else "" for name, file in files.items()}
+    contenders = [rule if name == "prior" else f"{rule}/{name}" for rule in given.rules for name in files]
+    yardsticks = [*(PLAIN if given.plain else ()), FIXED, KNOWN, HINDSIGHT]
+    if set(contenders) & set(yardsticks):
+        parser.error(f"--rules: {', '.join(yardsticks)} are there anyway")
     rows: list[Row] = []
     if given.rows is not None and given.rows.exists():
         rows = [Row(**row) for row in json.loads(given.rows.read_text())]
+    there = {(row.seed, row.rule, (row.loss, row.deadline_s)) for row in rows}
+    wanted = {
+        seed: [(c, cell) for cell in cells for c in (*contenders, *yardsticks) if (seed, c, cell) not in there]
+        for seed in seeds
+    }
     began = time.monotonic()
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-        tried = list(
-            pool.map(on_development, *zip(*((given.scenario, path, seed, cells) for seed in development), strict=True))
-        )
-        fixed = []
-        for index in range(len(cells)):
-            means = {
-                legs: (sum(not seed[index][legs][0] for seed in tried), sum(seed[index][legs][1] for seed in tried))
-                for legs in tried[0][index]
-            }
-            fixed.append(min(means, key=lambda legs: (means[legs][0], means[legs][1])))
+        tried = [pool.submit(on_development, given.scenario, path, s, cells, given.plain) for s in development]
+        choices = chosen_on([future.result() for future in tried], cells)
         print(f"fixed schedules chosen on {len(development)} seeds, {time.monotonic() - began:.0f} s", flush=True)
-        missing = [seed for seed in seeds if not any(row.seed == seed for row in rows)]
         waiting = [
-            pool.submit(one_seed, given.scenario, path, given.belief, s, given.rules, cells, fixed) for s in missing
+            pool.submit(one_seed, given.scenario, path, s, wanted[s], choices, files, given.belief)
+            for s in seeds
+            if wanted[s]
         ]
         for future in as_completed(waiting):
             rows += future.result()
             print(f"seed {rows[-1].seed}, {time.monotonic() - began:.0f} s", flush=True)
             if given.rows is not None:
                 given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    print("\n".join(summary([row for row in rows if row.seed in seeds], given.rules, cells)))
+    print("\n".join(summary([row for row in rows if row.seed in seeds], contenders, yardsticks, cells)))
 
 
 if __name__ == "__main__":

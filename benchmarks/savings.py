@@ -4,6 +4,7 @@
     python benchmarks/savings.py --data fashion-mnist        # the preset `fashion`, five seeds
     python benchmarks/savings.py --seeds 5 --keep savings    # five seeds, runs kept in a store for `relaytrain audit`
     python benchmarks/savings.py --only 0 --others rows.json # one seed; rows for `relaytrain report --baselines`
+    python benchmarks/savings.py --only 0 --recorded 6       # beside it, means over six seeds of the bundled atlas
     python benchmarks/savings.py --estimators prior auto=fit.npz zero-trace    # PACT alone, by what predicts for it
 
 For every seed (other data, other weights) each contender trains from the same first checkpoint, on the same prior and
@@ -11,6 +12,7 @@ the same estimator, and is charged on the emulated clock what it spent until tar
 
 * pact: planned again after every epoch;
 * one-switch, static-learn, single: planned once and followed, the last pair training on, as in the paper;
+* fixed: the schedule that was best on the seeds of the preset's atlas (or of `--atlas`), none of which is trained here;
 * hindsight: the cheapest of at most forty schedules (epochs on gold x epochs on silver x order), all trained, so it
   knows what nobody can know beforehand.
 
@@ -19,6 +21,9 @@ wrote; a file fitted to seeds of this benchmark would be no test), and compared 
 
 Schedules share their prefixes: an epoch is a function of checkpoint, epoch and pair, so what two have in common is
 trained once. Energies are compared in pairs, over the seeds where both succeed; intervals are t-intervals at 95 %.
+
+With `--recorded` the same contenders are played on recorded losses of so many seeds that beliefs were not fitted to
+(`decisions.py`), `fixed` being chosen on others; a miss is charged until it meets the target, or the cap named there.
 
 Seeds: priors are fitted on 1000 and on, presets were chosen looking at those alone, 2000 and on check the priors, 0 is
 the demo's, 100 and on are this benchmark's and nothing else's (docs/decisions/quickstart.md).
@@ -31,11 +36,12 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +55,13 @@ from relaytrain.relay.runs import estimator_overrides
 from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario
 from relaytrain.store import RunStore
+from relaytrain.traces.atlas import read_atlas
+from relaytrain.traces.atlas_scenario import best_fixed
 
 GOLD, SILVER, BRONZE = Pair("full", "gold"), Pair("medium", "silver"), Pair("small", "bronze")
-PLANNERS = ("pact", "one-switch", "static-learn", "single")
+PLANNERS = ("pact", "one-switch", "static-learn", "single", "fixed")
+PLAYED = ("pact", "one-switch", "single")
+"""On recorded losses, beside the schedules that are known there."""
 HINDSIGHT = "hindsight"
 ON_GOLD, ON_SILVER = (16, 20, 12, 24, 8), (4, 8, 2, 12)
 """Likely ones first: what is dearer than the best so far is not trained to its end."""
@@ -75,10 +85,12 @@ class Row:
     how: str = "trained"
 
 
-def scenario_of(data: str, seed: int, planner: str = "pact", estimator: str = "prior") -> Scenario:
+def scenario_of(data: str, seed: int, planner: str = "pact", estimator: str = "prior", atlas: str = "") -> Scenario:
     """The preset with this seed's data and weights; `estimator` may be `NAME=FILE`."""
     name, _, file = estimator.partition("=")
     chosen = [] if name == "prior" else estimator_overrides(name, Path(file).resolve() if file else None)
+    if atlas:
+        chosen = [*chosen, f"planner.atlas={json.dumps(str(Path(atlas).resolve()))}"]
     return load_scenario(
         PRESETS[data][0], overrides=[f"training.seed={seed}", f"data.seed={seed}", f"planner.name={planner}", *chosen]
     )
@@ -95,7 +107,7 @@ def schedules() -> Iterator[tuple[tuple[Pair, int], ...]]:
     yield ((BRONZE, MOST_EPOCHS),)
 
 
-def one_seed(data: str, seed: int, folder: Path, estimators: tuple[str, ...] = ()) -> list[Row]:
+def one_seed(data: str, seed: int, folder: Path, estimators: tuple[str, ...] = (), atlas: str = "") -> list[Row]:
     """All contenders with one seed; the planners' runs go into the store in `folder`."""
     import torch
     from branches import Branches
@@ -104,7 +116,9 @@ def one_seed(data: str, seed: int, folder: Path, estimators: tuple[str, ...] = (
     trainer = Branches(scenario_of(data, seed))
     if estimators:
         return [_run(scenario_of(data, seed, "pact", e), trainer, folder, (seed, contender(e))) for e in estimators]
-    rows = [_run(scenario_of(data, seed, planner), trainer, folder, (seed, planner)) for planner in PLANNERS]
+    rows = [
+        _run(scenario_of(data, seed, planner, atlas=atlas), trainer, folder, (seed, planner)) for planner in PLANNERS
+    ]
     rows.append(hindsight(scenario_of(data, seed), trainer, seed))
     return rows
 
@@ -215,6 +229,31 @@ def summary(rows: list[Row], names: Sequence[str] = (*PLANNERS, HINDSIGHT)) -> l
     return lines
 
 
+def recorded(pool: ProcessPoolExecutor, preset: str, count: int) -> list[Mapping[str, Any]]:
+    """Means on recorded losses, as rows for a report: the target and deadline of the preset, seeds nobody fitted to."""
+    from decisions import DEVELOPMENT, FIXED, HINDSIGHT, TEST
+    from decisions import one_seed as played
+
+    scenario, atlas = load_scenario(preset), read_atlas(preset)
+    seeds = [seed for seed in sorted(atlas.seeds) if TEST <= seed < TEST + 1000][:count]
+    others = [seed for seed in atlas.seeds if DEVELOPMENT <= seed < DEVELOPMENT + 1000]
+    best = best_fixed(atlas.only(others), scenario.costs, scenario.problem)
+    cell = (scenario.problem.target.loss, scenario.problem.target.deadline_s)
+    names = [*PLAYED, *([FIXED] if best else []), HINDSIGHT]
+    choices = {(FIXED, cell): (*best.before, (best.last, 0))} if best else {}
+    wanted = [(name, cell) for name in names]
+    waiting = [pool.submit(played, preset, preset, seed, wanted, choices, {}) for seed in seeds]
+    rows = [row for future in waiting for row in future.result()]
+    means = []
+    for name in names:
+        mine = [row for row in rows if row.rule == name]
+        energy_j, met = float(np.mean([row.energy_j for row in mine])), sum(row.met for row in mine)
+        print(f"  {name:18}{met:3} of {len(mine)} met {energy_j:8.1f} J in the mean", flush=True)
+        called = f"{name}, mean of {len(mine)} other seeds"
+        means.append({"name": called, "energy_j": energy_j, "success": met / len(mine), "how": "trained"})
+    return means
+
+
 def main() -> None:
     """Train, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -233,6 +272,8 @@ def main() -> None:
         "--estimators", nargs="+", metavar="NAME[=FILE]", default=[],
         help="PACT alone, with each of prior, zero-trace, auto=FILE, paper=FILE",
     )  # fmt: skip
+    parser.add_argument("--atlas", metavar="FILE", default="", help="what fixed is chosen from (the bundled one)")
+    parser.add_argument("--recorded", type=int, metavar="N", default=0, help="means over N recorded seeds, too")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     began = time.monotonic()
@@ -246,14 +287,18 @@ def main() -> None:
     rows: list[Row] = []
     if given.rows is not None and given.rows.exists():
         rows = [Row(**row) for row in json.loads(given.rows.read_text()) if row["seed"] in seeds]
-    missing = [seed for seed in seeds if not any(row.seed == seed for row in rows)]
+    names = tuple(contender(e) for e in given.estimators) or (*PLANNERS, HINDSIGHT)
+    missing = [seed for seed in seeds if {row.name for row in rows if row.seed == seed} < set(names)]
+    rows = [row for row in rows if row.seed not in missing]
+    means: list[Mapping[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         place = given.keep or Path(scratch)
         RunStore.open(place)
         with ProcessPoolExecutor(min(given.processes, max(1, len(missing))), mp_context=get_context("spawn")) as pool:
             places = [place / str(seed) if given.keep is None else place for seed in missing]
             chosen = [tuple(given.estimators)] * len(missing)
-            for found in pool.map(one_seed, [given.data] * len(missing), missing, places, chosen):
+            recorded_at = [given.atlas] * len(missing)
+            for found in pool.map(one_seed, [given.data] * len(missing), missing, places, chosen, recorded_at):
                 rows += found
                 print(f"seed {found[0].seed}, {time.monotonic() - began:.0f} s", flush=True)
                 for row in found:
@@ -264,10 +309,13 @@ def main() -> None:
                     )
                 if given.rows is not None:
                     given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            if given.recorded:
+                print(f"over {given.recorded} recorded seeds, fixed being chosen on others:", flush=True)
+                means = recorded(pool, PRESETS[given.data][0], given.recorded)
     if given.others is not None:
-        given.others.write_text(json.dumps([asdict(row) for row in rows if row.name != "pact"], indent=1))
+        trained = [asdict(row) for row in rows if row.name != "pact"]
+        given.others.write_text(json.dumps([*trained, *means], indent=1))
     if given.only is None:
-        names = tuple(contender(e) for e in given.estimators) or (*PLANNERS, HINDSIGHT)
         print("\n" + "\n".join(summary(rows, names)))
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .core.problem import Pair, Problem, Target
     from .core.state import Grid, State
     from .planners.pact.baselines import OneSwitch, Single, StaticLearn
+    from .planners.pact.fixed import FixedRelay
     from .planners.pact.planner import Optimum, Pact
     from .relay.runs import Trained, load_model, resume, run, train
     from .relay.session import Session
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Comparison": "api",
     "Decision": "core.plan",
+    "FixedRelay": "planners.pact.fixed",
     "Grid": "core.state",
     "Handover": "core.plan",
     "InfeasibleError": "core.errors",
@@ -62,6 +64,7 @@ _HOME = {
 __all__ = [
     "Comparison",
     "Decision",
+    "FixedRelay",
     "Grid",
     "Handover",
     "InfeasibleError",

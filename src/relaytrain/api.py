@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .core.errors import ScenarioError
-from .core.law import Level, LossLaw
+from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
 from .core.protocols import Planner
 from .core.state import State
@@ -96,8 +96,11 @@ class Comparison:
     best: str = "optimum"
 
     def ratio(self, name: str) -> float | None:
-        """Energy of planner `name` over the optimum's; None where either is infeasible."""
+        """Energy of planner `name` over the optimum's; None where either is infeasible, or where one is a mean over
+        worlds and the other follows an expected curve."""
         best, mine = self.plans[self.best], self.plans[name]
+        if (best.energy_interval_j is None) != (mine.energy_interval_j is None):
+            return None
         if not (best.feasible and mine.feasible) or best.energy_j <= 0:
             return None
         return mine.energy_j / best.energy_j
@@ -113,11 +116,12 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
+    from .planners.over_worlds import plan_over
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
     from .planners.plan_size import check_least_size, limited
-    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, planner_named
+    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, SAMPLED, planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid
@@ -130,7 +134,9 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}
-    planners |= {name: planner_named(name) for name in PLAN_ONCE if name != "single"}
+    if isinstance(loaded.law, LevelLaw):  # one without curves has no worlds
+        planners[f"pact/{SAMPLED}"] = planner_for(loaded, "pact", SAMPLED)
+    planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
@@ -138,7 +144,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     plans: dict[str, Plan] = {}
     for name, planner in planners.items():
         with limited(planner, loaded.problem, loaded.costs, law, start):
-            plans[name] = _warned(planner.plan(loaded.problem, loaded.costs, law, start), loaded)
+            made = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
+        plans[name] = _warned(made, loaded)
     if loaded.guessed:
         plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")

@@ -53,6 +53,32 @@ def test_files_are_there_and_of_their_kind(reproduced: Reproduced, name: str) ->
 
 
 @pytest.mark.slow
+def test_another_rule_stands_beside_pact(tmp_path: Path) -> None:
+    made = run("pact-fig7", tmp_path, formats=("svg",), rule="sampled")
+    assert [path.name for path in made.files] == ["pact-fig7-sampled.svg", "pact-fig7-sampled.csv"]
+    cost = {(row["l_max"], row["strategy"]): row["cost"] for row in made.rows}
+    for target in (0.15, 0.3, 0.45):
+        best = cost[target, "Optimum"]
+        assert best - 1e-9 <= cost[target, "sampled"] <= 1.02 * best < cost[target, "StaticLearn"]
+    assert made.as_expected  # the paper's findings are judged without it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [6, 8, 9])
+def test_rules_are_drawn_in_the_other_figures_too(tmp_path: Path, number: int) -> None:
+    made = run(f"pact-fig{number}", tmp_path, formats=("svg",), rule="adaptive")
+    assert made.files[0].name == f"pact-fig{number}-adaptive.svg" and made.as_expected
+    assert any("`adaptive" in note and "cost over the optimum" in note for note in made.notes)
+
+
+def test_a_rule_is_refused_where_it_cannot_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"got a rule, expected none.*pact-fig6"):
+        run("mcpipe-fig1", tmp_path, rule="sampled")
+    with pytest.raises(UsageError, match=r"got 'bold'.*sampled"):
+        run("pact-fig7", tmp_path, rule="bold")
+
+
+@pytest.mark.slow
 def test_same_files_each_time(reproduced: Reproduced, tmp_path: Path) -> None:
     """Also from a process of its own, where hashes are salted differently."""
     formats = "formats=('png', 'svg', 'pdf')"

@@ -101,7 +101,7 @@ def test_the_same_job_twice_gives_the_same_run(store):
     assert trace(store, "first-run") == trace(store, "second-run")
 
 
-@pytest.mark.parametrize("planner", ["one-switch", "static-learn", "single"])
+@pytest.mark.parametrize("planner", ["one-switch", "static-learn", "single", "fixed"])
 def test_baselines_plan_once_and_follow_their_plan(store, planner):
     ended = orchestrator.start(stub.job(planner=planner, replan=False), store, run="baseline-1")
     first = store.events("baseline-1", kinds=("planned",))[0].body

@@ -48,9 +48,10 @@ def booked(world: World, actions: tuple[int, ...]) -> tuple[float, float, float]
     return loss, elapsed, energy
 
 
-@pytest.mark.parametrize("rule", QUICK_RULES)
+@pytest.mark.parametrize("rule", [*QUICK_RULES, "sampled", "fixed"])
 def test_the_books_agree_with_the_actions(stormy, rule):
-    for index, mode in itertools.product(range(3), ("slack", "tight")):
+    worlds = ((0, "tight"),) if rule == "sampled" else itertools.product(range(3), ("slack", "tight"))
+    for index, mode in worlds:
         world = draw_world(stormy, index, 2, mode)
         outcome = run_rule(world, rule)
         loss, elapsed_s, energy_j = booked(world, outcome.actions)
@@ -95,7 +96,16 @@ def test_perfect_predictions_give_the_optimum(scenario, mode, way):
 
 def test_perfect_predictions_under_an_epoch_law():
     world = draw_world(load_scenario("fig5"), 0, 0, "perfect")
-    assert run_rule(world, "adaptive").energy_j == pytest.approx(clairvoyant(world).energy_j)
+    for rule in ("adaptive", "sampled"):  # a law without curves has no worlds: by levels
+        assert run_rule(world, rule).energy_j == pytest.approx(clairvoyant(world).energy_j)
+
+
+def test_sampled_is_near_the_optimum_where_predictions_are_perfect(scenario):
+    """Its schedules have round numbers of epochs, which re-planning refines."""
+    for index, mode in itertools.product(range(3), ("perfect-slack", "perfect-tight")):
+        world = draw_world(scenario, index, 4, mode)
+        outcome, best = run_rule(world, "sampled"), clairvoyant(world)
+        assert outcome.met and best.energy_j - 1e-9 <= outcome.energy_j <= 1.02 * best.energy_j, (index, mode)
 
 
 def test_no_rule_beats_the_clairvoyant_optimum(scenario):

@@ -172,7 +172,7 @@ def _summarise(name: str, source: str | None, teach: Path | None, sets: list[str
     from .. import api
     from ..scenario import preset_names
     from ..traces.atlas import read_atlas
-    from ..traces.atlas_scenario import best_fixed, digest_of
+    from ..traces.atlas_scenario import best_fixed, digest_of, fits
 
     held = read_atlas(name)
     source = source or (held.scenario if held.scenario in preset_names() else None)
@@ -188,7 +188,7 @@ def _summarise(name: str, source: str | None, teach: Path | None, sets: list[str
     if source is not None:
         loaded = api.scenario(source, overrides=sets)
         problem = loaded.problem
-        if (problem.pairs, problem.start, problem.target.metric) != (held.pairs, held.start, held.figure):
+        if not fits(held, problem):
             raise UsageError(
                 f"{name}: got an atlas of other pairs, start or metric than {loaded.name} has; name its own"
             )

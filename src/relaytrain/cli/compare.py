@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from .compiled import compiled
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import emit_json, emit_view
@@ -9,19 +15,28 @@ from .output import emit_json, emit_view
 SHORT = "All planners side by side on one scenario."
 HELP = """Compare all planners on one scenario: energy, time, and how far from the optimum.
 
-`sure` is the probability level the plan rests on. Exit status 0 once computed, whoever meets the target.
+`sure` is the probability level the plan rests on. `fixed` is one schedule chosen beforehand: from recorded relays
+(relaytrain atlas), where there are some, else from what is believed. Exit status 0 once computed, whoever meets the
+target.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain compare smart_factory
   relaytrain compare my.toml --set target.deadline=20m --format json
+  relaytrain compare my.toml --atlas my.npz
 """
+
+Recorded = Annotated[
+    Path | None,
+    typer.Option("--atlas", metavar="FILE.npz", help="Recorded relays that fixed chooses from (the bundled ones)."),
+]
 
 
 def compare(
     scenario: Scenario = SCENARIO,
     sets: Sets = None,
     without: Without = None,
+    atlas: Recorded = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -29,7 +44,8 @@ def compare(
     """Compare and show."""
     from .. import api
 
-    loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
+    recorded = [] if atlas is None else [f"planner.atlas={json.dumps(str(atlas.resolve()))}"]
+    loaded = api.scenario(scenario, overrides=[*(sets or ()), *recorded], without=without or ())
     with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
         comparison = api.compare(loaded)
     if output is Format.json:

@@ -34,7 +34,7 @@ PlannerName = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="pact, optimum, one-switch, static-learn, single; with [depl] depl, best-exp, best-exp-greedy.",
+        help="pact, optimum, one-switch, static-learn, single, fixed; with [depl] depl, best-exp, best-exp-greedy.",
         autocompletion=completion.among(completion.PLANNERS),
     ),
 ]

@@ -26,6 +26,7 @@ EXAMPLES = """\b
 Examples:
   relaytrain reproduce --list
   relaytrain reproduce pact-fig6 --out figures
+  relaytrain reproduce pact-fig6 --rule sampled
   relaytrain reproduce all
 """
 
@@ -36,6 +37,10 @@ Out = Annotated[
 ]
 Kinds = Annotated[list[str] | None, typer.Option("--as", metavar="KIND", help="png, svg or pdf (repeatable).")]
 
+Rule = Annotated[
+    str | None,
+    typer.Option("--rule", metavar="NAME", help="Beside PACT in its figures 6 to 9, e.g. sampled."),
+]
 Curves = Annotated[
     str,
     typer.Option(
@@ -53,6 +58,7 @@ def reproduce(
     out: Out = Path("figures"),
     kinds: Kinds = None,
     curves: Curves = "stand-in",
+    rule: Rule = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -67,6 +73,7 @@ def reproduce(
         return 0
     options: dict[str, Any] = {"formats": tuple(kinds)} if kinds else {}
     options["curves"] = curves
+    options |= {"rule": rule} if rule is not None else {}
     stated = name.startswith("pact") and name not in ("pact-fig4", "pact-table1") and curves == "stand-in"
     with compiled(scipy=not stated), progress(name):
         if name == "all":

@@ -74,6 +74,8 @@ _MEASURED: dict[str, tuple[str, str]] = {
 """Can also be drawn with curves measured in traces instead of the stand-in ones: by which function of which module. Of
 those, the ones that draw both hear of it by their option `curves`."""
 CURVES = ("stand-in", "measured")
+_RULED = tuple(f"pact-fig{number}" for number in (6, 7, 8, 9))
+"""Can also show another of PACT's rules beside the paper's, by their option `rule`."""
 
 
 def available() -> dict[str, str]:
@@ -89,7 +91,8 @@ def run(name: str, out_dir: str | Path, progress: Callable[[str], None] | None =
         out_dir: the folder for figure and table; made if missing.
         progress: gets a line now and then from figures that take long.
         options: `formats` (some of png, svg, pdf) for all; `curves` ("measured": of traces, where the figure has loss
-            curves that the paper does not print); others as the figure's own `reproduce` takes them.
+            curves that the paper does not print); `rule` (one drawn beside PACT in its figures 6 to 9); others as the
+            figure's own `reproduce` takes them.
     """
     key = name.replace("_", "-")
     if key not in _EXPERIMENTS:
@@ -101,6 +104,9 @@ def run(name: str, out_dir: str | Path, progress: Callable[[str], None] | None =
     known = [p.name for p in inspect.signature(reproduce).parameters.values() if p.kind is p.KEYWORD_ONLY]
     if measured and "curves" in known:
         options["curves"] = "measured"
+    if "rule" in options and "rule" not in known:
+        ruled = ", ".join(_RULED)
+        raise UsageError(f"reproduce {key}: got a rule, expected none; with curves 'stand-in' these take one: {ruled}")
     for option in options:
         if option not in known:
             raise UsageError(f"reproduce {key}: no option '{option}', expected one of {', '.join(known)}")
@@ -129,6 +135,8 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     lines, can_train = available(), importlib.util.find_spec("torch") is not None
     if options.get("curves") == "measured":
         lines = {name: line for name, line in lines.items() if name in _MEASURED}
+    if "rule" in options:
+        lines = {name: line for name, line in lines.items() if name in _RULED}
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)

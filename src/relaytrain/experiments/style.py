@@ -29,6 +29,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "OneSwitch": {"color": "#D55E00", "linewidth": 1.6, "linestyle": "--", "marker": "^", "markersize": 6},
     "StaticLearn": {"color": "#009E73", "linewidth": 1.6, "linestyle": "-.", "marker": "D", "markersize": 5},
 }
+BESIDE: dict[str, Any] = {"color": "#CC79A7", "linewidth": 1.6, "linestyle": ":", "marker": "X", "markersize": 6}
+"""A rule drawn beside PACT's own."""
 VERSIONS = {"L": "#CC79A7", "M": "#E69F00", "S": "#56B4E9"}
 HATCHES = {"L": "", "M": "//", "S": ".."}
 SEQUENCE_MARKS = ("o", "v", "s", "P", "D", "X", "^")

@@ -9,7 +9,9 @@ from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import Grid
 from ..scenario.model import PlannerSettings, Scenario
+from ..traces.atlas_scenario import atlas_for, digest_of
 from .pact.baselines import OneSwitch, Single, StaticLearn
+from .pact.fixed import OTHER_TRAINING, FixedRelay
 from .pact.planner import Optimum, Pact
 from .pact.rules import RULES
 
@@ -25,8 +27,9 @@ PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
     "one-switch": lambda rule, grid: OneSwitch(),
     "static-learn": lambda rule, grid: StaticLearn(),
     "single": lambda rule, grid: Single(),
+    "fixed": lambda rule, grid: FixedRelay(),
 }
-PLAN_ONCE = ("one-switch", "static-learn", "single")
+PLAN_ONCE = ("one-switch", "static-learn", "single", "fixed")
 """Baselines: they plan once and keep to it, as in the papers."""
 
 DEPL_PLANNERS = (
@@ -56,6 +59,10 @@ def planner_for(
     if scenario is None:
         return planner_named(planner or PlannerSettings().name, rule=rule or "adaptive")
     settings = scenario.planner
+    if (planner or settings.name) == "fixed":
+        held = atlas_for(scenario)
+        same = held is None or held.digest == digest_of(scenario)
+        return FixedRelay(held, () if same else (OTHER_TRAINING,))
     return planner_named(planner or settings.name, rule=rule or scenario.rule, grid=settings.grid, depl=scenario.depl)
 
 

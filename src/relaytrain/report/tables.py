@@ -126,6 +126,9 @@ def comparison_table(comparison: Comparison) -> Group:
         for words in plan.warnings if plan.feasible else ():
             warned.setdefault(words.replace(plan.planner, "its planner"), []).append(name)
     notes = [Text(f"warning: {', '.join(names)}: {words}", style="yellow") for words, names in warned.items()]
+    averaged = [name for name, plan in comparison.plans.items() if plan.feasible and plan.energy_interval_j]
+    if averaged:
+        notes.insert(0, Text(f"{', '.join(averaged)}: mean energy over worlds, luck included; others: expected curves"))
     return Group(titled(comparison.problem, rows), *notes)
 
 

@@ -210,7 +210,7 @@ def build_planner(file: ScenarioFile) -> PlannerSettings:
     """Who plans."""
     grid = file.planner.grid
     steps = None if grid is None else Grid(grid.loss_step, grid.time_step, grid.loss_top)
-    return PlannerSettings(file.planner.name, file.planner.rule, steps, file.planner.seed)
+    return PlannerSettings(file.planner.name, file.planner.rule, steps, file.planner.seed, file.planner.atlas)
 
 
 def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """Who plans: a planner's name, PACT's rule, the paper's grid if asked for, and the seed of sampled figures."""
+    """Who plans: a planner's name, PACT's rule, the paper's grid if asked for, the seed of sampled figures, and the
+    file of recorded relays that `fixed` chooses from."""
 
     name: str = "pact"
     rule: str | None = None
     grid: Grid | None = None
     seed: int = 0
+    atlas: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -249,15 +249,19 @@ class GridTable(Table):
 
 
 class PlannerTable(Table):
-    """Who plans, by which rule, and whether on the paper's grid."""
+    """Who plans, by which rule, and whether on the paper's grid.
+
+    `atlas`: the file that `relaytrain atlas` wrote, from the scenario's folder; `fixed` chooses its schedule from it.
+    """
 
     name: Literal[
-        "pact", "optimum", "one-switch", "static-learn", "single",
+        "pact", "optimum", "one-switch", "static-learn", "single", "fixed",
         "depl", "depl-sweep", "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
     ] = "pact"  # fmt: skip
     rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
+    atlas: Annotated[str | None, Text("a path of at most 1000 characters", longest=1000)] = None
 
 
 class JumpRangeTable(Table):

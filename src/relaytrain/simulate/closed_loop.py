@@ -2,8 +2,9 @@
 
     state -> rule's choice under the believed law -> the world's epoch -> state ...
 
-until the target is met or the deadline has passed. `true` plans on the true curves, without knowing the noise; the
-baselines plan once and follow their plan, the last pair training on.
+until the target is met or the deadline has passed. `true` plans on the true curves, without knowing the noise;
+`sampled` decides over worlds of the believed law; the baselines plan once and follow their plan, the last pair training
+on.
 """
 
 from __future__ import annotations
@@ -14,18 +15,26 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..core.errors import UsageError
+from ..core.law import LevelLaw
 from ..core.protocols import Planner
 from ..core.state import State
 from ..planners.pact.baselines import OneSwitch, Single, StaticLearn
+from ..planners.pact.fixed import FixedRelay
 from ..planners.pact.level_tables import Tables
 from ..planners.pact.rules import RULES, Rule, choose
+from ..planners.registry import SAMPLED
 from .world import World
 
 TRUE = "true"
-BASELINES: dict[str, Planner] = {"one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single()}
-CLOSED_RULES: tuple[str, ...] = (TRUE, *RULES)
+BASELINES: dict[str, Planner] = {
+    "one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single(), "fixed": FixedRelay(),
+}  # fmt: skip
+CLOSED_RULES: tuple[str, ...] = (TRUE, *RULES, SAMPLED)
 KNOWN_RULES: tuple[str, ...] = (*CLOSED_RULES, *BASELINES)
 
+WORLDS = 64
+"""Of a decision by `sampled`: a believed law has its doubt in levels, spread evenly, so fewer are enough; where it has
+none, one is."""
 Decide = Callable[[State], int | None]
 
 
@@ -56,13 +65,29 @@ def decider(world: World, rule: str) -> Decide:
         return lambda state: path[min(state.epoch, len(path) - 1)] if path else None
     if rule not in CLOSED_RULES:
         raise UsageError(f"rule: got '{rule}', expected one of: {', '.join(KNOWN_RULES)}")
+    if rule == SAMPLED and isinstance(world.believed, LevelLaw):
+        return _over_worlds(world, world.believed)
     tables = Tables(world.problem, world.costs, world.law if rule == TRUE else world.believed)
     # With the true curves there is no doubt to be robust against.
-    named = cast(Rule, "expected" if rule == TRUE else rule)
+    named = cast(Rule, {TRUE: "expected", SAMPLED: "adaptive"}.get(rule, rule))
 
     def decide(state: State) -> int | None:
         actions = choose(tables, tables.start(state), named).solution.actions
         return actions[0] if actions else None
+
+    return decide
+
+
+def _over_worlds(world: World, believed: LevelLaw) -> Decide:
+    """The rule `sampled`: the first step of the schedule that is best over worlds of the believed law."""
+    from ..planners.pact.sampled import best_schedule, worlds_of  # compiled code that the other rules do without
+
+    doubts = believed.mult_robust, believed.jump0_robust, believed.jump1_robust, believed.curves_robust
+    count = WORLDS if any(figures is not None for figures in doubts) else 1
+
+    def decide(state: State) -> int | None:
+        best = best_schedule(world.problem, world.costs, worlds_of(believed, state, count), state)
+        return None if best is None else best.legs[0][0]
 
     return decide
 

@@ -8,12 +8,14 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ..core.cost import CostTable
+from ..core.errors import ScenarioError
 from ..core.problem import Problem
 from ..core.state import TOLERANCE
 from ..scenario import Scenario, load_scenario
-from .atlas import Atlas, LegKey, Way
+from .atlas import BUNDLED, Atlas, LegKey, Way, read_atlas
 
 SEEDED = ("training", "data")
 LEFT_OUT = ("name", "description", "law", "prior", "estimator", "planner", "depl", "costs", "devices", "simulate")
@@ -37,6 +39,34 @@ def digest_of(scenario: Scenario) -> str:
     kept["target"] = [target.on, target.metric]
     kept["start"] = {key: value for key, value in kept.get("start", {}).items() if key != "loss"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def atlas_for(scenario: Scenario) -> Atlas | None:
+    """The atlas that `planner.atlas` names; else the bundled one, where it was recorded with the same training.
+
+    Raises:
+        ScenarioError: the file that is named cannot be read, or holds other pairs, another start or another metric.
+    """
+    file = scenario.planner.atlas
+    if file is None:
+        bundled = BUNDLED / f"{scenario.name}.npz"
+        if not bundled.exists():
+            return None
+        held = read_atlas(bundled)
+        return held if held.digest == digest_of(scenario) and fits(held, scenario.problem) else None
+    path = Path(file)
+    held = read_atlas(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    if not fits(held, scenario.problem):
+        raise ScenarioError(
+            f"planner.atlas: got {file}, recorded with other pairs, another start or another metric than "
+            f"{scenario.name} has, expected one of it: relaytrain atlas {scenario.name} FILE.npz"
+        )
+    return held
+
+
+def fits(atlas: Atlas, problem: Problem) -> bool:
+    """Whether an atlas speaks of the problem's pairs, start and metric."""
+    return (problem.pairs, problem.start, problem.target.metric) == (atlas.pairs, atlas.start, atlas.figure)
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,20 @@ STRATEGIES = ("Optimum", "PACT", "StaticLearn")
 Shares = dict[tuple[float, str], dict[str, float]]
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
-    """Run the strategies, add up the epochs' energy by version, draw and judge."""
-    runs = {target: strategies(target) for target in TARGETS}
-    shares: Shares = {(t, name): energy_by_version(runs[t][name], t) for t in TARGETS for name in STRATEGIES}
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule: str | None = None) -> Reproduction:
+    """Run the strategies and `rule`, add up the epochs' energy by version, draw and judge."""
+    runs = {target: strategies(target, rule) for target in TARGETS}
+    shown, file = ((*STRATEGIES, rule), f"{NAME}-{rule}") if rule else (STRATEGIES, NAME)
+    shares: Shares = {(t, name): energy_by_version(runs[t][name], t) for t in TARGETS for name in shown}
     with house_style():
-        figure = new_figure(12.0, 4.0)
+        figure = new_figure(12.0 if rule is None else 14.0, 4.0)
         panels = figure.subplots(1, 3)
         for axes, target in zip(panels, TARGETS, strict=True):
-            bars(axes, {name: shares[target, name] for name in STRATEGIES})
+            bars(axes, {name: shares[target, name] for name in shown})
             axes.set_title(rf"$\ell^{{max}}$ = {target:g}")
         panels[0].set_ylabel(COST)
         legend_below(figure, panels[0], columns=3)
-        files = save(figure, out_dir, NAME, formats)
+        files = save(figure, out_dir, file, formats)
     rows: tuple[Row, ...] = tuple(
         {
             "l_max": target,
@@ -48,7 +49,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     expected = expected_of(__file__)
     findings = judged("Fig. 7", expected, checks(shares, runs, expected))
     notes = ("the energy of the switches themselves is left out of the bars (column `switching` of the table)",)
-    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
+    return written(file, TITLE, out_dir, files, rows, findings, notes)
 
 
 def energy_by_version(trace: Trace, target: float) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
+from .fig6 import beside_note
 from .loop import HARD, TARGETS, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
@@ -23,17 +24,21 @@ LOSS_STEPS = (1e-5, 5e-5, 1e-4, 2e-4, 3e-4)
 LAYOUT = Layout(7.6, 4, {"times": (66, 104), "values": (0.18, 0.222)}, {"times": (175, 188), "values": (91.5, 95.5)})
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
-    """Run PACT with every resolution and target, draw and judge."""
-    swept = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)))
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule: str | None = None) -> Reproduction:
+    """Run PACT with every resolution and target, `rule` beside it without a grid, draw and judge."""
+    beside = {rule: lambda where: closed_loop(rule, where, grid=None, rule=rule)} if rule else None
+    swept = sweep(LOSS_STEPS, lambda step, where: closed_loop(label(step), where, grid=paper_grid(step)), beside)
     with house_style():
-        files = save(draw(swept), out_dir, NAME, formats)
+        files = save(draw(swept), out_dir, f"{NAME}-{rule}" if rule else NAME, formats)
     rows = swept.rows("gamma_l", reached=True)
     expected = expected_of(__file__)
     findings = judged("Fig. 8", expected, checks(swept, expected))
     lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not swept.runs[s][t].reached]
-    notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
-    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
+    notes: tuple[str, ...] = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
+    for name, by_target in swept.beside.items():
+        ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
+        notes = (*notes, beside_note(name, ratios))
+    return written(f"{NAME}-{rule}" if rule else NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def label(loss_step: float) -> str:

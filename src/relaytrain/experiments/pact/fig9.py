@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...scenario import Scenario
 from ..expected import Expected, Seen, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
+from .fig6 import beside_note
 from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
@@ -23,22 +25,35 @@ BIASES = (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
 LAYOUT = Layout(7.8, 3, {"times": (68, 100), "values": (0.188, 0.222)}, {"times": (178, 193), "values": (92.0, 97.0)})
 
 
-def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> Reproduction:
-    """Run PACT with every bias and target, draw and judge."""
+def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule: str | None = None) -> Reproduction:
+    """Run PACT with every bias and target, `rule` beside it with three of them, draw and judge."""
     grid = paper_grid()
-    swept = sweep(BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)))
+    beside = {label(b, rule): _biased(b, rule) for b in (BIASES[0], 0.0, BIASES[-1])} if rule else None
+    swept = sweep(
+        BIASES, lambda b, where: closed_loop(label(b), where, grid=grid, law=biased_on(where, "L", b)), beside
+    )
     with house_style():
-        files = save(draw(swept), out_dir, NAME, formats)
+        files = save(draw(swept), out_dir, f"{NAME}-{rule}" if rule else NAME, formats)
     rows = swept.rows("bias")
     expected = expected_of(__file__)
     findings = judged("Fig. 9", expected, checks(swept, expected))
-    notes = (f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",)
-    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
+    notes: tuple[str, ...] = (
+        f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",
+    )
+    for name, by_target in swept.beside.items():
+        ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
+        notes = (*notes, beside_note(name, ratios))
+    return written(f"{NAME}-{rule}" if rule else NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
-def label(bias: float) -> str:
+def _biased(bias: float, rule: str) -> Callable[[Scenario], Trace]:
+    """`rule` with a bias, without a grid."""
+    return lambda where: closed_loop(label(bias, rule), where, grid=None, law=biased_on(where, "L", bias), rule=rule)
+
+
+def label(bias: float, rule: str = "PACT") -> str:
     """How a bias is called in the legend."""
-    return "PACT, no bias" if bias == 0 else f"PACT, L's gains {bias:+.0%}".replace("-", "−")
+    return f"{rule}, no bias" if bias == 0 else f"{rule}, L's gains {bias:+.0%}".replace("-", "−")
 
 
 def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:

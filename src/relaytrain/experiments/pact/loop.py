@@ -3,6 +3,8 @@
 "PACT" in the figures is the rule `robust` on the paper's grid: admissible first actions by the robust estimate, the
 least expected cost among them. Without a grid it makes the optimum's decisions, because the expected estimate is the
 truth here; what sets the two apart in the figures is the rounding of the loss.
+
+Any other rule can be drawn beside it, without a grid: `sampled` decides over worlds of the law's levels.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
 from ...api import scenario
+from ...core.errors import UsageError
 from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Plan
 from ...core.protocols import Planner
@@ -21,7 +25,8 @@ from ...core.state import TOLERANCE, Grid, State
 from ...planners.pact.baselines import OneSwitch, StaticLearn
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.planner import Optimum
-from ...planners.pact.rules import choose
+from ...planners.pact.rules import RULES, Rule, choose
+from ...planners.registry import SAMPLED
 from ...scenario import Scenario
 
 TARGETS = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
@@ -30,6 +35,10 @@ HARD, EASY = TARGETS[0], TARGETS[-1]
 LOSS_STEP = 5e-5
 TIME_STEP = 0.1
 """gamma_l and gamma_T of "PACT"; all durations of the smart factory are multiples of gamma_T."""
+
+
+WORLDS = 16
+"""Of a decision by `sampled`: the law's doubt lies in its levels, which are spread evenly."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +106,40 @@ def biased_on(where: Scenario, version: str, bias: float) -> LevelLaw:
     return where.law.biased(np.array([1.0 + bias if pair.version == version else 1.0 for pair in where.problem.pairs]))
 
 
-def closed_loop(name: str, where: Scenario, *, grid: Grid | None, law: LossLaw | None = None) -> Trace:
+def closed_loop(
+    name: str, where: Scenario, *, grid: Grid | None, law: LossLaw | None = None, rule: str = "robust"
+) -> Trace:
     """PACT in the true world of `where`, re-planning after every epoch on the estimate `law`.
 
     Stops short when the robust graph holds no feasible path (Alg. 2 then returns nothing to choose from).
     """
+    if rule not in (*RULES, SAMPLED):
+        raise UsageError(f"rule: got '{rule}', expected one of {', '.join((*RULES, SAMPLED))}")
     tables = Tables(where.problem, where.costs, law or where.law, grid)
 
     def decisions() -> Iterable[int]:
         while True:
-            choice = choose(tables, tables.start(world.state), "robust")
-            if choice.rung == 0.0 or not choice.solution.actions:
+            now = _over_worlds(tables, world.state) if rule == SAMPLED else _by_levels(tables, world.state, rule)
+            if now is None:
                 return
-            yield choice.solution.actions[0]
+            yield now
 
     world = _World(where)
     return world.run(name, decisions())
+
+
+def _by_levels(tables: Tables, state: State, rule: str) -> int | None:
+    choice = choose(tables, tables.start(state), cast(Rule, rule))
+    return choice.solution.actions[0] if choice.rung > 0.0 and choice.solution.actions else None
+
+
+def _over_worlds(tables: Tables, state: State) -> int | None:
+    """The first step of the schedule that is best over worlds of the law's levels."""
+    from ...planners.pact.sampled import best_schedule, worlds_of
+
+    assert isinstance(tables.law, LevelLaw)
+    best = best_schedule(tables.problem, tables.costs, worlds_of(tables.law, state, WORLDS), state)
+    return None if best is None else best.legs[0][0]
 
 
 def follow(name: str, where: Scenario, plan: Plan) -> Trace:
@@ -151,11 +178,13 @@ class _World:
         )
 
 
-def strategies(target: float) -> dict[str, Trace]:
-    """The four strategies of figure 6 at one l_max. The benchmarks know the true curves, as in the paper."""
+def strategies(target: float, rule: str | None = None) -> dict[str, Trace]:
+    """The four strategies of figure 6 at one l_max, and `rule` last. The benchmarks know the true curves, as in the
+    paper."""
     where = factory(target)
     traces = {"Optimum": benchmark("Optimum", where), "PACT": closed_loop("PACT", where, grid=paper_grid())}
-    return traces | {name: benchmark(name, where) for name in ("OneSwitch", "StaticLearn")}
+    traces |= {name: benchmark(name, where) for name in ("OneSwitch", "StaticLearn")}
+    return traces | ({rule: closed_loop(rule, where, grid=None, rule=rule)} if rule else {})
 
 
 def benchmark(name: str, where: Scenario) -> Trace:

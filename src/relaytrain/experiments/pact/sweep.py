@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...scenario import Scenario
 from ..result import Row
-from ..style import STRATEGIES, legend_below, new_figure
+from ..style import BESIDE, SEQUENCE_MARKS, STRATEGIES, legend_below, new_figure
 from .loop import HARD, TARGETS, Trace, benchmark, factory
 from .panels import Style, cost_by_target, extra_by_target, over_time, zoom
 
@@ -21,10 +21,11 @@ Runs = dict[float, dict[float, Trace]]
 
 @dataclass(frozen=True)
 class Sweep:
-    """Traces of PACT by value and target, and of the benchmarks by name and target."""
+    """Traces of PACT by value and target, of the benchmarks by name and target, and of rules drawn beside PACT's."""
 
     runs: Runs
     others: dict[str, dict[float, Trace]]
+    beside: dict[str, dict[float, Trace]] = field(default_factory=dict)
 
     def rows(self, parameter: str, *, reached: bool = False) -> tuple[Row, ...]:
         """The table behind the figure; with `reached`, whether a target was."""
@@ -53,21 +54,29 @@ class Layout:
     end: Mapping[str, Any] | None = None
 
 
-def sweep(values: Sequence[float], pact: Callable[[float, Scenario], Trace]) -> Sweep:
-    """Run `pact` for every value and target."""
+Beside = Mapping[str, Callable[[Scenario], Trace]]
+"""Rules to be drawn beside PACT's, by what they are called."""
+
+
+def sweep(values: Sequence[float], pact: Callable[[float, Scenario], Trace], beside: Beside | None = None) -> Sweep:
+    """Run `pact` for every value and target, and what is to be drawn beside it for every target."""
     places = {target: factory(target) for target in TARGETS}
     runs = {value: {target: pact(value, where) for target, where in places.items()} for value in values}
     others = {name: {t: benchmark(name, where) for t, where in places.items()} for name in ("Optimum", "StaticLearn")}
-    return Sweep(runs, others)
+    more = {name: {t: play(where) for t, where in places.items()} for name, play in (beside or {}).items()}
+    return Sweep(runs, others, more)
 
 
 def four_panels(
     swept: Sweep, label: Callable[[float], str], styles: Mapping[str, Style], at_hard: Sequence[Trace], layout: Layout
 ) -> tuple[Figure, Axes]:
     """Cost by target, the same above the optimum, loss and cost over time at the hardest; and the second panel."""
-    styles = {**styles, **STRATEGIES}
+    marks = zip(swept.beside, SEQUENCE_MARKS[::-1], strict=False)
+    styles = {**styles, **STRATEGIES, **{name: {**BESIDE, "marker": mark} for name, mark in marks}}
+    at_hard = [*at_hard, *(by_target[HARD] for by_target in swept.beside.values() if by_target[HARD].reached)]
     costs = {name: {t: trace.cost for t, trace in by_target.items()} for name, by_target in swept.others.items()}
     mine = {label(value): {t: trace.cost for t, trace in by_target.items()} for value, by_target in swept.runs.items()}
+    mine |= {name: {t: trace.cost for t, trace in by_target.items()} for name, by_target in swept.beside.items()}
     figure = new_figure(10.5, layout.height)
     (cost, extra), (loss, spent) = figure.subplots(2, 2)
     cost_by_target(cost, costs | mine, styles)

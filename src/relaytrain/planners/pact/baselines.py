@@ -150,7 +150,7 @@ def _best_chain(
     return best[1], complete
 
 
-def _plan(tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = ()) -> Plan:
+def planned_path(tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = ()) -> Plan:
     """The plan of a fixed path; its rung is the share of sampled curves that reach the target by it."""
     instance: SearchInstance = tables.at("expected")
     start: Start = tables.start(state)
@@ -176,7 +176,7 @@ class OneSwitch:
         tables = Tables(problem, costs, law)
         others = [(state.pair, now) for now in range(len(problem.pairs)) if now != state.pair]
         actions, _ = _best_chain(tables, state, [(state.pair,), *others], math.inf)
-        return _plan(tables, state, actions, self.name)
+        return planned_path(tables, state, actions, self.name)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class StaticLearn:
             if margin == self.margin or actions is None
             else (f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}",)
         )
-        return _plan(tables, state, actions, self.name, notes)
+        return planned_path(tables, state, actions, self.name, notes)
 
 
 @dataclass(frozen=True)
@@ -229,4 +229,4 @@ class Single:
         tables = Tables(problem, costs, law)
         chains = [(i,) for i, pair in enumerate(problem.pairs) if self.version in (None, pair.version)]
         actions, _ = _best_chain(tables, state, chains, math.inf)
-        return _plan(tables, state, actions, self.name)
+        return planned_path(tables, state, actions, self.name)

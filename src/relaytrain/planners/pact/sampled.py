@@ -233,12 +233,21 @@ def packed(rows: list[Legs]) -> Schedules:
 # --- what a plan states
 
 
-def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSchedule | None, planner: Sampled) -> Plan:
+def composed(
+    walker: Walker,
+    problem: Problem,
+    costs: CostTable,
+    best: BestSchedule | None,
+    planner: Sampled,
+    *,
+    reach: int = 1,
+) -> Plan:
     """The plan that says what the chosen schedule comes to over the worlds.
 
     `probability` and `energy_j` are of the schedule, its last pair training on until the target is met, luck included;
     following it with new plans after every epoch is at least as good as far as the worlds are right. The path that is
-    shown ends where half of the worlds have met the target; its losses are the median of the worlds' curves.
+    shown ends where half of the worlds have met the target, yet has `reach` epochs; its losses are the median of the
+    worlds' curves.
     """
     state, asked = walker.state, problem.target.probability
     if best is None:
@@ -250,7 +259,7 @@ def composed(walker: Walker, problem: Problem, costs: CostTable, best: BestSched
         )  # fmt: skip
     trails, ends = trails_of(walker, best.legs)
     arrived = np.flatnonzero(trails[:, :, 1].mean(axis=0) <= 0.5)
-    epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), 1), MOST_PATH)
+    epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), reach), MOST_PATH)
     actions = [pair for pair, count in best.legs for _ in range(min(count, MOST_PATH))][:epochs]
     before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))
