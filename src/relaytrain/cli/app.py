@@ -34,7 +34,6 @@ LONG_PATH = 120
 HELP = """Train a network as a relay: a loss target by a deadline at least energy.
 
 SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
-Progress goes to stderr; most verbs take --format json.
 """
 EXAMPLES = """\b
 First steps:

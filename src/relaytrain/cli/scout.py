@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..campaigns.scouting import Saving, Scouted
     from ..scenario import Scenario
 
-SHORT = "Train a few relays for what they teach, before the run that counts."
+SHORT = "Train a few relays for what they teach."
 HELP = """Train a few relays of SCENARIO for what they teach, and write the scenario OUT with what they taught.
 
 The first is a whole run, planned with what is known; then come branches that it did not take: pairs it never tried,

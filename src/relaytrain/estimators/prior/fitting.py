@@ -410,17 +410,15 @@ BELIEVED, AS_WIDE = 2.0, 0.5
 
 
 def doubted(belief: FittedBelief, scenario: Scenario) -> FittedBelief:
-    """The same with spreads that few seeds do not make narrow: those between seeds are pooled with what is usual, and
-    that early epochs teach less is believed as far as seeds are many."""
+    """The same with spreads that few seeds do not make narrow: those between seeds are pooled with what is usual."""
     seeds, wide = belief.seeds, floor_spread(scenario.problem)
 
     def pooled(spread: float, usual: float) -> float:
         return float(np.sqrt((BELIEVED * (AS_WIDE * usual) ** 2 + seeds * spread**2) / (BELIEVED + seeds)))
 
-    few, share = seeds < 3, seeds / (BELIEVED + seeds)
+    few = seeds < 3
     return replace(
         belief,
-        pairs={pair: replace(fit, progress=fit.progress**share) for pair, fit in belief.pairs.items()},
         floor_spread={pair: pooled(spread, wide) for pair, spread in belief.floor_spread.items()},
         pace_spread={pair: pooled(spread, PACE_SPREAD) for pair, spread in belief.pace_spread.items()},
         handovers={
