@@ -39,6 +39,7 @@ EDITS = [
     "data.nodes.box-2=field",
     # how they learn, from a few trials: the laboratory soon teaches nothing more about the field, least of all to the
     # small network, and the sensors learn slowly
+    "law.kind=level",
     "law.curves=["
     '{nodes = "cloud", floor = 0.62, drop = 0.48, scale = 4, power = 1.3}, '
     '{nodes = "cloud", version = "small", floor = 0.85, drop = 0.25}, '

@@ -144,7 +144,7 @@ class WrongEstimator:
 
     def __init__(self, mutation: str) -> None:
         self.mutation, self.seen = mutation, None
-        self.inner = Prior.of(load_scenario(PAIRS), 2.3)
+        self.inner = Prior.of(load_scenario(PAIRS))
 
     def law(self, history: Any, pairs: Any) -> Any:
         WrongEstimator.calls += 1

@@ -75,7 +75,7 @@ def test_data_alone_is_judged_with_that_data():
 
 
 def test_who_chooses_no_data_says_what_bringing_it_costs():
-    charged = rt.plan("depl_digits", planner="pact")
+    charged = rt.plan("depl_digits", planner="pact", rule="adaptive")
     assert any("6 J more, which pact" in words for words in charged.warnings)
     assert not any("bringing the data" in words for words in rt.plan("depl_digits").warnings)
 

@@ -68,7 +68,7 @@ def test_the_stated_probability_is_that_of_plain_sampling(deadline):
 def test_data_is_paid_for_once_by_node_set():
     scenario = at_30_s("target.loss=0.001")
     on_a, on_b = index(scenario, "quarter on A"), index(scenario, "quarter on B")
-    energy, _ = walker(scenario).follow(sampled._packed([((on_a, 2), (on_b, 1), (on_a, 3))]), 256)
+    energy, _ = walker(scenario).follow(sampled.packed([((on_a, 2), (on_b, 1), (on_a, 3))]), 256)
     b_epoch_j = float(scenario.costs.run_j[on_b])
     assert energy[0] == pytest.approx(5 * A_EPOCH_J + b_epoch_j + 2 * CHARGE_J)
 

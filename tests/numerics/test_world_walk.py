@@ -29,7 +29,9 @@ def drawn(seed: int, count: int = 24, pairs: int = 3) -> tuple[api.Scenario, Wor
     jump0 = rng.uniform(-0.05, 0.1, (count, pairs, pairs))
     mult = rng.uniform(0.5, 1.0, (6, pairs))
     scatter = np.linspace(0.12, 0.03, 8)[None, :] * np.ones((pairs, 1))
-    worlds = Worlds(curves, mult, jump0, np.zeros((pairs, pairs)), np.full(count, 2.3), scatter, np.ones(count))
+    worlds = Worlds(
+        curves, mult, jump0, np.zeros((pairs, pairs)), np.full(count, 2.3), scatter, np.ones((count, pairs))
+    )
     return scenario, worlds
 
 
@@ -71,7 +73,7 @@ def test_a_schedule_costs_what_sampling_says(legs):
     deadline_s = 90.0
     problem = replace(scenario.problem, target=replace(scenario.problem.target, deadline_s=deadline_s))
     walker = Walker(problem, scenario.costs, worlds, State(0, 2.3, 0.0, 0))
-    energy, missed = walker.follow(sampled._packed([legs]), len(worlds))
+    energy, missed = walker.follow(sampled.packed([legs]), len(worlds))
     energies, met = plainly(scenario, worlds, legs, deadline_s, 2)
     assert energy[0] == pytest.approx(energies.mean(), rel=0.01)
     assert 1.0 - missed[0] == pytest.approx(met.mean(), abs=0.01)
@@ -82,7 +84,7 @@ def test_a_leg_at_rest_is_summed_as_it_would_be_walked():
     problem = replace(scenario.problem, target=replace(scenario.problem.target, deadline_s=400.0, loss=0.14))
     walker = Walker(problem, scenario.costs, worlds, State(0, 2.3, 0.0, 0))
     legs = ((0, 4), (3, 400))
-    energy, missed = walker.follow(sampled._packed([legs]), len(worlds))
+    energy, missed = walker.follow(sampled.packed([legs]), len(worlds))
     trails, ends = sampled.trails_of(walker, legs)
     walked = [
         float((np.diff(trail[:end, 0], prepend=0.0) * trail[:end, 1]).sum())

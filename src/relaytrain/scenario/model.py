@@ -74,8 +74,8 @@ class Scenario:
 
     @property
     def rule(self) -> str:
-        """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, `[depl]`, a
-        fitted estimator, or what is believed where nothing is known), else `adaptive`.
+        """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, `[depl]`,
+        a fitted estimator, or what is believed where nothing is known), else `adaptive`.
 
         A law alone says what it says by levels, and the exact rules plan by levels; on a grid only they can.
         """
