@@ -244,7 +244,7 @@ Choices = dict[tuple[str, Cell], Legs]
 
 
 def one_seed(
-    name: str, path: str, seed: int, wanted: Wanted, choices: Choices, files: Estimators, belief: str | None
+    name: str, path: str, seed: int, wanted: Wanted, choices: Choices, files: Estimators, belief: str | None = None
 ) -> list[Row]:
     """Contenders and yardsticks with one seed."""
     import torch
