@@ -15,6 +15,8 @@ from relaytrain.cli.scout import budget_of
 from relaytrain.core.errors import UsageError
 from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey, read_atlas
 
+pytestmark = pytest.mark.slow
+
 TABLES = {
     "name": "plain",
     "target": {"loss": 0.3, "deadline": 600, "probability": 0.9},

@@ -17,6 +17,8 @@ from relaytrain.planners.pact import sampled
 from relaytrain.planners.pact.sampled import Walker
 from relaytrain.relay.steering import Steering
 
+pytestmark = pytest.mark.slow
+
 QUARTER = (0.0533, 0.1955, 0.5189, 0.5534, 0.2902, 0.1596, 0.0947, 0.069, 0.0509, 0.0373, 0.0307, 0.0271, 0.02, 0.016,
            0.013, 0.01)  # fmt: skip
 """Gains of the preset's version "quarter", written out."""

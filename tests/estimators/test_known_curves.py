@@ -12,6 +12,8 @@ from relaytrain.core.cost import CostTable
 from relaytrain.core.problem import Pair
 from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey
 
+pytestmark = pytest.mark.slow
+
 FILE = Path(__file__).parents[2] / "benchmarks" / "known_curves.py"
 SCATTER, TARGET, CAP_J, SEED = 0.06, 0.5, 400.0, 7
 SCHEDULES = (((0, 4), (1, 0)), ((0, 8), (1, 0)))

@@ -18,6 +18,8 @@ from relaytrain.planners.plan_size import BYTES_VARIABLE, SECONDS_VARIABLE, limi
 from relaytrain.planners.registry import planner_for
 from relaytrain.relay.session import Session
 
+pytestmark = pytest.mark.slow
+
 FINE = ("--set", "planner.grid.loss_step=1e-5", "--set", "planner.grid.time_step=0.001")
 FACTOR, DRAWN_FACTOR, FLOOR = 2.0, 3.0, 4e6
 """Pairs drawn at random are harder to foresee. What takes less than the floor counts as that much: less is the

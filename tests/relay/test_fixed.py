@@ -21,6 +21,8 @@ from relaytrain.relay.loop import RelayLoop
 from relaytrain.scenario import load_scenario
 from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey, read_atlas
 
+pytestmark = pytest.mark.slow
+
 START = rt.State(0, 2.0, 0.0, 0)
 
 

@@ -22,6 +22,8 @@ from relaytrain.relay import loop as orchestrator
 from relaytrain.relay.widening import StatedBound, chance_of, widened, widenings
 from relaytrain.store import LeaseLost
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("broken", "count", "level"), [(3, 10, 0.95), (1, 4, 0.5), (5, 5, 0.9), (2, 30, 0.8)])
 def test_the_chance_of_so_many_broken_bounds_is_the_binomial_one(broken, count, level):

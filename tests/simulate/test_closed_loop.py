@@ -13,6 +13,8 @@ from relaytrain.scenario import load_scenario
 from relaytrain.simulate import World, draw_world, run_rule
 from relaytrain.simulate.clairvoyant import clairvoyant, labelled
 
+pytestmark = pytest.mark.slow
+
 WEATHER = ["world.loss_noise=0.004", "world.compute_spread=0.1", "world.transfer_spread=0.3"]
 QUICK_RULES = ("true", "adaptive", "robust", "expected", "one-switch", "static-learn", "single")
 
