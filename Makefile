@@ -10,7 +10,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	python3 -m venv .venv
-	$(PY) -m pip install -q -c constraints.txt -e ".[train,data,figures,dev]"
+	$(PY) -m pip install -q -c constraints.txt -e ".[train,data,figures,web,flower,transformers,export,dev]"
 	$(PY) -m compileall -q src/relaytrain
 	touch $@
 
