@@ -1,7 +1,7 @@
 """Which tests are too heavy for `make fast`: `python tests/weigh.py` runs those not marked by hand, writes `heavy.txt`.
 
-A test's weight is the CPU seconds of its process and of the processes it waited for, summed over its cases, so a
-crowded machine weighs like an empty one. What is above `HEAVY_CPU_S` is written down; `conftest.py` marks it `slow`.
+A case's weight is the CPU seconds of its process and of the processes it waited for, so a crowded machine weighs like
+an empty one. A test is heavy when one of its cases is, or all of them together; `conftest.py` marks it `slow`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-HEAVY_CPU_S = 0.8
+HEAVY_CASE_CPU_S = 0.4
+HEAVY_CPU_S = 4.0
 HERE = Path(__file__).parent
 FOLDER = "RELAYTRAIN_WEIGHTS"  # where the processes of a weighing leave what they saw
 
-_seen: Counter[str] = Counter()
+_seen: dict[str, list[float]] = {}
 
 
 def _cpu_s() -> float:
@@ -34,7 +34,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Weigh one case with its set-up."""
     before = _cpu_s()
     result = yield
-    _seen[item.nodeid.split("[")[0]] += _cpu_s() - before
+    _seen.setdefault(item.nodeid.split("[")[0], []).append(_cpu_s() - before)
     return result
 
 
@@ -55,12 +55,13 @@ def main() -> int:
             env=os.environ | {FOLDER: folder, "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
             check=False,
         )
-        weights: Counter[str] = Counter()
+        weights: dict[str, list[float]] = {}
         for part in Path(folder).glob("*.json"):
-            weights.update(json.loads(part.read_text()))
-    names = sorted(name for name, cpu_s in weights.items() if cpu_s > HEAVY_CPU_S)
+            for name, cases in json.loads(part.read_text()).items():
+                weights.setdefault(name, []).extend(cases)
+    names = sorted(name for name, w in weights.items() if max(w) > HEAVY_CASE_CPU_S or sum(w) > HEAVY_CPU_S)
     heavy.write_text("".join(f"{name}\n" for name in names))
-    left_s = sum(weights.values()) - sum(weights[name] for name in names)
+    left_s = sum(sum(w) for name, w in weights.items() if name not in names)
     print(f"{len(names)} of {len(weights)} tests are heavy; what is left weighs {left_s:.0f} CPU-s")
     return run.returncode
 
