@@ -42,7 +42,13 @@ def build_problem(file: ScenarioFile) -> Problem:
         versions=tuple(_version(version) for version in file.versions),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
         node_sets=tuple(
-            NodeSet(s.name, tuple(s.nodes), s.mode, PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data))
+            NodeSet(
+                s.name,
+                tuple(s.nodes),
+                s.mode,
+                PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data),
+                s.sample_share,
+            )
             for s in file.node_sets
         ),
         data=tuple(DataSource(d.name, d.samples) for d in file.datasets),
