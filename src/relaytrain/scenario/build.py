@@ -141,7 +141,7 @@ def build_costs(
         if depl is None and (row is None or row.seconds is None or row.energy is None):
             any_modelled = True
             if row is None or row.spread is None:
-                spread[index] = file.costs.modelled_spread
+                spread[index] = file.costs.modelled_spread if modelled.spread is None else modelled.spread[index]
             if pair in lacking:
                 key = "energy" if row is not None and row.seconds is not None else "seconds"
                 path = ("pairs",) if row is None else ("pairs", position, key)
