@@ -190,8 +190,8 @@ class TrainingSetup:
     def site(self, node: str) -> Site:
         """What `node` has at hand, for training in this process."""
         data, device = self.datasets[node], self.settings.device_of(node)
-        parts = self.parts.get(node)
-        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=self.own_training())
+        parts, own = self.parts.get(node), self.own_training()
+        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=own)
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""
