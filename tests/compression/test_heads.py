@@ -195,7 +195,7 @@ def test_networks_of_transformers() -> None:
         flops = prune(model, example, 0.4, measure=lambda m, e=example: count(m, e).train_flops)
         assert flops.reached == pytest.approx(0.4, abs=0.05)
         pruned = prune(model, example, 0.4)
-        assert pruned.reached == pytest.approx(0.4, abs=0.01)
+        assert pruned.reached == pytest.approx(0.4, abs=0.03)
         spec, arrived = rebuilt(model, pruned.model)
         assert sum(name.endswith("num_attention_heads") and value < 4 for name, value in spec.heads) == 2
         here, there = (tensors_in(called(m.eval(), example))[0] for m in (arrived, pruned.model))

@@ -26,7 +26,7 @@ Attributes = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """One block of attention: the module that counts its heads and the layers that hold them."""
 
     module: str
@@ -47,9 +47,9 @@ class Block:
 class Anatomy:
     """What of a network with attention may shrink: its blocks by the layers' names; `stream` are layers that stay."""
 
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[AttentionBlock, ...] = ()
     stream: frozenset[str] = frozenset()
-    of_layer: Mapping[str, Block] = field(default_factory=dict)
+    of_layer: Mapping[str, AttentionBlock] = field(default_factory=dict)
 
 
 def counts_heads(model: nn.Module) -> bool:
@@ -79,7 +79,7 @@ def anatomy(model: nn.Module, example: Example) -> Anatomy:
     graph = tp.DependencyGraph().build_dependency(
         model.eval(), example_inputs=example, forward_fn=called, output_transform=with_gradient, verbose=False
     )
-    blocks: list[Block] = []
+    blocks: list[AttentionBlock] = []
     stream: set[str] = set()
     for group in graph.get_all_groups(root_module_types=[*LAYERS]):
         shrinking = {
@@ -98,7 +98,7 @@ def anatomy(model: nn.Module, example: Example) -> Anatomy:
     return Anatomy(tuple(blocks), frozenset(stream), {layer: block for block in blocks for layer in block.layers})
 
 
-def settle_heads(model: nn.Module, blocks: Iterable[Block], before: Mapping[str, int]) -> None:
+def settle_heads(model: nn.Module, blocks: Iterable[AttentionBlock], before: Mapping[str, int]) -> None:
     """Write the heads that `model` has after pruning into the modules that count them.
 
     `before` is the width of every block's first layer before pruning; a head keeps its size.
@@ -149,7 +149,7 @@ def with_gradient(outputs: Any) -> list[torch.Tensor]:
 
 def _block(
     layers: Sequence[nn.Module], names: Mapping[nn.Module, str], modules: Mapping[str, nn.Module]
-) -> Block | None:
+) -> AttentionBlock | None:
     """The block that these layers make, if they are all of one module that counts heads and hold whole ones."""
     if not layers or not all(isinstance(layer, nn.Linear) for layer in layers):
         return None
@@ -166,7 +166,7 @@ def _block(
     heads = count or (width // size if size else 0)
     if heads < 1 or width % heads or (size and size * heads != width):
         return None
-    return Block(holder, tuple(sorted(names[layer] for layer in layers)), heads)
+    return AttentionBlock(holder, tuple(sorted(names[layer] for layer in layers)), heads)
 
 
 def _runs_past(group: Any, shrinking: Iterable[nn.Module]) -> bool:
