@@ -34,6 +34,7 @@ HOSTS = (
     "",
     "127.0.0.1:7717:1",
 )
+SHORT = (("full", "gold", 2), ("medium", "silver", 2), ("small", "bronze", 3))
 XSS = (
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -210,7 +211,16 @@ def test_whatever_users_write_is_shown_as_words(client_of, tmp_path):
         write_run(
             store,
             f"attack-{number:03}",
-            Sample(name=clean, description=clean, rename=rename, notes=(clean,), extra=extra),
+            Sample(
+                legs=SHORT,
+                fail_at=4,
+                roll_back_at=6,
+                name=clean,
+                description=clean,
+                rename=rename,
+                notes=(clean,),
+                extra=extra,
+            ),
         )
     client = client_of(store)
     for number, attack in enumerate(XSS):
