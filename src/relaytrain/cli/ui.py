@@ -57,10 +57,10 @@ def ui(
     """Open the store, listen, say where."""
     need_packages("ui needs", {"fastapi": "web", "uvicorn": "web"})
     from ..store import RunStore
-    from ..web.serving import Place, serve
+    from ..web.serving import ListenAt, serve
 
     opened = RunStore.open(store)
-    place = Place(host, port, certificate, key, tuple(names or ()))
+    place = ListenAt(host, port, certificate, key, tuple(names or ()))
 
     def told(address: str) -> None:
         emit(f"dashboard: {address}")

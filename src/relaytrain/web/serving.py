@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Place:
+class ListenAt:
     """Where to listen. Beyond loopback only with `certificate` and `key`; `names`: what the host may be called."""
 
     host: str = "127.0.0.1"
@@ -69,7 +69,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(store: RunStore, place: Place, *, told: Callable[[str], None]) -> None:
+def serve(store: RunStore, place: ListenAt, *, told: Callable[[str], None]) -> None:
     """Serve `store` until somebody ends it; `told` hears the address, token included, once it can be opened."""
     place.check()
     listening = _socket(place)
@@ -105,7 +105,7 @@ def serve(store: RunStore, place: Place, *, told: Callable[[str], None]) -> None
     asyncio.run(both())
 
 
-def _socket(place: Place) -> socket.socket:
+def _socket(place: ListenAt) -> socket.socket:
     """Bound to the port that was asked for; without one to the usual one, or to any that is free."""
     for port in (place.port,) if place.port is not None else (PORT, 0):
         try:
