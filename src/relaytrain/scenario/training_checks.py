@@ -8,6 +8,10 @@ from .faults import Fault
 from .fields import shown
 from .schema import ScenarioFile
 
+FIGURES = ("loss", "error", "perplexity", "rmse")
+"""What is known of a set without the user's own evaluate."""
+RISING = ("accuracy", "acc", "f1", "auc", "recall", "precision")
+
 
 def check_training(file: ScenarioFile) -> list[Fault]:
     """What no single field of these tables can know."""
@@ -36,6 +40,7 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             faults.append(
                 Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains")
             )
+    faults += _metric(file)
     nodes = [n.name for n in file.nodes]
     if file.training is not None:
         faults += [f for n in file.training.devices for f in missing(("training", "devices", n), n, nodes, "node")]
@@ -45,3 +50,14 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         if file.data.partition == "by-class" and not file.data.classes:
             faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
     return faults
+
+
+def _metric(file: ScenarioFile) -> list[Fault]:
+    """A figure has to fall, and somebody has to sum it."""
+    metric, at = file.target.metric, ("target", "metric")
+    if metric in RISING:
+        return [Fault(at, shown(metric), 'a figure that falls, such as "error", which is 1 - accuracy')]
+    own = file.training is not None and file.training.evaluate is not None
+    if file.data is not None and metric not in FIGURES and not own:
+        return [Fault(at, shown(metric), f"one of {', '.join(FIGURES)}; others need [training] evaluate")]
+    return []

@@ -17,14 +17,15 @@ from torch import nn
 
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
-from ..compression.prune import prune, prune_to, reestimate_batchnorm
+from ..compression.prune import prune, prune_to
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
+from ..data.held import tensor_of
 from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import FamilySpec
 from .checkpoint import Checkpoint
-from .local import tensor_of
+from .datasets import in_memory
 from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
@@ -102,7 +103,7 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
     if pruned is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
         pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
     smaller: nn.Module = model if pruned is None else pruned.model
-    reestimate_batchnorm(smaller, setup.batches(nodes))
+    setup.reestimate(smaller, nodes)
     state = checkpoint.optimizer if pruned is None else carry_optimizer(checkpoint.optimizer, pruned.kept)
     reached = 1.0 - parameters(smaller) / full
     return Handed(Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state), "prune", reached)
@@ -112,7 +113,8 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
-    data, asked = setup.data_of(nodes), setup.settings.distill
+    data = in_memory(setup.data_of(nodes), f"distillation into {plan.name}")
+    asked = setup.settings.distill
     options = DistillOptions(
         temperature=asked.temperature, alpha=asked.alpha, epochs=asked.epochs, batch=setup.settings.batch,
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),

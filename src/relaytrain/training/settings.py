@@ -35,6 +35,8 @@ class TrainingSettings:
     """
 
     loss: str = "cross-entropy"
+    step: str | None = None
+    evaluate: str | None = None
     optimizer: Optimizer = "sgd"
     lr: float = 1e-3
     momentum: float = 0.9

@@ -11,10 +11,12 @@ from statistics import median
 import torch
 
 from ..costs.profiled import Timing, VersionTimings
+from ..data.held import FixedBatches, InMemory
+from ..data.nested import Batch, resized
 from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
 from .optimizer import make_optimizer
-from .setup import TrainingSetup
+from .setup import TrainingSetup, first_batch
 from .task import NodeTask
 from .threads import threads
 
@@ -49,8 +51,9 @@ class VersionTimer:
     def __init__(self, setup: TrainingSetup) -> None:
         self.setup = setup
         self.batch, self.local_epochs = setup.settings.batch, setup.settings.local_epochs
-        self._node = max(setup.datasets, key=lambda name: len(setup.datasets[name]))
+        self._node = max(setup.datasets, key=setup.counted_at)
         self._site = setup.site(self._node)
+        self._example: Batch = None
 
     def time(self, batches: int) -> dict[str, VersionTimings]:
         """Steps at the full batch size and at a quarter of it, and whole tasks of one small batch."""
@@ -70,13 +73,13 @@ class VersionTimer:
         return timings
 
     def _steps(self, version: str, start: Checkpoint, sizes: Sequence[int]) -> list[_Case]:
-        settings, loss = self.setup.settings, self.setup.loss()
+        settings = self.setup.settings
         model = start.model(resolve=self.setup.resolve).to(self._site.device)
         optimizer = make_optimizer(model, settings, 1)
         cases = []
         for size in sizes:
             one = replace(settings, batch=size, local_epochs=1)
-            cases.append(_Case(version, size, partial(train_pass, model, optimizer, self._batch(size), one, loss), []))
+            cases.append(_Case(version, size, partial(train_pass, model, optimizer, self._batch(size), one), []))
         return cases
 
     def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
@@ -86,9 +89,13 @@ class VersionTimer:
 
     def _batch(self, size: int) -> Site:
         """`size` samples, repeated from the start where the node holds fewer."""
-        site = self._site
-        chosen = torch.arange(size) % len(site.labels)
-        return Site(site.images[chosen], site.labels[chosen], site.device, site.resolve, site.loss)
+        site, held = self._site, self._site.held
+        if isinstance(held, InMemory):
+            chosen = torch.arange(size) % held.samples
+            return replace(site, held=InMemory(held.images[chosen], held.labels[chosen]))
+        if self._example is None:
+            self._example = first_batch(self.setup.datasets[self._node], self.batch)
+        return replace(site, held=FixedBatches((resized(self._example, size),), size))
 
 
 def _time(cases: list[_Case], batches: int) -> None:
