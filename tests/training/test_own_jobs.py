@@ -43,7 +43,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     sys.modules.pop(name)
 
 
-def trained(folder: str, file: str, nodes: str, transport: type = InProcess) -> tuple[TrainingSetup, Weights, list[float]]:
+def trained(folder: str, file: str, nodes: str, transport: Any = InProcess) -> tuple[Any, Weights, list[float]]:
     """Two epochs of the full version on a node set of one node."""
     setup = TrainingSetup.from_scenario(load_scenario(EXAMPLES / folder / file))
     means = transport(setup)

@@ -250,8 +250,8 @@ def _check_alike(sets: Sets, table: Mapping[str, Any]) -> None:
             f"data.source: {arrays} is (images, labels) and {own[0]} is not; give all of them as arrays, or all as "
             "Datasets (torch.utils.data.TensorDataset makes one of arrays)"
         )
-    for key in ("shrink", "standardise") if own else ():
-        if table[key] not in (1, False):
+    for key, unchanged in (("shrink", 1), ("standardise", False)) if own else ():
+        if table[key] != unchanged:
             raise ScenarioError(
                 f"data.{key}: got {str(table[key]).lower()}, for images in memory only; {own[0]} is data of your own: "
                 "do it where they are read, in the Dataset's transform"
