@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..costs.profiled import minibatches
 from .batches import batches
 from .dataset import Dataset
 from .nested import Batch
@@ -30,6 +31,10 @@ class Held(Protocol):
     @property
     def samples(self) -> int | None:
         """How many samples a pass goes over; None where only the pass itself can tell."""
+        ...
+
+    def batches(self, size: int) -> int | None:
+        """How many batches a pass has; None where only the pass itself can tell."""
         ...
 
     def shuffled(self, size: int, epoch: int = 1) -> Iterable[Batch]:
@@ -71,6 +76,10 @@ class InMemory:
         """All of them."""
         return len(self.labels)
 
+    def batches(self, size: int) -> int:
+        """A lone last image joins the batch before it."""
+        return minibatches(self.samples, size)
+
     def shuffled(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """Batches of a random order; a last one of a single image joins the one before, since batch norm needs two."""
         for chosen in batches(len(self.labels), size):
@@ -101,6 +110,10 @@ class FixedBatches:
 
     every: tuple[Batch, ...]
     samples: int | None = None
+
+    def batches(self, size: int) -> int:
+        """As many as there are."""
+        return len(self.every)
 
     def shuffled(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """As they are."""

@@ -26,6 +26,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from ..core.errors import ScenarioError
 from ..core.user_code import UserCodeError, defined_at, user_code
+from ..costs.profiled import minibatches
 from .held import Span
 from .nested import Batch
 
@@ -73,6 +74,15 @@ class OwnData:
         if self.kind == "samples":
             return len(self)
         return _samples_of(self.value) if self.kind == "loader" else None
+
+    def batches(self, size: int) -> int | None:
+        """How many batches a pass has; None where only the pass itself can tell."""
+        if self.kind == "samples":
+            return minibatches(len(self), size)
+        try:
+            return None if self.kind == "stream" or self.again is not None else len(self.value)
+        except TypeError:  # it has no length
+            return None
 
     @property
     def unpromised(self) -> str | None:
@@ -175,6 +185,11 @@ class Together:
     def samples(self) -> int | None:
         """Of all, where each knows its own."""
         counts = [part.samples for part in self.parts]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def batches(self, size: int) -> int | None:
+        """Of all, where each knows its own."""
+        counts = [part.batches(size) for part in self.parts]
         return None if None in counts else sum(count or 0 for count in counts)
 
     def shuffled(self, size: int, epoch: int = 1) -> Iterator[Batch]:

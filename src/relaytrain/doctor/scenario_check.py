@@ -46,7 +46,7 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
     except ScenarioError as error:
         return [*diagnoses, Diagnosis("error", "scenario", str(error))]
     looks = [_data(setup), _sound(setup), _networks(setup), _steps(setup), _facts(scenario, setup)]
-    if setup.own:
+    if setup.own_data:
         looks[:4] = [_sound(setup), own_data_check(setup), own_networks_check(setup)]
     try:
         for look in looks:

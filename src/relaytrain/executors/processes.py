@@ -119,6 +119,11 @@ class Processes:
                     f"processes: the data of {node} are an object of this process only, which others cannot reach; "
                     'name them as [data] source = "module:function", or train in-process'
                 )
+        if setup.given is not None:
+            raise UsageError(
+                "processes: optimizer or schedule is a function of this process only, which others cannot call; "
+                'name it as training.optimizer = "module:function", or train in-process'
+            )
         self.setup, self.stall_s = setup, stall_s
         self._shares = _divide({node: setup.counted_at(node) for node in setup.datasets}, workers)
         self._crew: list[_Worker | None] = [None] * len(self._shares)
@@ -264,10 +269,8 @@ class Processes:
         )
         worker = _Worker(nodes, process, seen_s=time.monotonic())
         header: dict[str, Any] = {
-            "nodes": {node: settings.devices.get(node, "cpu") for node in nodes},
-            "loss": settings.loss,
-            "step": settings.step,
-            "evaluate": settings.evaluate,
+            "nodes": {node: settings.device_of(node) for node in nodes},
+            "settings": settings.to_dict(),
             "references": list(self.setup.references),
             "folder": None if self.setup.folder is None else str(self.setup.folder.resolve()),
             "threads": settings.threads,

@@ -68,7 +68,9 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     from ..models.rebuild import from_scenario
     from ..training.local import Site
     from ..training.own_data import fetched
+    from ..training.own_training import own_training
     from ..training.references import either
+    from ..training.settings import TrainingSettings
     from ..training.step import step_of
 
     torch.set_num_threads(header["threads"])
@@ -76,17 +78,18 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     torch.optim.SGD([torch.zeros(1)])
     folder = Path(header["folder"]) if header["folder"] else None
     known = {reference: from_scenario(reference, folder) for reference in header["references"]}
-    step = step_of(header["loss"], header["step"], header["evaluate"], folder)
+    settings = TrainingSettings.from_dict(header["settings"])
+    step, own = step_of(settings.loss, settings.step, settings.evaluate, folder), own_training(settings, folder)
     tensors = load(body)
     sites = {}
     for node, device in header["nodes"].items():
         parts = {name: (int(a), int(b)) for name, (a, b) in header["parts"][node].items()}
         if node in header["own"]:
-            own, chosen = fetched(Origin(**header["own"][node]), folder), tensors.get(f"indexes/{node}")
-            held: Held = own if chosen is None else own.part(chosen.numpy())
+            data, chosen = fetched(Origin(**header["own"][node]), folder), tensors.get(f"indexes/{node}")
+            held: Held = data if chosen is None else data.part(chosen.numpy())
         else:
             held = InMemory(tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device))
-        sites[node] = Site(held, device, either(known) if known else None, step, parts)
+        sites[node] = Site(held, device, either(known) if known else None, step, parts, own)
     return sites
 
 

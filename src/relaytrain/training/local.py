@@ -7,7 +7,8 @@ Written out, a pass is the plain PyTorch loop:
         loss = step(model, batch)                # training.step: the user's, or loss_function(model(inputs), labels)
         optimizer.zero_grad(); loss.backward(); optimizer.step()
 
-so one node, one version and no handover give bit for bit what that loop gives.
+so one node, one version and no handover give bit for bit what that loop gives. What else may happen between a loss and
+a step (`training.update`) is what people write into such a loop.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from ..data.nested import Batch, moved, rows
 from ..data.seeding import seeded
 from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
-from .optimizer import load_state, make_optimizer, read_state
+from .optimizer import load_state, read_state
+from .own_training import OwnTraining
 from .settings import TrainingSettings
 from .step import BatchWatch, TrainingStep, step_of
 from .task import FailureKind, NodeResult, NodeTask, failed
 from .threads import threads
+from .update import Update
 from .workbench import loaded
 
 Progress = Callable[[], None]
@@ -67,6 +70,7 @@ class Site:
     resolve: Resolve | None = None
     step: TrainingStep | None = None
     parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    own: OwnTraining = field(default_factory=OwnTraining)
 
     @classmethod
     def of(
@@ -77,11 +81,12 @@ class Site:
         resolve: Resolve | None = None,
         step: TrainingStep | None = None,
         parts: Mapping[str, tuple[int, int]] | None = None,
+        own: OwnTraining | None = None,
     ) -> Site:
         """A site that holds `data`; images go to its device as a whole, other data batch by batch."""
         if isinstance(data, Dataset):
             data = InMemory.of(data, device)
-        return cls(data, device, resolve, step, dict(parts or {}))
+        return cls(data, device, resolve, step, dict(parts or {}), own or OwnTraining())
 
     def batches(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """The batches of one pass of training, on the device."""
@@ -164,12 +169,21 @@ def _trained(
 ) -> tuple[Checkpoint, Passed]:
     settings = task.settings
     model = loaded(checkpoint, resolve=site.resolve, device=site.device)
-    optimizer = make_optimizer(model, settings, task.epoch)
-    load_state(optimizer, model, checkpoint.optimizer)
+    update = Update(
+        model,
+        settings,
+        task.epoch,
+        batches=site.held.batches(settings.batch),
+        device=site.device,
+        own=site.own,
+        scaler=checkpoint.scaler,
+    )
+    load_state(update.optimizer, model, checkpoint.optimizer)
     with seeded(task.seed, site.held), code_of(checkpoint.spec):
-        done = train_pass(model, optimizer, site, settings, epoch=task.epoch, progress=progress)
-    state = read_state(optimizer, model) if settings.optimizer_state == "average" else {}
-    return Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state), done
+        done = train_pass(model, update, site, settings, epoch=task.epoch, progress=progress)
+    state = read_state(update.optimizer, model) if settings.optimizer_state == "average" else {}
+    trained = Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state)
+    return replace(trained, scaler=update.scaler_state()), done
 
 
 @dataclass(frozen=True)
@@ -182,7 +196,7 @@ class Passed:
 
 def train_pass(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    update: Update,
     site: Site,
     settings: TrainingSettings,
     *,
@@ -196,15 +210,15 @@ def train_pass(
     total, seen = 0.0, 0
     for number in range(settings.local_epochs):
         for batch in site.batches(settings.batch, (epoch - 1) * settings.local_epochs + number):
-            loss = watch.loss(step, model, batch)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            with update.forward():
+                loss = watch.loss(step, model, batch)
             value, count = loss.item(), rows(batch)
             if not math.isfinite(value):
                 watch.check_numbers(batch)
+            update.take(loss, count)
             total += value * count
             seen += count
             if progress is not None:
                 progress()
+        update.close()
     return Passed(total / seen, seen // settings.local_epochs)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from ..compression.prune import prune, reestimate_batchnorm
 from ..core.errors import ScenarioError, UsageError
 from ..core.outcome import Evaluation
+from ..core.plan import Decision
 from ..core.problem import Problem
+from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
@@ -35,6 +37,7 @@ from .evaluate import evaluate
 from .local import Site
 from .losses import LossFunction, loss_named
 from .own_data import Data, all_together
+from .own_training import OwnTraining, own_training
 from .references import either
 from .settings import TrainingSettings
 from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_of, step_of
@@ -86,7 +89,8 @@ class TrainingSetup:
     `parts` says which rows of a node's data belong to which data set, where there are several to choose from.
     `references` are the user's own functions that a worker process must be able to import, from `folder` first;
     a module that lives in this process only has none and trains in-process only. `preprocessing` is what was done to
-    raw images to make the data. `functions`: step and evaluate as given in Python, in place of what the settings name.
+    raw images to make the data. `functions`: step and evaluate as given in Python, in place of what the settings name;
+    `given`: optimizer and schedule of this process, likewise.
     """
 
     problem: Problem
@@ -102,6 +106,7 @@ class TrainingSetup:
     parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict, repr=False)
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     functions: tuple[StepFunction | None, EvaluateFunction | None] = (None, None)
+    given: OwnTraining | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -122,7 +127,7 @@ class TrainingSetup:
             )
         folder = scenario.folder if folder is None else folder
         settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
-        check_devices(settings.devices, scenario.problem)
+        check_devices(settings, scenario.problem)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
@@ -140,6 +145,7 @@ class TrainingSetup:
         spec: Spec | None = None,
         settings: TrainingSettings | None = None,
         functions: tuple[StepFunction | None, EvaluateFunction | None] = (None, None),
+        own: OwnTraining | None = None,
         folder: Path | None = None,
     ) -> TrainingSetup:
         """The setup of a module at hand: the first version of `problem` is `model` as it stands, weights included.
@@ -152,10 +158,11 @@ class TrainingSetup:
             spec: what `model` was built from; with it, worker processes can build it too.
             settings: how to train.
             functions: step and evaluate of the user's own.
+            own: optimizer and schedule as functions at hand.
             folder: where references in the settings look first.
         """
         settings = settings if settings is not None else TrainingSettings()
-        check_devices(settings.devices, problem)
+        check_devices(settings, problem)
         _check_data_of_nodes(sets, problem)
         names = [version.name for version in problem.versions] or sorted({pair.version for pair in problem.pairs})
         given = dict(model) if isinstance(model, Mapping) else {names[0]: model}
@@ -173,7 +180,7 @@ class TrainingSetup:
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
         made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
-        return replace(made, preprocessing=sets.preprocessing, functions=functions, folder=folder)
+        return replace(made, preprocessing=sets.preprocessing, functions=functions, given=own, folder=folder)
 
     @property
     def full(self) -> VersionPlan:
@@ -186,7 +193,7 @@ class TrainingSetup:
         return self.problem.pairs[self.problem.start].version
 
     @property
-    def own(self) -> bool:
+    def own_data(self) -> bool:
         """Whether the data are the user's own, and not images in memory."""
         return isinstance(self.validation, OwnData)
 
@@ -238,11 +245,15 @@ class TrainingSetup:
         size = LOOKED_AT if isinstance(data, Dataset | InMemory) else self.settings.batch
         return evaluate(model, data, batch=size, step=self.step(), thread_count=self.settings.threads)
 
+    def own(self) -> OwnTraining:
+        """The user's own optimizer and schedule, where there are any."""
+        return own_training(self.settings, self.folder) if self.given is None else self.given
+
     def site(self, node: str) -> Site:
         """What `node` has at hand, for training in this process."""
-        device = self.settings.devices.get(node, "cpu")
+        data, device = self.datasets[node], self.settings.device_of(node)
         parts = self.parts.get(node)
-        return Site.of(self.datasets[node], device=device, resolve=self.resolve, step=self.step(), parts=parts)
+        return Site.of(data, device=device, resolve=self.resolve, step=self.step(), parts=parts, own=self.own())
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""
@@ -250,6 +261,12 @@ class TrainingSetup:
         if group is None or not group.nodes:
             raise ScenarioError(f"node_sets.{nodes}: lists no nodes, expected those that train")
         return group.nodes if group.mode == "pipeline" else tuple(sorted(group.nodes))
+
+    def nodes_in(self, decision: Decision) -> tuple[str, ...]:
+        """The nodes that train in an epoch: all of the set, or the share of them that is drawn for it."""
+        nodes, name = self.nodes_of(decision.nodes), decision.nodes
+        count = next((s.sampled for s in self.problem.node_sets if s.name == name), len(nodes))
+        return sampled_nodes(nodes, count, seed=self.settings.seed, epoch=decision.epoch)
 
     def owners_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a set whose data train, in the order of `nodes_of`."""
@@ -359,7 +376,7 @@ class TrainingSetup:
     def reestimate(self, model: nn.Module, nodes: str, most: int = BATCHNORM_BATCHES) -> None:
         """Batch-norm statistics anew, in place, from up to `most` batches of a node set, always the same ones."""
         members = self.owners_of(nodes)
-        if not self.own:
+        if not self.own_data:
             each = max(2, most * self.settings.batch // len(members))
             held = [in_memory(self.datasets[node]) for node in members]
             images = torch.cat([tensor_of(data.images[:each]) for data in held])
@@ -389,7 +406,7 @@ class TrainingSetup:
 
     def _counts(self, model: nn.Module) -> Counts:
         """On images by their shape alone, on data of the user's own by their step."""
-        if not self.own:
+        if not self.own_data:
             return count(model, self.example)
         return count_step(model, self.step().loss, lambda size: resized(self.example_batch, size))
 

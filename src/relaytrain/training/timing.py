@@ -15,10 +15,10 @@ from ..data.held import FixedBatches, InMemory
 from ..data.nested import Batch, resized
 from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
-from .optimizer import make_optimizer
 from .setup import TrainingSetup, first_batch
 from .task import NodeTask
 from .threads import threads
+from .update import Update
 
 WARM_UP = 3
 ENOUGH_S = 0.25
@@ -75,11 +75,11 @@ class VersionTimer:
     def _steps(self, version: str, start: Checkpoint, sizes: Sequence[int]) -> list[_Case]:
         settings = self.setup.settings
         model = start.model(resolve=self.setup.resolve).to(self._site.device)
-        optimizer = make_optimizer(model, settings, 1)
+        update = Update(model, settings, 1, device=self._site.device, own=replace(self._site.own, schedule=None))
         cases = []
         for size in sizes:
             one = replace(settings, batch=size, local_epochs=1)
-            cases.append(_Case(version, size, partial(train_pass, model, optimizer, self._batch(size), one), []))
+            cases.append(_Case(version, size, partial(train_pass, model, update, self._batch(size), one), []))
         return cases
 
     def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
@@ -89,7 +89,7 @@ class VersionTimer:
 
     def _batch(self, size: int) -> Site:
         """`size` samples, repeated from the start where the node holds fewer."""
-        site, held = self._site, self._site.held
+        site, held = replace(self._site, parts={}), self._site.held
         if isinstance(held, InMemory):
             chosen = torch.arange(size) % held.samples
             return replace(site, held=InMemory(held.images[chosen], held.labels[chosen]))
