@@ -116,7 +116,7 @@ def overhead(name: str, repetitions: int) -> bool:
     module = importlib.import_module(file)
     enlarge(module)
     others = {"office": "branches", "archive": "desks", "hospital": "vans"}[nodes]
-    changes = [*OUT_OF_REACH, f"target.max_epochs={repetitions + 1}", *sizes, "law.curves=[{floor = 0.0, drop = 1.0}]"]
+    changes = [*OUT_OF_REACH, f"target.max_epochs={repetitions + 1}", *sizes, "law.curves=[{floor = 0.0, drop = 1.0, scale = 3, power = 1.5}]"]
     if name != "sequence":
         changes.append('pairs=[{version = "full", nodes = "' + nodes + '"}]')
     scenario = scenario_from(EXAMPLES / name / f"{file}.toml", changes, [others])
