@@ -17,7 +17,7 @@ pytest.importorskip("playwright")
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 VERSION = "4.14.0"
-SHA256 = "@SHA@"
+SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 PAGES = (
     "/",
     "/runs/stub-met-1",
