@@ -82,9 +82,8 @@ def paint(options: argparse.Namespace) -> dict[str, Any]:
         began = time.monotonic()
         long_store(folder, options.runs, options.epochs)
         size = (folder / "runs.sqlite").stat().st_size
-        print(
-            f"{options.runs} runs x {options.epochs} epochs, {size / 1e6:.0f} MB, written in {time.monotonic() - began:.0f} s"
-        )
+        took_s = time.monotonic() - began
+        print(f"{options.runs} runs x {options.epochs} epochs, {size / 1e6:.0f} MB, written in {took_s:.0f} s")
         found: dict[str, Any] = {"runs": options.runs, "epochs": options.epochs}
         with dashboard(folder) as address, launched() as browser:
             base = address.partition("/?")[0]

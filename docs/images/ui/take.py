@@ -22,6 +22,7 @@ LOOKS = {
 
 
 def main(folder: str) -> None:
+    """Every page in every look."""
     from relaytrain.store import RunStore
 
     names = [row.run for row in RunStore.open(folder).runs() if row.status in ("met", "missed")]
