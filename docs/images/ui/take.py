@@ -54,6 +54,7 @@ def main(folder: str) -> None:
                     page.get_by_test_id("check").click()
                     page.get_by_test_id("answer").wait_for()
                     page.get_by_test_id("answer").scroll_into_view_if_needed()
+                page.evaluate("document.querySelector('footer').remove()")  # it names the store's folder
                 page.wait_for_timeout(300)
                 page.screenshot(path=HERE / f"{name}-{look}.png", scale="css")
             context.close()
