@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from ..core.errors import ScenarioError, UsageError
 
 Base = Literal["full", "current"]
-Importance = Literal["l1", "l2"]
+Importance = Literal["l1", "l2", "leading"]
+"""What ranks the channels of a layer: a norm of their weights, or their place, the first being worth most."""
 Kept = Mapping[str, Tensor]
 """By name of a tensor in the state: for every remaining value, its flat position in the tensor before pruning."""
 
@@ -284,7 +285,7 @@ def _prune_channels(
             pruner = tp.pruner.BasePruner(
                 copied,
                 example,
-                importance=tp.importance.MagnitudeImportance(p=1 if importance == "l1" else 2),
+                importance=_leading if importance == "leading" else _norm(tp, importance),
                 pruning_ratio=channels,
                 # Own ratios, since torch-pruning rounds down and skips a layer that would lose its last channel.
                 pruning_ratio_dict={
@@ -305,6 +306,16 @@ def _prune_channels(
     for module, training in zip(copied.modules(), [m.training for m in model.modules()], strict=True):
         module.training = training
     return _Trial(copied, channels, sum(p.numel() for p in copied.parameters()), list(pruner.pruning_history()))
+
+
+def _norm(tp: Any, importance: Importance) -> Any:
+    return tp.importance.MagnitudeImportance(p=1 if importance == "l1" else 2)
+
+
+def _leading(group: Any, **_: Any) -> Tensor:
+    """The first channels of a group are worth most, so that what remains is a slice."""
+    count = len(group[0].idxs)
+    return torch.arange(count, 0, -1, dtype=torch.float32)
 
 
 def _own_ratio(layer: nn.Module, channels: float, remaining: int | None = None) -> float:

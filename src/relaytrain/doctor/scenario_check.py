@@ -114,9 +114,9 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
     from .network_check import check_network
 
     for plan in setup.versions.values():
-        if plan.way == "pruned":
+        if plan.way in ("pruned", "nested"):
             continue
-        prunes = any(other.way == "pruned" for other in setup.versions.values()) and plan.name == setup.full.name
+        prunes = any(other.way in ("pruned", "nested") for other in setup.versions.values()) and plan.name == setup.full.name
         model = setup.initial(plan.name).model(resolve=setup.resolve).train()
         faults = check_network(model, example_input(setup.validation.input), prunes=prunes)
         for fault in faults:

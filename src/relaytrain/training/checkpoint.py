@@ -2,6 +2,7 @@
 
     weights/NAME            every tensor of the model's state
     optimizer/BUFFER/NAME   momentum_buffer, exp_avg ... of parameter NAME
+    whole/...               of a slice that trains: both of the full version that it was cut out of
 
 Nothing in a blob is believed before it is checked: header, spec, then names, shapes and kinds against the spec.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -28,7 +30,7 @@ from .task import Blob, as_bytes
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""
 MAX_HEADER_BYTES = 64 * 2**20
-WEIGHTS, OPTIMIZER = "weights/", "optimizer/"
+WEIGHTS, OPTIMIZER, WHOLE = "weights/", "optimizer/", "whole/"
 
 Tensors = dict[str, Tensor]
 
@@ -38,12 +40,15 @@ class Checkpoint:
     """Weights and optimizer state of one version; tensors are on the CPU and are not to be written to.
 
     `optimizer` keys read `BUFFER/PARAMETER`, such as `momentum_buffer/features.0.weight`; empty before the first step.
+    `whole`: of a nested version, the full one as it was when this slice was cut out; what a slice does not have stays
+    there until the way back up.
     """
 
     spec: Spec
     weights: Tensors = field(repr=False)
     optimizer: Tensors = field(repr=False, default_factory=dict)
     version: str = ""
+    whole: Checkpoint | None = None
 
     @classmethod
     def of_model(
@@ -57,10 +62,18 @@ class Checkpoint:
     @cached_property
     def data(self) -> bytes:
         """The safetensors bytes; equal weights, optimizer state, spec and version give equal bytes."""
-        tensors = {WEIGHTS + name: tensor for name, tensor in self.weights.items()}
-        tensors |= {OPTIMIZER + name: tensor for name, tensor in self.optimizer.items()}
-        header = json.dumps({"spec": json.loads(spec_json(self.spec)), "version": self.version}, sort_keys=True)
-        return bytes(save_tensors(tensors, metadata={METADATA_KEY: header}))
+        tensors, header = self._tensors(), self._header()
+        if self.whole is not None:
+            tensors |= {WHOLE + name: tensor for name, tensor in self.whole._tensors().items()}
+            header["whole"] = self.whole._header()
+        return bytes(save_tensors(tensors, metadata={METADATA_KEY: json.dumps(header, sort_keys=True)}))
+
+    def _tensors(self) -> Tensors:
+        weights = {WEIGHTS + name: tensor for name, tensor in self.weights.items()}
+        return weights | {OPTIMIZER + name: tensor for name, tensor in self.optimizer.items()}
+
+    def _header(self) -> dict[str, Any]:
+        return {"spec": json.loads(spec_json(self.spec)), "version": self.version}
 
     def to_bytes(self) -> bytes:
         """The same as `data`."""
@@ -73,17 +86,30 @@ class Checkpoint:
         Raises:
             ScenarioError: it is not a whole checkpoint, or its tensors are not those of its spec.
         """
-        spec, version = read_header(data, where)
+        headers = _headers(data, where)
         try:
             tensors: Tensors = load_tensors(data)
         except (SafetensorError, ValueError, KeyError) as error:
             raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
+        kept = {name[len(WHOLE) :]: tensors.pop(name) for name in list(tensors) if name.startswith(WHOLE)}
+        if len(headers) == 1 and kept:
+            raise ScenarioError(f"{where}: holds a full version that its header does not know")
+        own = cls._checked(headers[0], tensors, where)
+        return own if len(headers) == 1 else replace(own, whole=cls._checked(headers[1], kept, f"{where}: whole"))
+
+    @classmethod
+    def _checked(cls, header: tuple[Spec, str], tensors: Tensors, where: str) -> Checkpoint:
         weights = {name[len(WEIGHTS) :]: t for name, t in tensors.items() if name.startswith(WEIGHTS)}
         state = {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
         if len(weights) + len(state) != len(tensors):
             raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
-        _check(spec, weights, state, where)
-        return cls(spec, weights, state, version)
+        _check(header[0], weights, state, where)
+        return cls(header[0], weights, state, header[1])
+
+    @property
+    def alone(self) -> Checkpoint:
+        """What travels to the nodes: without the full version that a slice was cut out of."""
+        return self if self.whole is None else replace(self, whole=None)
 
     @classmethod
     def opened(cls, blob: Blob, *, where: str = "checkpoint") -> Checkpoint:
@@ -110,6 +136,11 @@ class Checkpoint:
 
 def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
     """Spec and version name in a blob's header, without touching its tensors."""
+    return _headers(data, where)[0]
+
+
+def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
+    """Spec and version name of a checkpoint and, where it is a slice, of the full version that it holds beside it."""
     if len(data) < 8:
         raise ScenarioError(f"{where}: {len(data)} bytes, expected a checkpoint of relaytrain")
     size = int.from_bytes(data[:8], "little")
@@ -119,12 +150,13 @@ def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
         header = json.loads(data[8 : 8 + size])
         text = header["__metadata__"][METADATA_KEY]
         inner = json.loads(text)
-        spec, version = json.dumps(inner["spec"]), inner["version"]
+        found = [inner, *([inner["whole"]] if "whole" in inner else [])]
+        read = [(json.dumps(each["spec"]), each["version"]) for each in found]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a checkpoint of relaytrain") from None
-    if not isinstance(version, str) or len(version) > 200:
+    if not all(isinstance(version, str) and len(version) <= 200 for _, version in read):
         raise ScenarioError(f"{where}: its version is not a name")
-    return read_spec(spec, f"{where}: spec"), version
+    return [(read_spec(spec, f"{where}: spec"), version) for spec, version in read]
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -4,6 +4,7 @@
 |---|---|
 | same | the version stays (new nodes, same weights) |
 | prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
+| slice | the new version is nested in the one before or around it: cut out of the full version, or the full one itself |
 | distill | the new version is a student, or declared `grow = "distill"` |
 | restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
 """
@@ -18,6 +19,7 @@ from torch import nn
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
 from ..compression.prune import prune, prune_to, reestimate_batchnorm
+from ..compression.slices import cut_out, cut_state, state_written_into, written_into
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
 from ..models.flops import parameters
@@ -59,6 +61,9 @@ def _handed(
 ) -> Handed:
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
+    if setup.is_slice(checkpoint.version, plan.name):
+        return _sliced(setup, widened(checkpoint), plan, nodes)
+    checkpoint = widened(checkpoint)
     if _is_smaller(setup, checkpoint, plan):
         return _pruned(setup, checkpoint, plan, nodes)
     if plan.grow == "distill":
@@ -76,6 +81,35 @@ def _handed(
         f"versions.{plan.name}: larger than {checkpoint.version}, and no way to it is declared; "
         'give it grow = "checkpoint" or grow = "distill", or forbid the change with seconds = inf'
     )
+
+
+def widened(checkpoint: Checkpoint) -> Checkpoint:
+    """The full version with the slice that was trained written into it; itself where there is no more."""
+    whole = checkpoint.whole
+    if whole is None:
+        return checkpoint
+    shapes = {name: tuple(tensor.shape) for name, tensor in whole.weights.items()}
+    return replace(
+        whole,
+        weights=written_into(whole.weights, checkpoint.weights),
+        optimizer=state_written_into(whole.optimizer, checkpoint.optimizer, shapes),
+    )
+
+
+def _sliced(setup: TrainingSetup, whole: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    """A slice of the full version, which stays beside it; only batch norm's statistics are its own, estimated again."""
+    if plan.way == "nested":
+        shapes = setup.shapes_of(plan.name)
+        spec = setup.version_facts()[plan.name].spec
+        weights, state = cut_out(whole.weights, shapes), cut_state(whole.optimizer, shapes)
+        made = Checkpoint(spec, weights, state, plan.name, whole)
+    else:
+        made = replace(whole, version=plan.name)
+    model = made.model(resolve=setup.resolve)
+    reestimate_batchnorm(model, setup.batches(nodes))
+    full = setup.version_facts()[setup.full.name].parameters
+    final = Checkpoint.of_model(model, made.spec, made.version, made.optimizer)
+    return Handed(replace(final, whole=made.whole), "slice", 1.0 - parameters(model) / full)
 
 
 def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan) -> bool:

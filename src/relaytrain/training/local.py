@@ -30,6 +30,7 @@ from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
 from .losses import LossFunction, loss_named
 from .optimizer import load_state, make_optimizer, read_state
+from .ordered_widths import ordered_widths
 from .settings import TrainingSettings
 from .task import FailureKind, NodeResult, NodeTask, failed
 from .threads import threads
@@ -166,7 +167,8 @@ def _trained(task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progr
     loss = site.loss if site.loss is not None else loss_named(settings.loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.seed)
-        with code_of(checkpoint.spec):
+        widths = ordered_widths(model, task.slices, settings.slice_share, task.seed, resolve=site.resolve)
+        with code_of(checkpoint.spec), widths:
             train_loss = train_pass(model, optimizer, site, settings, loss, progress=progress)
     state = read_state(optimizer, model) if settings.optimizer_state == "average" else {}
     return Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state), train_loss
