@@ -1,4 +1,4 @@
-"""Nested versions: slices are leading channels, the way back up keeps the rest, turns are counted, nothing else moves."""
+"""Nested versions: slices are leading channels, the way back up keeps the rest, turns are counted."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ Paper: none of the three; ordered dropout (Horvath et al. 2021) and slimmable ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -28,11 +29,11 @@ def leading(model: nn.Module, example: Tensor, ratio: float) -> Pruned:
     pruned = prune(model, example, ratio, importance="leading")
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name, kept in pruned.kept.items():
-        positions = torch.arange(kept.new_tensor(shapes[name]).prod()).reshape(shapes[name])
+        positions = torch.arange(math.prod(shapes[name])).reshape(shapes[name])
         if not torch.equal(cut(positions, tuple(kept.shape)), kept):
             raise ScenarioError(
-                f"model: {name} of a narrower network would not be the leading part of the full one's, as where outputs "
-                'of layers are joined or split; expected way = "pruned" for versions of it'
+                f"model: {name} of a narrower network would not be the leading part of the full one's, as where "
+                'outputs of layers are joined or split; expected way = "pruned" for versions of it'
             )
     return pruned
 
@@ -57,7 +58,8 @@ def written_into(tensors: Mapping[str, Tensor], part: Mapping[str, Tensor]) -> d
 
 def cut_state(state: Mapping[str, Tensor], shapes: Shapes) -> dict[str, Tensor]:
     """Optimizer state (`BUFFER/PARAMETER`) of a slice; counters of steps stay."""
-    return {key: cut(tensor, shapes[key.partition("/")[2]] if tensor.ndim else ()).clone() for key, tensor in state.items()}
+    own = {key: shapes[key.partition("/")[2]] if tensor.ndim else () for key, tensor in state.items()}
+    return cut_out(state, own)
 
 
 def state_written_into(state: Mapping[str, Tensor], part: Mapping[str, Tensor], shapes: Shapes) -> dict[str, Tensor]:

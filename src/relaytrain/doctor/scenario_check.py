@@ -116,7 +116,8 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
     for plan in setup.versions.values():
         if plan.way in ("pruned", "nested"):
             continue
-        prunes = any(other.way in ("pruned", "nested") for other in setup.versions.values()) and plan.name == setup.full.name
+        smaller = any(other.way in ("pruned", "nested") for other in setup.versions.values())
+        prunes = smaller and plan.name == setup.full.name
         model = setup.initial(plan.name).model(resolve=setup.resolve).train()
         faults = check_network(model, example_input(setup.validation.input), prunes=prunes)
         for fault in faults:

@@ -104,8 +104,9 @@ class NetworkKeys(Table):
     """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, or a student.
 
     `ratio` is the share of parameters removed `of` another version (by default the first one with a network of its
-    own): of the least important channels (`way` "pruned"), or of all but the leading ones ("nested"), which are trained
-    together with the whole, so that a handover is a slice and the way back is open. `student` names a network reached by distillation. `grow` declares how to come back from a smaller version.
+    own): with the least important channels (`way` "pruned"), or with all but the leading ones ("nested"). Those are
+    trained together with the whole, so that a handover is a slice and the way back is open. `student` names a network
+    reached by distillation. `grow` declares how to come back from a smaller version.
     """
 
     family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None

@@ -61,9 +61,7 @@ def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     ordered = [updates[node] for node in sorted(updates)]
     weights = _mean([(samples, update.weights) for samples, update in ordered])
     optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
-    return Checkpoint(
-        global_checkpoint.spec, weights, optimizer, global_checkpoint.version, global_checkpoint.whole
-    )
+    return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version, global_checkpoint.whole)
 
 
 def open_update(

@@ -4,7 +4,7 @@
 |---|---|
 | same | the version stays (new nodes, same weights) |
 | prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
-| slice | the new version is nested in the one before or around it: cut out of the full version, or the full one itself |
+| slice | the new version is nested in the one before, or around it: cut out of the full version, or the full one |
 | distill | the new version is a student, or declared `grow = "distill"` |
 | restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
 """

@@ -42,7 +42,8 @@ class VersionPlan:
     """How a version comes about.
 
     network: of its own, the first of them is the full version. pruned: `ratio` of the full version's parameters
-    removed. nested: so many, as all but the leading channels of the full version, which trains them too. student: a network of its own, reached by distillation. `grow` is the declared way back from a smaller one.
+    removed. nested: likewise, all but its leading channels, which are trained with it. student: a network of its own,
+    reached by distillation. `grow` is the declared way back from a smaller one.
     """
 
     name: str
@@ -320,8 +321,8 @@ class TrainingSetup:
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
         if self.plan(self.start).way == "nested" and loaded.whole is None:
             raise ScenarioError(
-                f"training.start: {path} holds no full version beside the slice; expected a checkpoint of a run in which "
-                f"{self.start} is nested, or a start at {self.full.name}"
+                f"training.start: {path} holds no full version beside the slice; expected a checkpoint of a run in "
+                f"which {self.start} is nested, or a start at {self.full.name}"
             )
         return replace(loaded, version=self.start)
 
