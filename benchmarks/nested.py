@@ -7,8 +7,8 @@
 
 For every seed (other weights, other order of data) and ratio two relays train from the same weights on the same data:
 the full version until its held-out loss is at most `--hand-over`, then the smaller one until `--target`, five epochs
-at least. `pruned` trains the full version alone and removes the channels of least L1 norm; `nested` trains it by ordered
-widths and takes a slice. Both are charged on the emulated clock by the scenario's own cost table. Printed by ratio:
+at least. `pruned` trains the full version alone and removes the channels of least L1 norm; `nested` trains it by
+ordered widths and takes a slice. Both are charged on the emulated clock by the scenario's own cost table. Printed by ratio:
 
 * jump: held-out loss just after the handover minus just before, both with batch norm estimated again;
 * after 5: loss of the smaller version five epochs after the handover;
