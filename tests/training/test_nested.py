@@ -114,7 +114,7 @@ def test_one_version_is_plain_training_bit_for_bit() -> None:
     runner = FederatedEpoch(smallest, InProcess(smallest))
     trained = epochs(runner, start, (1, "small", "gold"))
     alone = epochs(runner, replace(start, whole=None), (1, "small", "gold"))
-    assert trained.alone.digest == alone.digest, "the full version beside a slice takes no part in its training"
+    assert trained.for_nodes.digest == alone.digest, "the full version beside a slice takes no part in its training"
 
 
 def test_a_pass_trains_widths_in_turns_as_plain_pytorch_would() -> None:

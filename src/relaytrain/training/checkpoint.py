@@ -2,7 +2,9 @@
 
     weights/NAME            every tensor of the model's state
     optimizer/BUFFER/NAME   momentum_buffer, exp_avg ... of parameter NAME
-    whole/...               of a slice that trains: both of the full version that it was cut out of
+    server/BUFFER/NAME      what the server's own optimizer keeps of it
+    scaler/NAME             of fp16's scale of losses
+    whole/...               of a slice that trains: all of the full version that it was cut out of
 
 Nothing in a blob is believed before it is checked: header, spec, then names, shapes and kinds against the spec.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -30,7 +33,9 @@ from .task import Blob, as_bytes
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""
 MAX_HEADER_BYTES = 64 * 2**20
-WEIGHTS, OPTIMIZER, WHOLE = "weights/", "optimizer/", "whole/"
+WEIGHTS, OPTIMIZER, SERVER, SCALER, WHOLE = "weights/", "optimizer/", "server/", "scaler/", "whole/"
+SHAPED = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq"})
+"""Buffers that always have the shape of their weight."""
 
 Tensors = dict[str, Tensor]
 
@@ -40,6 +45,7 @@ class Checkpoint:
     """Weights and optimizer state of one version; tensors are on the CPU and are not to be written to.
 
     `optimizer` keys read `BUFFER/PARAMETER`, such as `momentum_buffer/features.0.weight`; empty before the first step.
+    So do those of `server`, the state of the server's optimizer. `scaler` holds the scale of fp16's losses.
     `whole`: of a nested version, the full one as it was when this slice was cut out; what a slice does not have stays
     there until the way back up.
     """
@@ -48,6 +54,8 @@ class Checkpoint:
     weights: Tensors = field(repr=False)
     optimizer: Tensors = field(repr=False, default_factory=dict)
     version: str = ""
+    server: Tensors = field(repr=False, default_factory=dict)
+    scaler: Tensors = field(repr=False, default_factory=dict)
     whole: Checkpoint | None = None
 
     @classmethod
@@ -60,6 +68,11 @@ class Checkpoint:
         return cls(spec, weights, state, version)
 
     @cached_property
+    def for_nodes(self) -> Checkpoint:
+        """Without what the server keeps for itself, and what a slice was cut out of: what is sent to nodes."""
+        return replace(self, server={}, whole=None) if self.server or self.whole is not None else self
+
+    @cached_property
     def data(self) -> bytes:
         """The safetensors bytes; equal weights, optimizer state, spec and version give equal bytes."""
         tensors, header = self._tensors(), self._header()
@@ -69,8 +82,8 @@ class Checkpoint:
         return bytes(save_tensors(tensors, metadata={METADATA_KEY: json.dumps(header, sort_keys=True)}))
 
     def _tensors(self) -> Tensors:
-        weights = {WEIGHTS + name: tensor for name, tensor in self.weights.items()}
-        return weights | {OPTIMIZER + name: tensor for name, tensor in self.optimizer.items()}
+        kinds = {WEIGHTS: self.weights, OPTIMIZER: self.optimizer, SERVER: self.server, SCALER: self.scaler}
+        return {kind + name: tensor for kind, held in kinds.items() for name, tensor in held.items()}
 
     def _header(self) -> dict[str, Any]:
         return {"spec": json.loads(spec_json(self.spec)), "version": self.version}
@@ -91,7 +104,7 @@ class Checkpoint:
             tensors: Tensors = load_tensors(data)
         except (SafetensorError, ValueError, KeyError) as error:
             raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
-        kept = {name[len(WHOLE) :]: tensors.pop(name) for name in list(tensors) if name.startswith(WHOLE)}
+        kept = {name.removeprefix(WHOLE): tensors.pop(name) for name in list(tensors) if name.startswith(WHOLE)}
         if len(headers) == 1 and kept:
             raise ScenarioError(f"{where}: holds a full version that its header does not know")
         own = cls._checked(headers[0], tensors, where)
@@ -99,17 +112,18 @@ class Checkpoint:
 
     @classmethod
     def _checked(cls, header: tuple[Spec, str], tensors: Tensors, where: str) -> Checkpoint:
-        weights = {name[len(WEIGHTS) :]: t for name, t in tensors.items() if name.startswith(WEIGHTS)}
-        state = {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
-        if len(weights) + len(state) != len(tensors):
+        spec, version = header
+        weights, state, server, scaler = (
+            {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}
+            for kind in (WEIGHTS, OPTIMIZER, SERVER, SCALER)
+        )
+        if len(weights) + len(state) + len(server) + len(scaler) != len(tensors):
             raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
-        _check(header[0], weights, state, where)
-        return cls(header[0], weights, state, header[1])
-
-    @property
-    def alone(self) -> Checkpoint:
-        """What travels to the nodes: without the full version that a slice was cut out of."""
-        return self if self.whole is None else replace(self, whole=None)
+        _check(spec, weights, where)
+        _check_state(weights, state, where)
+        _check_state(weights, server, where)
+        _check_scaler(scaler, where)
+        return cls(spec, weights, state, version, server, scaler)
 
     @classmethod
     def opened(cls, blob: Blob, *, where: str = "checkpoint") -> Checkpoint:
@@ -163,7 +177,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
+def _check(spec: Spec, weights: Tensors, where: str) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if isinstance(spec, FamilySpec):
         expected = _family_state(spec)
@@ -174,14 +188,28 @@ def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
                 raise ScenarioError(f"{where}: {name} is {weights[name].dtype}, expected {dtype}")
     elif shapes != dict(spec.shapes):
         raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
+
+
+def _check_state(weights: Tensors, state: Tensors, where: str) -> None:
+    """Each buffer belongs to a weight and is no larger; a factored one of the user's own has another shape."""
     for key, tensor in state.items():
         buffer, _, name = key.partition("/")
         if name not in weights or not buffer:
             raise ScenarioError(f"{where}: optimizer state {key!r} belongs to no weight")
-        if tensor.ndim and tensor.shape != weights[name].shape:
+        fits = tensor.shape == weights[name].shape
+        if tensor.ndim and not fits and (buffer in SHAPED or tensor.numel() > weights[name].numel()):
             raise ScenarioError(
                 f"{where}: optimizer state {key!r} has shape {list(tensor.shape)}, expected its weight's"
             )
+
+
+def _check_scaler(scaler: Tensors, where: str) -> None:
+    if not scaler:
+        return
+    whole = set(scaler) == {"scale", "growth_tracker"} and all(tensor.numel() == 1 for tensor in scaler.values())
+    whole = whole and not scaler["growth_tracker"].is_floating_point()
+    if not whole or not 0.0 < float(scaler["scale"]) < math.inf or not 0 <= int(scaler["growth_tracker"]) < 2**31:
+        raise ScenarioError(f"{where}: a scale of losses that none of training leaves behind; get it again")
 
 
 @lru_cache(maxsize=64)

@@ -31,6 +31,8 @@ from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
 
+ANEW = "the optimizer begins anew: not all of its state has the shape of the weights"
+
 
 def hand_over(
     setup: TrainingSetup, checkpoint: Checkpoint, to_version: str, nodes: str, *, last: Checkpoint | None = None
@@ -62,7 +64,7 @@ def _handed(
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
     if setup.is_slice(checkpoint.version, plan.name):
-        return _sliced(setup, widened(checkpoint), plan, nodes)
+        return _sliced(setup, checkpoint, plan, nodes)
     checkpoint = widened(checkpoint)
     if _is_smaller(setup, checkpoint, plan):
         return _pruned(setup, checkpoint, plan, nodes)
@@ -89,27 +91,30 @@ def widened(checkpoint: Checkpoint) -> Checkpoint:
     if whole is None:
         return checkpoint
     shapes = {name: tuple(tensor.shape) for name, tensor in whole.weights.items()}
+    both = _follows(whole) and _follows(checkpoint)
     return replace(
         whole,
         weights=written_into(whole.weights, checkpoint.weights),
-        optimizer=state_written_into(whole.optimizer, checkpoint.optimizer, shapes),
+        optimizer=state_written_into(whole.optimizer, checkpoint.optimizer, shapes) if both else {},
+        server=state_written_into(whole.server, checkpoint.server, shapes),
+        scaler=checkpoint.scaler,
     )
 
 
-def _sliced(setup: TrainingSetup, whole: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+def _sliced(setup: TrainingSetup, before: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     """A slice of the full version, which stays beside it; only batch norm's statistics are its own, estimated again."""
+    whole = widened(before)
+    made, note = replace(whole, version=plan.name), None if _follows(before) else ANEW
     if plan.way == "nested":
-        shapes = setup.shapes_of(plan.name)
-        spec = setup.version_facts()[plan.name].spec
-        weights, state = cut_out(whole.weights, shapes), cut_state(whole.optimizer, shapes)
-        made = Checkpoint(spec, weights, state, plan.name, whole)
-    else:
-        made = replace(whole, version=plan.name)
+        shapes, spec = setup.shapes_of(plan.name), setup.version_facts()[plan.name].spec
+        state = cut_state(whole.optimizer, shapes) if _follows(whole) else {}
+        server = cut_state(whole.server, shapes)
+        made = Checkpoint(spec, cut_out(whole.weights, shapes), state, plan.name, server, whole.scaler, whole)
     model = made.model(resolve=setup.resolve)
     reestimate_batchnorm(model, setup.batches(nodes))
-    full = setup.version_facts()[setup.full.name].parameters
-    final = Checkpoint.of_model(model, made.spec, made.version, made.optimizer)
-    return Handed(replace(final, whole=made.whole), "slice", 1.0 - parameters(model) / full)
+    weights = Checkpoint.of_model(model, made.spec, made.version).weights
+    reached = 1.0 - parameters(model) / setup.version_facts()[setup.full.name].parameters
+    return Handed(replace(made, weights=weights), "slice", reached, note=note)
 
 
 def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan) -> bool:
@@ -137,12 +142,27 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
         pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
     smaller: nn.Module = model if pruned is None else pruned.model
     reestimate_batchnorm(smaller, setup.batches(nodes))
-    state = checkpoint.optimizer if pruned is None else carry_optimizer(checkpoint.optimizer, pruned.kept)
+    state, server = checkpoint.optimizer, checkpoint.server
+    note = None
+    if pruned is not None:
+        if not _follows(checkpoint):
+            state, note = {}, ANEW
+        state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
     reached = 1.0 - parameters(smaller) / full
-    return Handed(Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state), "prune", reached)
+    made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
+    return Handed(replace(made, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
+
+
+def _follows(checkpoint: Checkpoint) -> bool:
+    """Whether the optimizer's state can be pruned like the weights; an optimizer of the user's own may factor it."""
+    shapes = {name: tensor.shape for name, tensor in checkpoint.weights.items()}
+    return all(not t.ndim or t.shape == shapes[key.partition("/")[2]] for key, t in checkpoint.optimizer.items())
 
 
 def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    note = (
+        f"the server's state ({setup.settings.strategy}) begins anew with other weights" if checkpoint.server else None
+    )
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
@@ -152,4 +172,4 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
     )  # fmt: skip
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
-    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")
+    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill", note=note)
