@@ -265,7 +265,7 @@ def test_own_optimizers_and_schedules_are_the_plain_ones(
         "lr_every": every,
     }
     setup = setup_with(folder, **training)
-    setup.own()
+    setup.own_training()
     own_updates = sys.modules["own_updates"]
     model = plain_start(setup).train()
     make = getattr(own_updates, optimizer, lambda m: torch.optim.SGD(m.parameters(), lr=0.02, momentum=0.9))

@@ -92,7 +92,7 @@ def job_of(
 def _origin(scenario: Scenario, setup: TrainingSetup, planner: Planner | None) -> dict[str, Any]:
     """What it takes to do it again: folder and files of the user's own code, and the command line."""
     setup.loss()  # all code that the scenario names is loaded now
-    setup.own()
+    setup.own_training()
     references = references_of(scenario.resolved)
     known: dict[str, Any] = {"code": loaded_code(setup.folder, references)} if references else {}
     if setup.folder is not None and scenario.preset is None:

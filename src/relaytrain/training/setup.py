@@ -187,15 +187,15 @@ class TrainingSetup:
         """The loss function that trains and evaluates."""
         return loss_named(self.settings.loss, self.folder)
 
-    def own(self) -> OwnTraining:
+    def own_training(self) -> OwnTraining:
         """The user's own optimizer and schedule, where there are any."""
         return own_training(self.settings, self.folder) if self.given is None else self.given
 
     def site(self, node: str) -> Site:
         """What `node` has at hand, for training in this process."""
         data, device = self.datasets[node], self.settings.device_of(node)
-        parts = self.parts.get(node)
-        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=self.own())
+        parts, own = self.parts.get(node), self.own_training()
+        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=own)
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""

@@ -127,7 +127,7 @@ def step_fault(setup: TrainingSetup, plan: VersionPlan, node: str) -> ScenarioEr
             torch.manual_seed(setup.settings.seed)
             chosen = next(iter(batches(len(data), setup.settings.batch))).numpy()
             model = network_of(setup, plan).train()
-            update = Update(model, setup.settings, 1, batches=1, own=setup.own())
+            update = Update(model, setup.settings, 1, batches=1, own=setup.own_training())
             with update.forward():
                 loss = setup.loss()(model(tensor_of(data.images[chosen])), tensor_of(data.labels[chosen]))
             update.take(loss, len(chosen))
