@@ -9,24 +9,27 @@ Paper: none of the three; ordered dropout (Horvath et al. 2021) and slimmable ne
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
-from .prune import Pruned, prune
+from ..data.calling import Example
+from .prune import Measure, Pruned, prune
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def leading(model: nn.Module, example: Tensor, ratio: float) -> Pruned:
-    """The slice of `model` that does without a share `ratio` of its parameters; the same share of channels everywhere.
+def leading(
+    model: nn.Module, example: Example, ratio: float, *, keep: Sequence[str] = (), measure: Measure | None = None
+) -> Pruned:
+    """The slice of `model` that does without a share `ratio` of it (see `prune`); the same of channels everywhere.
 
     Raises:
         ScenarioError: some tensor would keep other values than the leading ones, as behind a concatenation.
     """
-    pruned = prune(model, example, ratio, importance="leading")
+    pruned = prune(model, example, ratio, importance="leading", keep=keep, measure=measure)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name, kept in pruned.kept.items():
         positions = torch.arange(math.prod(shapes[name])).reshape(shapes[name])

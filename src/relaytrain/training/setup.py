@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import Pruned, prune, reestimate_batchnorm
+from ..compression.prune import Measure, Pruned, prune, reestimate_batchnorm
 from ..compression.slices import leading
 from ..core.errors import ScenarioError, UsageError
 from ..core.plan import Decision
@@ -19,7 +19,7 @@ from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
-from ..models.flops import count
+from ..models.flops import count, weight_bytes
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
@@ -34,6 +34,7 @@ from .references import either
 from .settings import TrainingSettings
 
 Way = Literal["network", "pruned", "nested", "student"]
+RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
 START_LIMIT_BYTES = 1 << 32
@@ -53,12 +54,16 @@ class VersionPlan:
     way: Way
     spec: Spec | None = None
     ratio: float = 0.0
+    ratio_in: RatioIn = "parameters"
     grow: Literal["checkpoint", "distill"] | None = None
 
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """What a version measures: FLOPs of one training step of one sample, bytes of its state."""
+    """What a version measures: FLOPs of one training step of one sample, bytes of its state.
+
+    `reached_ratio` is the share that pruning removed of what `ratio_in` names.
+    """
 
     parameters: int
     flops_per_sample: int
@@ -66,6 +71,11 @@ class VersionFacts:
     activation_bytes_per_sample: int
     spec: Spec
     reached_ratio: float
+    ratio_in: RatioIn = "parameters"
+
+    def size(self, ratio_in: RatioIn) -> int:
+        """The figure that a ratio in this unit is a share of."""
+        return {"parameters": self.parameters, "flops": self.flops_per_sample, "bytes": self.weight_bytes}[ratio_in]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that `run_started` keeps."""
@@ -268,11 +278,12 @@ class TrainingSetup:
 
     def slices_of(self, version: str) -> tuple[Spec, ...]:
         """The nested versions inside `version`, which are trained with it, from the largest."""
-        own, facts = self.plan(version), self.version_facts()
-        inner = [plan for plan in self.versions.values() if plan.way == "nested" and plan.ratio > own.ratio]
-        if own.way != "nested" and version != self.full.name:
+        if self.plan(version).way != "nested" and version != self.full.name:
             return ()
-        return tuple(facts[plan.name].spec for plan in sorted(inner, key=lambda plan: plan.ratio))
+        facts = self.version_facts()
+        nested = [facts[name] for name, plan in self.versions.items() if plan.way == "nested"]
+        inner = [each for each in nested if each.parameters < facts[version].parameters]
+        return tuple(each.spec for each in sorted(inner, key=lambda each: -each.parameters))
 
     def is_slice(self, before: str, now: str) -> bool:
         """Whether both are the full version or nested in it, so that a handover between them is a slice."""
@@ -317,14 +328,24 @@ class TrainingSetup:
         with code_of(spec):
             counts = count(model, self.example)
         return VersionFacts(
-            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached
-        )
+            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached,
+            plan.ratio_in,
+        )  # fmt: skip
 
     def _pruned(self, plan: VersionPlan) -> Pruned:
         full = self.initial(self.full.name).model(resolve=self.resolve)
+        measure, settings = self.measure(plan.ratio_in), self.settings
         if plan.way == "nested":
-            return leading(full, self.example, plan.ratio)
-        return prune(full, self.example, plan.ratio, importance=self.settings.importance)
+            return leading(full, self.example, plan.ratio, keep=settings.keep, measure=measure)
+        return prune(
+            full, self.example, plan.ratio, importance=settings.importance, keep=settings.keep, measure=measure
+        )
+
+    def measure(self, ratio_in: RatioIn) -> Measure | None:
+        """What counts a model in the unit that a ratio was asked in; None for parameters."""
+        if ratio_in == "parameters":
+            return None
+        return weight_bytes if ratio_in == "bytes" else lambda model: count(model, self.example).train_flops
 
     def spec_of(self, model: nn.Module) -> Spec:
         """The spec of a module pruned out of the full version."""
@@ -385,7 +406,8 @@ def _plans(
             plans[name] = VersionPlan(name, way, spec, grow=grow)
         else:
             removed: Way = "nested" if table.get("way") == "nested" else "pruned"
-            plans[name] = VersionPlan(name, removed, ratio=_of_full(table, plans), grow=grow)
+            ratio_in: RatioIn = table.get("ratio_in") or "parameters"
+            plans[name] = VersionPlan(name, removed, ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
     return plans, either(known) if known else None, tuple(known)
@@ -420,5 +442,10 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     if before.way == "student":
         raise ScenarioError(
             f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one"
+        )
+    if before.ratio_in != (table.get("ratio_in") or "parameters"):
+        raise ScenarioError(
+            f"versions.{table['name']}.of: {base} is asked in {before.ratio_in}; expected the same ratio_in, "
+            "or a ratio of the full version"
         )
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)
