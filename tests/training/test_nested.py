@@ -15,7 +15,6 @@ from relaytrain.core.errors import ScenarioError
 from relaytrain.core.plan import Decision
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
-from relaytrain.executors.processes import Processes
 from relaytrain.models import build
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import tables
@@ -167,19 +166,6 @@ def test_the_model_is_as_before_once_its_widths_were_trained() -> None:
         model(images).sum().backward()
     assert model.forward == forward
     assert all(torch.equal(tensor, statistics[name]) for name, tensor in model.named_buffers())
-
-
-@pytest.mark.slow
-def test_processes_and_this_process_agree() -> None:
-    decided = [(1, "full", "silver"), (2, "full", "silver")]
-    setup = nested_setup("resnet8", 0.5)
-    here = epochs(FederatedEpoch(setup, InProcess(setup)), setup.first_checkpoint(), *decided)
-    crew = Processes(setup, 2)
-    try:
-        there = epochs(FederatedEpoch(setup, crew), setup.first_checkpoint(), *decided)
-    finally:
-        crew.close()
-    assert here.digest == there.digest
 
 
 class Joined(nn.Module):
