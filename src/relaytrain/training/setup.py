@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
 from ..data.held import Held, InMemory, tensor_of
 from ..data.nested import Batch, resized
-from ..data.own import OwnData, Together, labels_of
+from ..data.own import OwnData, Together
 from ..data.seeding import seeded
 from ..models.flops import Counts, count, count_step, weight_bytes
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
@@ -35,6 +34,7 @@ from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, in_memory, together
 from .devices import check_devices
 from .evaluate import evaluate
+from .known_data import first_batch, image_form
 from .local import Site
 from .losses import LossFunction, loss_named
 from .own_data import Data, all_together
@@ -230,15 +230,6 @@ class TrainingSetup:
         """The shape of one input where it is one tensor of numbers; None for anything else."""
         given = self.example
         return list(given.shape[1:]) if isinstance(given, Tensor) and given.is_floating_point() else None
-
-    def classes_of(self, data: Dataset | OwnData | Together) -> int | None:
-        """How many classes are present in some data, where they are known."""
-        if isinstance(data, Dataset):
-            return int((data.histogram() > 0).sum())
-        parts = data.parts if isinstance(data, Together) else (data,)
-        found = [labels_of(part) if part.kind == "samples" else None for part in parts]
-        known = [labels for labels in found if labels is not None]
-        return len(np.unique(np.concatenate(known))) if known and len(known) == len(found) else None
 
     def loss(self) -> LossFunction:
         """The loss function of outputs and labels."""
@@ -472,13 +463,6 @@ class TrainingSetup:
         return replace(loaded, version=self.start)
 
 
-def first_batch(data: Data | Together, size: int) -> Batch:
-    """The first batch of a look at data, always the same one."""
-    held = Site.of(data).held
-    with seeded(0, held):
-        return next(iter(held.ordered(size)))
-
-
 def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
     """Every node that trains needs data, and data of a node that is not there would train nobody."""
     owners = {node for group in problem.node_sets for node in group.owners}
@@ -535,7 +519,7 @@ def _network(
     known: dict[str, Resolve],
 ) -> Spec:
     if ":" not in own:
-        shape, classes = _image_form(sets, f"versions.{table['name']}: {own}")
+        shape, classes = image_form(sets, f"versions.{table['name']}: {own}")
         return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
     known[own] = from_scenario(own, folder)
     network = known[own](own)()
@@ -545,23 +529,6 @@ def _network(
         )
     spec, _ = of_module(network, own)
     return spec
-
-
-def _image_form(sets: Sets, who: str) -> tuple[tuple[int, int, int], int]:
-    """Shape of an image and number of classes, which our own families have to know."""
-    every = [*sets.nodes.values(), sets.validation, sets.test]
-    images = [data for data in every if isinstance(data, Dataset)]
-    if images:
-        return images[0].input, max(data.classes for data in images)
-    labels = [labels_of(data) for data in every if isinstance(data, OwnData) and data.kind == "samples"]
-    inputs = inputs_of(first_batch(sets.validation, 2))
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not any(found is not None for found in labels):
-        raise ScenarioError(
-            f"{who} needs images (n, channels, height, width) and the number of classes, which data of your own do not "
-            "tell; give the network as factory, or Datasets of images with `targets`"
-        )
-    channels, height, width = inputs.shape[1:]
-    return (channels, height, width), max(int(found.max()) + 1 for found in labels if found is not None)
 
 
 def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> float:
