@@ -25,7 +25,7 @@ until it meets the target, its last pair training on, or `CAP_J`. Ratios are of 
 t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
 
 Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them). Reported are 8000 and on where an
-atlas has them (of `quickstart`: recorded after its belief had been chosen), else 6000 and on; those of `quickstart`
+atlas has them (of `quickstart`: not played before its belief was chosen), else 6000 and on; those of `quickstart`
 were played with earlier beliefs, and some are in the demo: `--from 6000` plays them.
 """
 

@@ -85,8 +85,10 @@ class NodeLoop:
             time.process_time() - began,
         )  # fmt: skip
 
-    def _walk(self, pair: int) -> bool:
+    def _walk(self, pair: int | None) -> bool:
         """To the next node on `pair`; whether the run goes on."""
+        if pair is None:
+            return False
         costs = self.bench.costs
         for _ in range(EVERY):
             done = self.way[-1][1] if self.way and self.way[-1][0] == pair else 0
@@ -127,12 +129,19 @@ class NodeLoop:
             elif same and legs[len(self.way) - 1][0] == self.way[-1][0]:
                 last = len(legs) == len(self.way)
                 more = ON if last else legs[len(self.way) - 1][1] - done
-                if more >= 0:
+                if more >= 0 and not (last and done >= self._recorded()):
                     found.append((*(((self.way[-1][0], more),) if more else ()), *legs[len(self.way) :]))
         return [(*legs[:-1], (legs[-1][0], ON)) for legs in found if legs]
 
-    def _sampled(self) -> int:
+    def _recorded(self) -> int:
+        """Epochs of the present leg that the atlas holds."""
+        leg = self.bench.atlas.leg(self.seed, LegKey(tuple(self.way[:-1]), self.way[-1][0]))
+        return 0 if leg is None else len(leg.losses)
+
+    def _sampled(self) -> int | None:
         schedules = self._left()
+        if not schedules:
+            return None
         worlds = self.estimator.sample(self.history, self.problem.pairs, WORLDS, self.seed)  # type: ignore[attr-defined]
         walker = Walker(self.problem, self.bench.costs, worlds, self.state)
         asked, tried = self.problem.target.probability, packed(schedules)
@@ -143,12 +152,12 @@ class NodeLoop:
         best = int(ranked(energy, missed, asked)[0])
         return schedules[best][0][0]
 
-    def _adaptive(self) -> int:
+    def _adaptive(self) -> int | None:
         law = self.estimator.law(self.history, self.problem.pairs)
         plan = Pact("adaptive", explained=False).plan(self.problem, self.bench.costs, law, self.state)
         path = [self.problem.index(decision.pair) for decision in plan.decisions] or [self.state.pair]
         may = {legs[0][0] for legs in self._left()}
-        return next((pair for pair in path if pair in may), max(may))
+        return next((pair for pair in path if pair in may), max(may)) if may else None
 
 
 def fixed_on(bench: Bench, seeds: Sequence[int], cells: list[Cell]) -> dict[tuple[str, Cell], Legs]:

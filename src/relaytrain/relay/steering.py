@@ -256,20 +256,12 @@ class Steering:
         decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
         if plan.decisions and plan.decisions[0].pair == pair:
             decision = replace(plan.decisions[0], epoch=epoch)  # data and resources are the planner's too
-        level, predicted, guaranteed = self._foreseen(plan, law, state, now)
+        level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
+        predicted = after(law, epoch, state.loss, state.pair, now)
+        guaranteed = max(after(law, epoch, state.loss, state.pair, now, level), predicted)
         self.stated[epoch] = StatedBound(level, guaranteed)
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
-
-    def _foreseen(self, plan: Plan, law: LossLaw, state: State, now: int) -> tuple[float, float, float]:
-        """The loss after the next epoch: the level, what is expected, and the bound. Of a plan over worlds they are its
-        own, whose scatter falls along a leg; else the law's."""
-        asked = self.problem.target.probability
-        if plan.energy_interval_j is not None and plan.decisions and plan.decisions[0].pair == self.problem.pairs[now]:
-            return min(max(asked, 0.5), 1 - 1e-6), plan.losses[0], plan.guaranteed[0]
-        level = min(max(plan.rung or asked, 0.5), 1 - 1e-6)
-        predicted = after(law, state.epoch + 1, state.loss, state.pair, now)
-        return level, predicted, max(after(law, state.epoch + 1, state.loss, state.pair, now, level), predicted)
 
     def _drawn(self, count: int) -> Worlds | None:
         """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""

@@ -92,7 +92,7 @@ class Hope:
 
 
 @dataclass(frozen=True)
-class Entered:
+class ByExperience:
     """How legs differ by the experience of the network that begins them: `figures` (K, P, 2), what is added to a floor
     and a pace is multiplied by, at experience 0, 1, 2 ..., the last row holding on; `worth` (P,): of an epoch."""
 
@@ -106,9 +106,9 @@ class Entered:
         more = min(experience, last) - row
         return np.asarray((1.0 - more) * self.figures[row] + more * self.figures[min(row + 1, last)])
 
-    def ordered(self, index: NDArray[np.int64]) -> Entered:
+    def ordered(self, index: NDArray[np.int64]) -> ByExperience:
         """The same with the pairs in another order."""
-        return Entered(self.figures[:, index], self.worth[index])
+        return ByExperience(self.figures[:, index], self.worth[index])
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class CurveBelief:
     recovers: bool = False
     lattice: Lattice = USUAL
     hope: Hope | None = None
-    entered: Entered | None = None
+    entered: ByExperience | None = None
 
     @property
     def guessed(self) -> bool:
@@ -267,7 +267,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
 
 def _entered(
     table: Mapping[str, Any], covering: Sequence[tuple[Mapping[str, Any], list[int]]], plain: CurveBelief
-) -> Entered | None:
+) -> ByExperience | None:
     """How legs differ by experience, between the figures of the file in proportion."""
     if not (known := table.get("entered")):
         return None
@@ -280,7 +280,7 @@ def _entered(
                 figures[:, covered, column] = np.interp(rows, known, rule[key])[:, None]
         if rule.get("epoch_worth") is not None:
             worth[covered] = rule["epoch_worth"]
-    return Entered(figures, worth)
+    return ByExperience(figures, worth)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:
