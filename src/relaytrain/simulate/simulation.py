@@ -16,9 +16,10 @@ import numpy as np
 
 from ..core.errors import RelayTrainError, UsageError
 from ..crew import Crew, WorkerEnded
+from ..planners.registry import SAMPLED
 from ..scenario import Scenario, load_scenario
 from .clairvoyant import Clairvoyant, clairvoyant
-from .closed_loop import CLOSED_RULES, KNOWN_RULES, SAMPLED, Outcome, run_rule
+from .closed_loop import CLOSED_RULES, KNOWN_RULES, Outcome, run_rule
 from .simulation_table import SimulationResult, WorldResult, summarise
 from .world_draws import Mode, default_modes, draw_world
 

@@ -201,7 +201,7 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
                 "late_noise": _short(late),
                 "noise_fall": fall,
                 "epoch_worth": _short(float(belief.worth[pair])),
-                "entered_floor": [_short(float(figure) - floor) for figure in floors],
+                "entered_floor": [_short(round(float(figure) - floor, 6)) for figure in floors],
                 "entered_pace": [_short(float(figure / paces[-1])) for figure in paces],
             }
         )
