@@ -11,7 +11,7 @@ from .compiled import compiled
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
-from .watching import Watcher, conclude
+from .watching import Logs, Watcher, conclude
 
 SHORT = "Go on with an interrupted, stopped or failed run."
 HELP = """Go on with a run that was interrupted, stopped or failed, from its last whole checkpoint.
@@ -46,6 +46,7 @@ def resume(
     run: LastRun = None,
     code: CodeFolder = None,
     scenario: ScenarioFile = None,
+    log: Logs = None,
     force: Force = False,
     allow_inexact: Inexact = False,
     store: Store = None,
@@ -68,6 +69,7 @@ def resume(
                 code=code,
                 force=force,
                 allow_inexact=allow_inexact,
+                log=log or (),
                 told=told,
                 stop=stop,
             )
