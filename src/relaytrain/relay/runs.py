@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.display import drawn
 from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..loggers.live_logs import live_logs, targets_of
@@ -50,6 +51,11 @@ class Trained(Ended):
         there is `load_model(..., preprocess=True)`.
         """
         return load_model(self.run, store=self.store, resolve=self.resolve)
+
+    def _repr_html_(self) -> str:
+        """Verdict and picture in notebooks."""
+        page: str = drawn(self, "notebook")
+        return page
 
 
 def run(
