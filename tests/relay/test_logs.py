@@ -1,4 +1,4 @@
-"""Logs of other tools, read back with those tools' own readers: what the events say, once, whatever happened between."""
+"""Logs of other tools, read back with those tools' own readers: what the events say, once, whatever happened."""
 
 from __future__ import annotations
 

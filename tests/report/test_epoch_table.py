@@ -7,12 +7,13 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from conftest import RUN
 
 import relaytrain as rt
 from relaytrain.cli.app import main
 from relaytrain.core.errors import UsageError
 from relaytrain.export.epoch_table import COLUMNS, export_tables, tables_of
+
+RUN = "quickstart-0001"
 
 
 def test_a_csv_gives_back_the_same_numbers(play, store, tmp_path):
