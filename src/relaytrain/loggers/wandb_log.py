@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import UsageError
 from ..store.files import make_dir, read_regular
 from .log_entries import LogEntry
 
 KEY = "relaytrain/key"
+WRITTEN_S = 60.0
+"""How long W&B's own process may take to write what it was given."""
 LARGEST_BYTES = 1 << 30
 _MAGIC = b":W&B"
 _BLOCK, _FILE_HEADER, _HEADER = 1 << 15, 7, struct.Struct("<IHB")
@@ -34,8 +38,7 @@ class WandbLog:
         self._known: set[str] = set()
         self._first: LogEntry | None = None
         self.new = 0
-        for file in self._folder.glob(f"wandb/offline-run-*-{run}/run-{run}.wandb"):
-            self._known |= written_keys(file)
+        self._known |= self._written()
 
     @property
     def where(self) -> str:
@@ -60,10 +63,21 @@ class WandbLog:
             self.new += 1
 
     def close(self) -> None:
-        """Let W&B finish its file."""
-        if self._run is not None:
-            self._run.finish()
-            self._run = None
+        """Let W&B finish its file, which its own process writes: it is waited for until all rows can be read back."""
+        if self._run is None:
+            return
+        self._run.finish()
+        self._run = None
+        until_s = time.monotonic() + WRITTEN_S
+        while missing := self._known - self._written():
+            if time.monotonic() > until_s:
+                raise UsageError(f"{self.where}: W&B has not written {len(missing)} of {len(self._known)} rows")
+            time.sleep(0.05)
+
+    def _written(self) -> set[str]:
+        """The rows that are on disk, in all folders of the run."""
+        files = self._folder.glob(f"wandb/offline-run-*-{self._run_id}/run-{self._run_id}.wandb")
+        return set().union(*map(written_keys, files))
 
     def _opened(self, first: LogEntry) -> Any:
         if self._run is None:
