@@ -113,7 +113,7 @@ def built(order: TrainingOrder) -> Network:
         own = follow(order.network)()
     if not isinstance(own, nn.Sequential):
         raise UsageError(
-            f"{order.network} returned {type(own).__name__}, expected an nn.Sequential: pipelines cut between its layers"
+            f"{order.network} returned {type(own).__name__}, expected an nn.Sequential, cut between its layers"
         )
     if not any(True for _ in own.parameters()):
         raise UsageError(f"{order.network} has no weights; give it layers to train")

@@ -306,7 +306,7 @@ class RelayLoop:
             units = self.steering.problem.units
             cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
             words = say_handover(before, decision.pair, handed.kind, *losses)
-            self._happen(decision.epoch, "handover", f"{words}, {cost}")
+            self._happen(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
             ratio = handed.reached_ratio
             made = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, ratio)
             self._tell("handed_over", HandoverMade(self.journal.run, decision.epoch, *made))

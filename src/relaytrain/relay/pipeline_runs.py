@@ -256,8 +256,13 @@ class _PipelineRun:
     def _epoch(self, number: int) -> None:
         job, order = self.job, self.job.order
         decision = {
-            "epoch": number, "version": order.name, "nodes": NODES, "datasets": [], "resources": 1.0, "mode": "pipeline",
-        }  # fmt: skip
+            "epoch": number,
+            "version": order.name,
+            "nodes": NODES,
+            "datasets": [],
+            "resources": 1.0,
+            "mode": "pipeline",
+        }
         if self.writer.planned is None:
             self.writer.append("planned", {"decision": decision}, number)
         folder = self._folder(number)
