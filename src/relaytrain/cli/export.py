@@ -21,22 +21,17 @@ constants for the bare network. Every file is read back and compared with the ru
 built only when you name the function that makes it with --model; without it the weights are written all the same. With
 --as traces the folder gets what the run's epochs and handovers showed, for estimators to learn from.
 
---as csv and --as parquet write tables: epochs, nodes and handovers into a folder, or the epochs alone into a FILE.csv
-or FILE.parquet. --as tensorboard, mlflow and wandb (offline) replay the run's events into that tool, as `run --log`
-does live; the place is a folder, of mlflow also a tracking URI. What is there already is left out, so exporting twice
-changes nothing.
+--as csv and parquet write tables: epochs, nodes and handovers into a folder, or the epochs into a FILE.csv. --as
+tensorboard, mlflow and wandb (offline) replay the run's events into that tool, as `run --log` does live; PLACE is a
+folder, of mlflow also a tracking URI. What is there already is left out.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain export quickstart-1a2b3c4d trained/
-  relaytrain export quickstart-1a2b3c4d trained/ --best
   relaytrain export quickstart-1a2b3c4d traces/quick --as traces
   relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net
   relaytrain export quickstart-1a2b3c4d epochs.csv --as csv
-  relaytrain export quickstart-1a2b3c4d tables/ --as parquet
   relaytrain export quickstart-1a2b3c4d tb --as tensorboard && tensorboard --logdir tb
-  relaytrain export quickstart-1a2b3c4d mlruns --as mlflow
-  relaytrain export quickstart-1a2b3c4d . --as wandb && wandb sync wandb/offline-run-*
 """
 
 

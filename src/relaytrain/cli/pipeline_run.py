@@ -39,7 +39,7 @@ as gloo does not authenticate.
 """
 EXAMPLES = """\b
 Examples:
-  relaytrain pipeline run my_package:net --data my_package:images --epochs 3 --minibatches 200 --target 0.5
+  relaytrain pipeline run my_pkg:net --data my_pkg:images --epochs 3 --minibatches 200
   relaytrain pipeline run vgg11 --width 0.125
   relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" \
 --device "nuc, 4 GFLOP/s" --emulate
