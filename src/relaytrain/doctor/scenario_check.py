@@ -118,7 +118,8 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
             continue
         prunes = any(other.way == "pruned" for other in setup.versions.values()) and plan.name == setup.full.name
         model = setup.initial(plan.name).model(resolve=setup.resolve).train()
-        faults = check_network(model, example_input(setup.validation.input), prunes=prunes)
+        example, keep = example_input(setup.validation.input), setup.settings.keep
+        faults = check_network(model, example, prunes=prunes, keep=keep)
         for fault in faults:
             yield Diagnosis(fault.level, f"{plan.name}: {fault.where}", fault.what, fault.remedy)
         if not faults:
@@ -151,7 +152,8 @@ def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Diagnosis]:
     devices: Mapping[str, Any] = scenario.resolved.get("devices") or {}
     settings = scenario.resolved["costs"]
     for name, facts in setup.version_facts().items():
-        ratio = f", {facts.reached_ratio:.1%} of the parameters removed" if facts.reached_ratio else ""
+        what = {"flops": "FLOPs"}.get(facts.ratio_in, facts.ratio_in)
+        ratio = f", {facts.reached_ratio:.1%} of the {what} removed" if facts.reached_ratio else ""
         sizes = f"{_thousands(facts.parameters)} parameters, {_thousands(facts.flops_per_sample)} FLOPs a sample{ratio}"
         yield Diagnosis("ok", name, sizes)
         for key in ("parameters", "flops_per_sample"):

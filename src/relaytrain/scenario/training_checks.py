@@ -21,6 +21,8 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         at = ("versions", index)
         if len(version.ways) > 1:
             faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
+        if version.ratio_in is not None and version.ratio is None:
+            faults.append(Fault((*at, "ratio_in"), "ratio_in without ratio", "ratio beside it"))
         if version.of is not None and version.ratio is None:
             faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
         elif version.of is not None and version.of not in earlier and version.of != "full":

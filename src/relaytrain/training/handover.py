@@ -91,16 +91,23 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
     elif full.to_dict().get("factory") != checkpoint.spec.to_dict().get("factory"):
         return False
     before = setup.plan(checkpoint.version)
+    if before.way == "pruned" and before.ratio_in != plan.ratio_in:
+        facts = setup.version_facts()
+        return facts[before.name].parameters >= facts[plan.name].parameters
     return before.way == "network" or (before.way == "pruned" and before.ratio <= plan.ratio)
 
 
 def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     model = checkpoint.model(resolve=setup.resolve)
-    full = setup.version_facts()[setup.full.name].parameters
+    size = setup.measure(plan.ratio_in) or parameters
+    full = setup.version_facts()[setup.full.name].size(plan.ratio_in)
     importance = setup.settings.importance
     pruned = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=importance)
-    if pruned is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
-        pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
+    if pruned is None and size(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
+        pruned = prune(
+            model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance,
+            keep=setup.settings.keep, measure=size,
+        )  # fmt: skip
     smaller: nn.Module = model if pruned is None else pruned.model
     reestimate_batchnorm(smaller, setup.batches(nodes))
     state, server = checkpoint.optimizer, checkpoint.server
@@ -109,7 +116,7 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
         if not _follows(checkpoint):
             state, note = {}, "the optimizer begins anew: not all of its state has the shape of the weights"
         state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
-    reached = 1.0 - parameters(smaller) / full
+    reached = 1.0 - size(smaller) / full
     made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
     return Handed(replace(made, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
 

@@ -67,6 +67,7 @@ class TrainingSettings:
     quorum: float = 1.0
     epoch_timeout_s: float | None = None
     importance: Literal["l1", "l2"] = "l1"
+    keep: tuple[str, ...] = ()
     charge_lost_work: bool = False
     count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
@@ -80,6 +81,7 @@ class TrainingSettings:
         given = {key: value for key, value in table.items() if value is not None}
         given["epoch_timeout_s"] = given.pop("epoch_timeout", None)
         given["distill"] = DistillSettings(**given.get("distill", {}))
+        given["keep"] = tuple(given.get("keep", ()))
         return cls(**{"clock": clock, **given})
 
     @classmethod
@@ -88,11 +90,12 @@ class TrainingSettings:
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
             raise ScenarioError(f"training: unknown setting {sorted(unknown)[0]!r}")
-        return cls(**{**values, "distill": DistillSettings(**values.get("distill", {}))})
+        distill = DistillSettings(**values.get("distill", {}))
+        return cls(**{**values, "distill": distill, "keep": tuple(values.get("keep", ()))})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {**asdict(self), "devices": dict(self.devices)}
+        return {**asdict(self), "devices": dict(self.devices), "keep": list(self.keep)}
 
     def device_of(self, node: str) -> str:
         """Where `node` computes."""

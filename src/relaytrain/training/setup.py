@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import prune, reestimate_batchnorm
+from ..compression.prune import Measure, prune, reestimate_batchnorm
 from ..core.errors import ScenarioError, UsageError
 from ..core.plan import Decision
 from ..core.problem import Problem
@@ -18,7 +18,7 @@ from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
-from ..models.flops import count
+from ..models.flops import count, weight_bytes
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
@@ -33,6 +33,7 @@ from .references import either
 from .settings import TrainingSettings
 
 Way = Literal["network", "pruned", "student"]
+RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
 START_LIMIT_BYTES = 1 << 32
@@ -51,12 +52,16 @@ class VersionPlan:
     way: Way
     spec: Spec | None = None
     ratio: float = 0.0
+    ratio_in: RatioIn = "parameters"
     grow: Literal["checkpoint", "distill"] | None = None
 
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """What a version measures: FLOPs of one training step of one sample, bytes of its state."""
+    """What a version measures: FLOPs of one training step of one sample, bytes of its state.
+
+    `reached_ratio` is the share that pruning removed of what `ratio_in` names.
+    """
 
     parameters: int
     flops_per_sample: int
@@ -64,6 +69,11 @@ class VersionFacts:
     activation_bytes_per_sample: int
     spec: Spec
     reached_ratio: float
+    ratio_in: RatioIn = "parameters"
+
+    def size(self, ratio_in: RatioIn) -> int:
+        """The figure that a ratio in this unit is a share of."""
+        return {"parameters": self.parameters, "flops": self.flops_per_sample, "bytes": self.weight_bytes}[ratio_in]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that `run_started` keeps."""
@@ -299,13 +309,23 @@ class TrainingSetup:
         with code_of(spec):
             counts = count(model, self.example)
         return VersionFacts(
-            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached
-        )
+            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached,
+            plan.ratio_in,
+        )  # fmt: skip
 
     def _pruned(self, plan: VersionPlan) -> tuple[nn.Module, float]:
         full = self.initial(self.full.name).model(resolve=self.resolve)
-        pruned = prune(full, self.example, plan.ratio, importance=self.settings.importance)
+        measure, settings = self.measure(plan.ratio_in), self.settings
+        pruned = prune(
+            full, self.example, plan.ratio, importance=settings.importance, keep=settings.keep, measure=measure
+        )
         return pruned.model, pruned.reached
+
+    def measure(self, ratio_in: RatioIn) -> Measure | None:
+        """What counts a model in the unit that a ratio was asked in; None for parameters."""
+        if ratio_in == "parameters":
+            return None
+        return weight_bytes if ratio_in == "bytes" else lambda model: count(model, self.example).train_flops
 
     def spec_of(self, model: nn.Module) -> Spec:
         """The spec of a module pruned out of the full version."""
@@ -360,7 +380,8 @@ def _plans(
             spec = _network(own, table, sets.validation.input, classes, folder, known)
             plans[name] = VersionPlan(name, way, spec, grow=grow)
         else:
-            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), grow=grow)
+            ratio_in: RatioIn = table.get("ratio_in") or "parameters"
+            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
     return plans, either(known) if known else None, tuple(known)
@@ -395,5 +416,10 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     if before.way == "student":
         raise ScenarioError(
             f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one"
+        )
+    if before.ratio_in != (table.get("ratio_in") or "parameters"):
+        raise ScenarioError(
+            f"versions.{table['name']}.of: {base} is asked in {before.ratio_in}; expected the same ratio_in, "
+            "or a ratio of the full version"
         )
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)
