@@ -100,10 +100,10 @@ def test_a_target_ends_it_and_one_that_is_missed_is_said(relaytrain, folder):
     ("words", "status", "said"),
     [
         (("mine_pipe:single",), 2, "returned Linear, expected an nn.Sequential"),
-        (("mine_pipe:fails",), 3, "mine_pipe.py:19: ValueError: no layers today"),
+        (("mine_pipe:fails",), 3, "mine_pipe.py:18: ValueError: no layers today"),
         (("mine_pipe:nothing",), 3, "expected a name in the module"),
         (("mine_pipe:narrow",), 3, "mine_pipe"),
-        (("mine_pipe:net", "--data", "mine_pipe:fails_to_load"), 3, "mine_pipe.py:20: OSError: the disk is away"),
+        (("mine_pipe:net", "--data", "mine_pipe:fails_to_load"), 3, "mine_pipe.py:19: OSError: the disk is away"),
         (("mine_pipe:net", "--epochs", "0"), 2, "--epochs: got 0"),
         (("mine_pipe:net", "--target", "-1"), 2, "--target: got -1"),
     ],

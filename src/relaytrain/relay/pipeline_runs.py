@@ -143,9 +143,9 @@ def start(
 ) -> PipelineEnded:
     """Train `job` from its first weights; faults of network, data and devices are raised before anything is kept."""
     network = built(job.order)
-    PipelineWork.of(network.model, minibatches(job.order, 1), job.training(), job.runtime, spec=network.spec).plan(
-        job.devices
-    )
+    with nullcontext() if network.spec is None else code_of(network.spec):
+        work = PipelineWork.of(network.model, minibatches(job.order, 1), job.training(), job.runtime, spec=network.spec)
+    work.plan(job.devices)
     first = None if network.spec is None else Checkpoint.of_model(network.model, network.spec, job.order.name)
     body = _started(job, network, command)
     with store.create_run(run, body, start=None if first is None else first.to_bytes()) as writer:

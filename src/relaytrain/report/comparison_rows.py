@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 COLUMNS = ("planner", "energy", "over optimum", "time", "sure", "without re-planning", "relay")
 
 
-class ComparedRow(NamedTuple):
+class PlannerRow(NamedTuple):
     """One planner: its cells as of `COLUMNS`, and whether its plan meets what was asked."""
 
     cells: tuple[str, ...]
     met: bool
 
 
-def comparison_rows(comparison: Comparison) -> Iterator[ComparedRow]:
+def comparison_rows(comparison: Comparison) -> Iterator[PlannerRow]:
     """A row a planner, the optimum first; `sure` when planning again, the next column without."""
     for name, plan in comparison.plans.items():
         ratio, known = comparison.ratio(name), plan.feasible and not plan.guess
@@ -33,7 +33,7 @@ def comparison_rows(comparison: Comparison) -> Iterator[ComparedRow]:
             say_share(plan.probability) if known else "-",
             plan.summary() if plan.feasible else "misses the target",
         )
-        yield ComparedRow(cells, plan.met)
+        yield PlannerRow(cells, plan.met)
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
