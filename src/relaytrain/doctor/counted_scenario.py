@@ -20,7 +20,6 @@ from ..costs.profiled import profile
 from ..scenario import load_scenario
 from ..scenario.resolve import resolve, split_reference
 from ..training.evaluate import evaluate
-from ..training.local import Site
 from ..training.setup import TrainingSetup, VersionFacts
 from ..training.soundness import check_sound
 
@@ -95,7 +94,7 @@ def count_scenario(model: str, data: str, folder: Path) -> CountedScenario:
         why = str(error)
     check_sound(setup)
     first = setup.initial(FULL).model(resolve=setup.resolve)
-    probed = evaluate(first, Site.of(setup.validation), loss=setup.loss(), thread_count=1)
+    probed = evaluate(first, setup.validation, loss=setup.loss())
     timed = profile(setup, batches=TIMED_BATCHES)
     samples = {name: len(part) for name, part in setup.datasets.items()}
     sets = {group.name: group.nodes for group in setup.problem.node_sets}
