@@ -17,6 +17,7 @@ from ..core.errors import RelayTrainError, ScenarioError
 from ..core.families import FAMILIES
 from ..core.user_code import user_code
 from ..costs.profiled import profile
+from ..data.dataset import Dataset
 from ..scenario import load_scenario
 from ..scenario.resolve import resolve, split_reference
 from ..training.evaluate import evaluate
@@ -92,6 +93,11 @@ def count_scenario(model: str, data: str, folder: Path) -> CountedScenario:
         )  # raises what is wrong with more than that
         facts = setup.version_facts()
         why = str(error)
+    held = {name: part for name, part in setup.datasets.items() if isinstance(part, Dataset)}
+    if len(held) < len(setup.datasets) or not isinstance(setup.validation, Dataset):
+        raise ScenarioError(
+            f"--data: {data} gives data of another kind; images and labels in memory can be counted here"
+        )
     check_sound(setup)
     first = setup.initial(FULL).model(resolve=setup.resolve)
     probed = evaluate(first, setup.validation, loss=setup.loss())
@@ -105,7 +111,7 @@ def count_scenario(model: str, data: str, folder: Path) -> CountedScenario:
     )
     return CountedScenario(
         model, data, parts,
-        tuple(CountedNode(n, len(d), int((d.histogram() > 0).sum())) for n, d in setup.datasets.items()),
+        tuple(CountedNode(n, len(d), int((d.histogram() > 0).sum())) for n, d in held.items()),
         sets, setup.validation.input, facts[FULL], facts.get(SMALL), probed.loss, probed.accuracy, pairs,
         f"{timed.machine}, one thread", why,
     )  # fmt: skip
