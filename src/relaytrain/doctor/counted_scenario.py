@@ -96,7 +96,7 @@ def count_scenario(model: str, data: str, folder: Path) -> CountedScenario:
     held = {name: part for name, part in setup.datasets.items() if isinstance(part, Dataset)}
     if len(held) < len(setup.datasets) or not isinstance(setup.validation, Dataset):
         raise ScenarioError(
-            f"--data: {data} gives data of another kind; images and labels in memory can be counted here"
+            f"--data: {data} gives data of another kind; only images and labels in memory can be counted"
         )
     check_sound(setup)
     first = setup.initial(FULL).model(resolve=setup.resolve)
