@@ -170,7 +170,10 @@ def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -
             if before.version == now.version or not math.isfinite(change_s[i, j]):
                 continue
             old, new = setup.plan(before.version), setup.plan(now.version)
-            shrinks = new.way == "pruned" and (old.way == "network" or (old.way == "pruned" and old.ratio <= new.ratio))
+            if setup.is_slice(before.version, now.version):
+                continue  # both ways, without a `grow`
+            prunable = old.way in ("network", "nested") or (old.way == "pruned" and old.ratio <= new.ratio)
+            shrinks = new.way == "pruned" and prunable
             if new.way != "student" and new.grow is None and not shrinks:
                 change_s[i, j] = change_j[i, j] = math.inf
                 reasons[i, j] = f"no way from {before.version} to {now.version}: give {now.version} a `grow`"
