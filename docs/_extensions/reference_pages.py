@@ -28,7 +28,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 def _as_markdown_means_it(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are written with single backticks; reStructuredText wants two."""
-    lines[:] = [re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``\\ ", line) for line in lines]
+    lines[:] = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``\\ ", "\n".join(lines)).split("\n")
 
 
 def write_pages(folder: Path) -> None:

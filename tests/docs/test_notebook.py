@@ -11,7 +11,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples" / "relay.ipynb"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("RELAYTRAIN_DOCS") != "all", reason="part of make docs, which installs Jupyter's kernel")
+@pytest.mark.skipif(os.environ.get("RELAYTRAIN_DOCS") != "all", reason="part of make docs, which brings a kernel")
 @pytest.mark.filterwarnings("default")  # of Jupyter's own making
 def test_the_notebook_runs():
     import nbformat
