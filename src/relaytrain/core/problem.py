@@ -41,7 +41,7 @@ class Version:
     """The network, full or compressed (paper: m).
 
     `flops_per_sample` counts one forward and one backward pass. Unknown figures are None. `chain`: how a pipeline may
-    split it.
+    split it. `fixed_bytes`: of a frozen base beside the weights, held once by each node, never trained or sent.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Version:
     weight_bytes: int | None = None
     activation_bytes_per_sample: int | None = None
     chain: Chain | None = None
+    fixed_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def clock_of(file: ScenarioFile) -> Clock:
 def _version(table: VersionTable) -> Version:
     chain = None if table.chain is None else Chain(**_frozen(table.chain))
     figures = (table.parameters, table.flops_per_sample, table.weight_bytes, table.activation_bytes_per_sample)
-    return Version(table.name, *figures, chain)
+    return Version(table.name, *figures, chain, table.fixed_bytes)
 
 
 def _frozen(table: Table) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 | same | the version stays (new nodes, same weights) |
 | prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
 | distill | the new version is a student, or declared `grow = "distill"` |
+| rank | both are ranks of one adapter: the product of its factors stays, as far as the new rank allows |
 | restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
 """
 
@@ -22,7 +23,8 @@ from ..core.errors import ScenarioError
 from ..core.outcome import Handed
 from ..models.flops import parameters
 from ..models.rebuild import code_of
-from ..models.spec import FamilySpec
+from ..models.spec import FamilySpec, adapter_of
+from .adapter_rank import at_new_rank
 from .checkpoint import Checkpoint
 from .local import tensor_of
 from .settings import seed_of
@@ -57,6 +59,9 @@ def hand_over(
 def _handed(
     setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str, last: Checkpoint | None
 ) -> Handed:
+    if adapter_of(checkpoint.spec) is not None and plan.spec is not None and adapter_of(plan.spec) is not None:
+        note = "the server's state begins anew at another rank" if checkpoint.server else None
+        return Handed(at_new_rank(checkpoint, setup.initial(plan.name)), "rank", note=note)
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
     if _is_smaller(setup, checkpoint, plan):
