@@ -41,8 +41,10 @@ nodes = [{ name = "a" }, { name = "b" }]
 node_sets = [{ name = "one", nodes = ["a"] }, { name = "pair", nodes = ["a", "b"] }]
 law = { kind = "level", curves = [{ floor = 0.1, drop = 2.2, scale = 3, power = 1 }] }
 pairs = [
-  { version = "r4", nodes = "one", seconds = 1, energy = 1 }, { version = "r4", nodes = "pair", seconds = 1, energy = 1 },
-  { version = "r2", nodes = "pair", seconds = 1, energy = 1 }, { version = "r8", nodes = "pair", seconds = 1, energy = 1 },
+  { version = "r4", nodes = "one", seconds = 1, energy = 1 },
+  { version = "r4", nodes = "pair", seconds = 1, energy = 1 },
+  { version = "r2", nodes = "pair", seconds = 1, energy = 1 },
+  { version = "r8", nodes = "pair", seconds = 1, energy = 1 },
 ]
 training = { optimizer = "adam", lr = 0.01, batch = 64 }
 data = { source = "digits", partition = "iid" }
