@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -116,8 +116,12 @@ def prune_to(
     return Pruned(trial.model, reached, "current", reached, 0.0, trial.parameters, kept)
 
 
-def reestimate_batchnorm(model: nn.Module, batches: Iterable[Example]) -> None:
+def reestimate_batchnorm(
+    model: nn.Module, batches: Iterable[Any], *, forward: Callable[[nn.Module, Any], object] | None = None
+) -> None:
     """Replace the running statistics of every batch norm by plain averages over `batches`, in place.
+
+    `forward` runs the model on a batch that is not simply its input.
 
     Pruning leaves statistics of channels that are no more; the loss probed with them is far from what the next
     epoch sees. Weights and all other state stay.
@@ -136,7 +140,7 @@ def reestimate_batchnorm(model: nn.Module, batches: Iterable[Example]) -> None:
     try:
         with torch.no_grad():
             for batch in batches:
-                called(model, batch)
+                called(model, batch) if forward is None else forward(model, batch)
                 seen += 1
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):

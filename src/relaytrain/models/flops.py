@@ -12,6 +12,8 @@ operator, including those a user's forward calls without a layer.
 from __future__ import annotations
 
 import copy
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +58,24 @@ def count(model: nn.Module, example: Example) -> Counts:
     return Counts(train, forward, parameters(model), weight_bytes(model), kept)
 
 
+def count_step(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Callable[[int], Any]) -> Counts:
+    """Count `model` in a training step of the user's own; the model itself is not touched.
+
+    Args:
+        model: what is trained.
+        loss: the loss of a batch.
+        batch: a batch of so many samples.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about processors that are not here
+        with torch.backends.mkldnn.flags(enabled=False):  # its LSTM would count nothing
+            passes = [_step_pass(_on(model, "cpu"), loss, batch(size)) for size in BATCHES]
+    small, large = passes
+    step = BATCHES[1] - BATCHES[0]
+    train, forward, kept = (max(0, b - a) // step for a, b in zip(small, large, strict=True))
+    return Counts(train, forward, parameters(model), weight_bytes(model), kept)
+
+
 def parameters(model: nn.Module) -> int:
     """How many trainable and fixed parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
@@ -81,6 +101,15 @@ def _on(model: nn.Module, device: str) -> nn.Module:
 def _pass(model: nn.Module, example: Example, batch: int, device: str) -> tuple[int, int, int]:
     """FLOPs of forward and backward, FLOPs of forward, bytes kept between them, for one batch."""
     inputs = _batch_of(example, batch, device)
+    return _counted(model, lambda: called(model, inputs))
+
+
+def _step_pass(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Any) -> tuple[int, int, int]:
+    """The same for a step on a batch."""
+    return _counted(model, lambda: loss(model, batch))
+
+
+def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, int]:
     mapping = {torch.ops.aten.convolution_backward: _conv_backward_flops}
     weights = {t.untyped_storage()._cdata for t in model.state_dict(keep_vars=True).values()}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -93,14 +122,14 @@ def _pass(model: nn.Module, example: Example, batch: int, device: str) -> tuple[
 
     with torch.random.fork_rng(devices=[]), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            outputs = called(model, inputs)
-        forward = counter.get_total_flops()
+            outputs = forward()
+        forward_flops = counter.get_total_flops()
         kept_bytes = sum(storage.nbytes() for storage in kept.values())
         heads = [t for t in tensors_in(outputs) if t.requires_grad]
         if not heads:
             raise UsageError("model: its output has no gradient, so it cannot be trained; does it have parameters?")
         torch.autograd.backward(heads, [torch.ones_like(head) for head in heads])
-    return counter.get_total_flops(), forward, kept_bytes
+    return counter.get_total_flops(), forward_flops, kept_bytes
 
 
 def _batch_of(example: Example, batch: int, device: str) -> Example:

@@ -50,12 +50,15 @@ class TrainingTable(Table):
     `count_pauses`: on the measured clock, time between an interruption and `resume` counts against the deadline.
     `keep` names layers (or modules with all layers in them, `*` allowed) that pruning leaves as they are.
     `when_infeasible`: go on as well as possible, or stop, once no plan can reach the target any more.
+    `step`: your own (model, batch) -> loss; `evaluate`: (model, batch) -> sums over the batch by name, with "count".
     `optimizer` and `lr_schedule` may name functions of your own, of the model and of the optimizer. A step takes the
     mean of `accumulate` batches. `prox_mu` is FedProx's. `strategy` is what the server does with the nodes' average:
     takes it, or a step of momentum (fedavgm) or Adam (fedadam) towards it.
     """
 
     loss: Annotated[str, LOSS] = "cross-entropy"
+    step: Annotated[str | None, REFERENCE] = None
+    evaluate: Annotated[str | None, REFERENCE] = None
     optimizer: Annotated[str, OPTIMIZER] = "sgd"
     lr: Annotated[float, Number(0.0, 1e3, above=True)] = 1e-3
     momentum: Annotated[float, Number(0.0, 0.9999)] = 0.9
@@ -102,13 +105,14 @@ class DataTable(Table):
     `partition` left out: "parts" where the source is divided already, "sizes" where every node says its `samples`,
     else "iid". With "parts", `nodes` says which part a node takes from; nodes of one part share it by their `samples`.
     "datasets": the data sets of `[[datasets]]`, each divided equally among the nodes of every node set.
-    A function of your own is called with "train" and with "test" and returns (images, labels); with "parts" it is
-    called without arguments and returns the parts by name, "validation" and "test" among them.
+    A function of your own is called with "train" and with "test" and returns (images, labels), or a Dataset, a
+    DataLoader or an iterable of batches; with "parts" it is called without arguments and returns the parts by name,
+    "validation" and "test" among them; with "by-node" it is called with each node's name, "validation" and "test".
     """
 
     source: Annotated[str, SOURCE]
     folder: Annotated[str | None, FILE] = None
-    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts", "datasets"] | None = None
+    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts", "datasets", "by-node"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     alpha: Annotated[float, Number(0.0, 1e6, above=True)] = 0.5
     classes: dict[Name, Classes] = {}

@@ -18,15 +18,16 @@ from torch import nn
 
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
-from ..compression.prune import prune, prune_to, reestimate_batchnorm
+from ..compression.prune import prune, prune_to
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
+from ..data.held import tensor_of
 from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import FamilySpec, adapter_of
 from .adapter_rank import at_new_rank
 from .checkpoint import Checkpoint
-from .local import tensor_of
+from .datasets import in_memory
 from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
@@ -114,7 +115,7 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
             keep=setup.settings.keep, measure=size,
         )  # fmt: skip
     smaller: nn.Module = model if pruned is None else pruned.model
-    reestimate_batchnorm(smaller, setup.batches(nodes))
+    setup.reestimate(smaller, nodes)
     state, server = checkpoint.optimizer, checkpoint.server
     note = None
     if pruned is not None:
@@ -139,7 +140,8 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
-    data, asked = setup.data_of(nodes), setup.settings.distill
+    data = in_memory(setup.data_of(nodes), f"distillation into {plan.name}")
+    asked = setup.settings.distill
     options = DistillOptions(
         temperature=asked.temperature, alpha=asked.alpha, epochs=asked.epochs, batch=setup.settings.batch,
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),

@@ -36,6 +36,8 @@ class TrainingSettings:
     """
 
     loss: str = "cross-entropy"
+    step: str | None = None
+    evaluate: str | None = None
     optimizer: str = "sgd"
     lr: float = 1e-3
     momentum: float = 0.9
@@ -104,7 +106,8 @@ class TrainingSettings:
     @property
     def own(self) -> tuple[str, ...]:
         """References to code of the user's own that these settings name."""
-        return tuple(name for name in (self.loss, self.optimizer, self.lr_schedule) if ":" in name)
+        named = (self.loss, self.step, self.evaluate, self.optimizer, self.lr_schedule)
+        return tuple(name for name in named if name is not None and ":" in name)
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of epoch `epoch` (from 1), warm-up and schedules of the user's own left out."""
