@@ -101,13 +101,13 @@ def test_one_node_is_the_plain_loop_bit_for_bit(setup: TrainingSetup) -> None:
     for name, parameter in net.named_parameters():
         parameter.requires_grad_("lora_" in name or name.startswith("head"))
     optimizer = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=0.01)
-    site = setup.site("a")
+    images, labels = (torch.tensor(held) for held in (setup.datasets["a"].images, setup.datasets["a"].labels))
     torch.manual_seed(seed_of(0, 1, "a"))
-    order = torch.randperm(len(site.labels))
+    order = torch.randperm(len(labels))
     net.train()
     for chosen in torch.split(order, 64):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(net(site.images[chosen]), site.labels[chosen]).backward()
+        nn.functional.cross_entropy(net(images[chosen]), labels[chosen]).backward()
         optimizer.step()
     state = net.state_dict()
     for name, tensor in ours.weights.items():
@@ -140,7 +140,7 @@ def test_a_handover_keeps_the_product_and_training_goes_on(setup: TrainingSetup)
     grown = hand_over(setup, start, "r8", "pair")
     assert grown.kind == "rank" and grown.checkpoint.version == "r8"
     shrunk = hand_over(setup, start, "r2", "pair").checkpoint
-    images = setup.site("a").images[:8]
+    images = torch.tensor(setup.datasets["a"].images[:8])
     before = start.model(resolve=setup.resolve)(images)
     assert torch.allclose(grown.checkpoint.model(resolve=setup.resolve)(images), before, atol=1e-5)
     for place in PLACES:
