@@ -36,7 +36,7 @@ class PriorHandoverTable(Table):
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both"] = "any"
+    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     mean: Annotated[float | None, Number(-1e6, 1e6)] = None
     mean_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     spread: Annotated[float | None, Number(0.0, 1e6)] = None

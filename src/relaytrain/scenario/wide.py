@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.law import Z_ROBUST, Array, LevelLaw
+from ..core.nesting import slice_changes
 from ..core.problem import Problem
 
 FLOOR = 0.7
@@ -22,6 +23,8 @@ PACE_SPREAD = 1.0
 """Of the logarithm of a pair's pace."""
 JUMP = 0.5
 """Spread of where a curve goes on after a handover, over that of floors."""
+SLICE = 0.3
+"""The same of a slice, up or down, over that of other handovers."""
 SCALE, POWER = 10.0, 4.0
 """Epochs and power of the curve in the middle; the spread of the pace is wide enough for others."""
 SLOWER = 0.5
@@ -36,7 +39,7 @@ def wide_law(problem: Problem) -> LevelLaw:
     curves = np.tile([floor, max(first - floor, 1e-6 * first), SCALE, POWER], (count, 1))
     robust = curves.copy()
     robust[:, 0] += Z_ROBUST * spread
-    nothing, jump = np.zeros((count, count)), Z_ROBUST * JUMP * spread * (1.0 - np.eye(count))
+    nothing, jump = np.zeros((count, count)), Z_ROBUST * JUMP * spread * _less_sure(problem)
     pace = _pace(problem)[None, :]
     return LevelLaw(
         curves=curves,
@@ -49,6 +52,13 @@ def wide_law(problem: Problem) -> LevelLaw:
         curves_robust=robust,
         loss_top=first + float(jump.max(initial=0.0)),
     )
+
+
+def _less_sure(problem: Problem) -> Array:
+    """(P, P): 1 for a handover, less for a slice on the same nodes, nothing where nothing changes."""
+    nodes = np.array([pair.nodes for pair in problem.pairs])
+    slices = slice_changes(problem.pairs, problem.versions) & (nodes[:, None] == nodes[None, :])
+    return np.asarray(np.where(slices, SLICE, 1.0 - np.eye(len(problem.pairs))))
 
 
 def floor_spread(problem: Problem) -> float:

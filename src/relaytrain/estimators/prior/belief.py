@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
-from ...core.problem import Pair, Problem
+from ...core.problem import Pair, Problem, Version
 from ...scenario.build import ChangeRules
 from ...scenario.model import Scenario
 from ...scenario.wide import wide_law
@@ -203,10 +203,10 @@ class CurveBelief:
         else:
             start = law
         plain = cls.from_law(pairs, start, initial_loss)
-        return plain if not table else _overlaid(plain, table)
+        return plain if not table else _overlaid(plain, table, scenario.problem.versions)
 
 
-def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
+def _overlaid(plain: CurveBelief, table: Mapping[str, Any], versions: tuple[Version, ...]) -> CurveBelief:
     """`plain` with what `[prior]` says instead, entry by entry; later entries win, key by key."""
     curves, mult = plain.curves.copy(), plain.mult.copy()
     pace, floor = plain.pace_spread.copy(), plain.floor_spread.copy()
@@ -224,7 +224,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
             if rule.get("floor_spread") is not None:
                 floor[index] = rule["floor_spread"]
     jump0, jump1, jump_spread = plain.jump0.copy(), plain.jump1.copy(), plain.jump_spread.copy()
-    rules = ChangeRules(plain.pairs)
+    rules = ChangeRules(plain.pairs, versions)
     for rule in table.get("handovers", ()):
         mask = rules.mask(rule.get("from", "*"), rule.get("to", "*"), rule.get("kind", "any"))
         for target, key in ((jump0, "mean"), (jump1, "mean_per_loss"), (jump_spread, "spread")):
