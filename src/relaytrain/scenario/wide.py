@@ -67,12 +67,23 @@ def floor_spread(problem: Problem) -> float:
     return max(min(FLOOR_SPREAD * problem.target.loss, MOST_SPREAD * first), 1e-3 * first)
 
 
-def _pace(problem: Problem) -> Array:
-    """Progress (P,) of an epoch beside that of the pair with most samples; 1 where samples are not known."""
+def epoch_samples(problem: Problem) -> Array | None:
+    """Samples (P,) that an epoch of every pair sees; None where they are not known."""
     samples = {node.name: node.samples for node in problem.nodes}
     of_set = {s.name: [samples.get(node) for node in s.owners] for s in problem.node_sets}
     known = [of_set.get(pair.nodes, []) for pair in problem.pairs]
     if not all(each and all(each) for each in known):
-        return np.ones(len(problem.pairs))
-    totals = np.array([float(sum(n for n in each if n)) for each in known])
-    return np.asarray((totals / totals.max()) ** SLOWER)
+        return None
+    return np.array([float(sum(n for n in each if n)) for each in known])
+
+
+def epoch_worth(problem: Problem) -> Array:
+    """Experience (P,) of an epoch: its samples over those of one on the start pair; 1 where they are not known."""
+    samples = epoch_samples(problem)
+    return np.ones(len(problem.pairs)) if samples is None else np.asarray(samples / samples[problem.start])
+
+
+def _pace(problem: Problem) -> Array:
+    """Progress (P,) of an epoch beside that of the pair with most samples; 1 where samples are not known."""
+    samples = epoch_samples(problem)
+    return np.ones(len(problem.pairs)) if samples is None else np.asarray((samples / samples.max()) ** SLOWER)
