@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,8 @@ def add_adapter(model: nn.Module, adapter: AdapterSpec) -> nn.Module:
         raise UsageError(
             "versions that are ranks of an adapter need peft: pip install 'relaytrain[transformers]'"
         ) from error
-    config = LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=list(adapter.targets))
+    alpha: Any = adapter.alpha  # declared a whole number, but only ever divided by the rank
+    config = LoraConfig(r=adapter.rank, lora_alpha=alpha, target_modules=list(adapter.targets))
     own = {name for name, _ in model.named_parameters() if _named(name, adapter.train)}
     for pattern in adapter.train:
         if not any(_named(name, (pattern,)) for name in own):
