@@ -26,7 +26,7 @@ def loss_of(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> flo
         return float(nn.functional.cross_entropy(model(images), labels))
 
 
-def main(most_epochs: int = 40) -> rt.Session:
+def main(most_epochs: int = 80) -> rt.Session:
     """Train until the target is met or can no longer be."""
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -184,10 +184,10 @@ def test_nodes_train_on_what_was_chosen_and_refuse_what_is_not_there():
 
     setup = TrainingSetup.from_scenario(load_scenario("depl_digits"))
     site = setup.site("a-1")
-    assert len(site.labels) == 600 and len(site.only(("day",)).labels) == 200
+    assert len(site.held.labels) == 600 and len(site.only(("day",)).held.labels) == 200
     both = site.only(("day", "rain"))
-    np.testing.assert_array_equal(both.labels[:200], site.labels[slice(*site.parts["day"])])
-    np.testing.assert_array_equal(both.labels[200:], site.labels[slice(*site.parts["rain"])])
+    np.testing.assert_array_equal(both.held.labels[:200], site.held.labels[slice(*site.parts["day"])])
+    np.testing.assert_array_equal(both.held.labels[200:], site.held.labels[slice(*site.parts["rain"])])
     with pytest.raises(KeyError, match="'noon' is not at this node"):
         site.only(("noon",))
 

@@ -40,8 +40,6 @@ First steps:
   relaytrain plan               the plan for the embedded quickstart, and why
   relaytrain run                the same trained for real; relaytrain resume, ls, show, report
   relaytrain new my.toml        a scenario of your own, then: relaytrain plan my.toml --set target.deadline=5m
-
-\b
 Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target missed, 6 stopped, 7 nodes lost,
 8 losses were no numbers, 9 store damaged, 10 no space, 1 our bug.
 """

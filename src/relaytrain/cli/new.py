@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import UsageError, did_you_mean
-from ..scenario.resolve import split_reference
 from .options import Format, Output, Quiet, Verbose
 from .output import check_folder, emit, emit_json, progress
 from .reading import need_torch
@@ -108,6 +107,8 @@ def _counted(
     name: str, file: Path, model: str | None, data: str | None, target: float | None
 ) -> tuple[str, dict[str, Any], list[str]]:
     """The text of a scenario whose figures are counted, those figures, and what it leaves out."""
+    from ..scenario.resolve import split_reference
+
     for given in (model, data):
         if given is not None and not given.isidentifier() and not given.replace("-", "").isalnum():
             split_reference(given)

@@ -173,6 +173,8 @@ def _checked_family(value: Mapping[Any, Any], where: str) -> FamilySpec:
 def _checked_factory(value: Mapping[Any, Any], where: str) -> FactorySpec:
     reference = check_reference(value["factory"], f"{where}.factory")
     shapes = value["shapes"]
+    if shapes == {}:
+        raise ScenarioError(f"{where}.factory: the network of {reference} has no parameters; give it layers to train")
     if not isinstance(shapes, Mapping) or not 0 < len(shapes) <= MAX_TENSORS:
         raise ScenarioError(f"{where}.shapes: got {_shown(shapes)}, expected an object of 1 to {MAX_TENSORS} shapes")
     checked: list[tuple[str, tuple[int, ...]]] = []

@@ -16,7 +16,7 @@ from ..core.errors import ScenarioError
 from ..core.problem import Problem
 from ..core.state import TOLERANCE
 from ..scenario import Scenario, load_scenario
-from ..scenario.schema import NodeSetTable
+from ..scenario.schema import NodeSetTable, VersionTable
 from ..scenario.strict_table import Table
 from ..scenario.training_tables import DataTable, TrainingTable
 from .atlas import BUNDLED, Atlas, LegKey, Way, read_atlas
@@ -32,6 +32,11 @@ FIRST_KEYS: Mapping[str, tuple[type[Table], str]] = {
         "when_infeasible transport workers distill",
     ),
     "data": (DataTable, "source folder partition seed alpha classes nodes validation shrink standardise"),
+    "versions": (
+        VersionTable,
+        "name parameters flops_per_sample weight_bytes activation_bytes_per_sample family width factory ratio of student "
+        "grow chain",
+    ),
     "node_sets": (NodeSetTable, "name nodes mode in_flight keep checkpoint share_data"),
 }
 """Keys that the first atlases knew. Others have come since: left at their defaults they change no training, and do not

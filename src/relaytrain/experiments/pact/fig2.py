@@ -58,7 +58,7 @@ class PruningScale:
     seeds: int = 2
 
 
-FULL, QUICK = PruningScale(), PruningScale(80, 0.0625, 16, (1, 3), 2, 1)
+FULL, QUICK = PruningScale(), PruningScale(80, 0.125, 16, (1, 3), 2, 1)
 
 
 @dataclass(frozen=True)
