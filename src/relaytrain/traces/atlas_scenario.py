@@ -34,8 +34,8 @@ FIRST_KEYS: Mapping[str, tuple[type[Table], str]] = {
     "data": (DataTable, "source folder partition seed alpha classes nodes validation shrink standardise"),
     "versions": (
         VersionTable,
-        "name parameters flops_per_sample weight_bytes activation_bytes_per_sample family width factory ratio of student "
-        "grow chain",
+        "name parameters flops_per_sample weight_bytes activation_bytes_per_sample family width factory ratio of "
+        "student grow chain",
     ),
     "node_sets": (NodeSetTable, "name nodes mode in_flight keep checkpoint share_data"),
 }
