@@ -139,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit status."""
     _start_quickly()
     talk.quiet = talk.verbose = False
+    talk.arguments = tuple(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
+from .on_flower import LocalFlower, is_outside, on_flower
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
@@ -48,6 +49,7 @@ def resume(
     scenario: ScenarioFile = None,
     force: Force = False,
     allow_inexact: Inexact = False,
+    local_flower: LocalFlower = None,
     store: Store = None,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -59,6 +61,9 @@ def resume(
 
     opened = open_store(store)
     name = find_run(opened, run)
+    kept = runs.kept_scenario(name, store=opened, source=scenario, code=code)
+    if is_outside(kept, local_flower):
+        return on_flower(kept, local_flower)
     with compiled(scipy=True), signals.stopping() as stop:
         with Watcher.watching() as told:
             ended = runs.resume(

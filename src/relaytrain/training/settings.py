@@ -13,7 +13,7 @@ from ..core.problem import Clock as ClockName
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 Schedule = Literal["constant", "step", "cosine"]
-TransportName = Literal["in-process", "processes"]
+TransportName = Literal["in-process", "processes", "flower"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Processes of Flower's that are ours: started on a leash, watched, and ended to the last of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...store.files import ops
+from .environment import environment, program
+from .trainer_link import TrainerPlace
+
+STOP_S = 15.0
+TETHER = (sys.executable, "-m", "relaytrain.executors.flower.tether")
+
+
+class Tethered:
+    """A command that lives as long as this process, with what it says in a file."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self.name, self.log = name, log
+        fd = ops().append(log, 0o600)
+        try:
+            self.process = subprocess.Popen(
+                [*TETHER, *command], stdin=subprocess.PIPE, stdout=fd, stderr=fd, env=dict(env), start_new_session=True
+            )
+        finally:
+            os.close(fd)
+
+    def ended(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        how = f"signal {code - 128}" if code > 128 else f"status {code}"
+        return f"{self.name} ended ({how})"
+
+    def ask_to_end(self) -> None:
+        """Let go of the leash."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def end(self) -> None:
+        """Wait until all of it is gone."""
+        self.ask_to_end()
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class NodeHere:
+    """A SuperNode and its resident trainer, as processes of ours.
+
+    Args:
+        name: for messages.
+        place: what it plays, and where its trainer listens.
+        superlink: HOST:PORT.
+        port: of loopback, for the SuperNode's own use.
+        room: a private folder for its files.
+        security: the SuperNode's arguments for TLS and keys; `--insecure` on loopback.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: TrainerPlace,
+        *,
+        superlink: str,
+        port: int,
+        room: Path,
+        security: Sequence[str] = ("--insecure",),
+    ) -> None:
+        self.name, self.place = name, place
+        env = environment(room / "flwr")
+        fd = ops().append(room / "trainer.log", 0o600)
+        try:
+            self.trainer = place.start(os.getpid(), stdout=fd, stderr=fd, env=env)
+        finally:
+            os.close(fd)
+        command = [program("flower-supernode"), *security, "--superlink", superlink]
+        command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", place.node_config()]
+        self.supernode = Tethered(f"SuperNode {name}", command, room / "supernode.log", env)
+
+    def ask_to_end(self) -> None:
+        """Begin to end."""
+        self.supernode.ask_to_end()
+
+    def end(self) -> None:
+        """Until both are gone; a trainer that a task has started ends with its SuperNode."""
+        self.supernode.end()
+        self.trainer.kill()
+        self.trainer.wait()

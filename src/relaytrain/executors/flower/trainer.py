@@ -1,0 +1,190 @@
+"""A resident trainer: opens the data of its nodes once, then trains what arrives at its Unix socket.
+
+`python -m relaytrain.executors.flower.trainer --socket S --scenario F --nodes a,b --parent PID` starts it. It listens
+before it imports torch, so whoever asks early waits for its answer, not for its socket. One task at a time: the next one
+ends the one before it, whose asker has gone. It lives as long as the process PID.
+
+Frames as between a worker and its parent (`executors.frames`), one connection a task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ...core.user_code import UserCodeError
+from ...training.task import BadMessage, NodeTask
+from ..frames import read_frame, write_frame
+
+BEAT_S = 0.2
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A connection with a task; `gone` once nobody waits at its other end."""
+
+    stream: BinaryIO
+    header: dict[str, Any]
+    body: bytes
+    gone: threading.Event = field(default_factory=threading.Event)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, kind: str, body: bytes = b"", **header: Any) -> None:
+        """A frame, if anybody still reads."""
+        try:
+            with self.writing:
+                write_frame(self.stream, kind, body, **header)
+        except (OSError, ValueError):
+            self.gone.set()
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    asked = _arguments()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # what user code prints is no answer
+    threading.Thread(target=_live_with, args=(asked.parent,), daemon=True).start()
+    listener = _listen(Path(asked.socket))
+    inbox: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+    threading.Thread(target=_accept, args=(listener, inbox), daemon=True).start()
+    try:
+        sites = _open(asked)
+        broken = None
+    except UserCodeError as error:
+        sites, broken = {}, ("user", str(error))
+    except Exception as error:
+        sites, broken = {}, ("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
+    while True:
+        task = inbox.get()
+        if broken is not None:
+            task.answer("broken", failure=broken[0], error=broken[1])
+            os._exit(3)  # the next task finds a fresh one: what was missing may be there by then
+        _serve(task, sites)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A resident trainer of relaytrain; SuperNodes start it.")
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--scenario", required=True, help="TOML, or JSON as resolved")
+    parser.add_argument("--folder", help="where the scenario's own code and files are looked for")
+    parser.add_argument("--nodes", required=True, help="names, with commas between them")
+    parser.add_argument("--parent", type=int, required=True)
+    return parser.parse_args()
+
+
+def _live_with(pid: int) -> None:
+    try:
+        ended = os.pidfd_open(pid)
+        select.select([ended], [], [])
+    except (AttributeError, OSError):
+        with contextlib.suppress(OSError):
+            while True:
+                os.kill(pid, 0)
+                time.sleep(BEAT_S)
+    os._exit(0)
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(8)
+    return listener
+
+
+def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
+
+
+_current: list[_Asked] = []
+
+
+def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
+    """The task of a connection; afterwards its end, which says that nobody waits any more."""
+    with connection, connection.makefile("rwb") as stream:
+        try:
+            frame = read_frame(stream)
+        except (BadMessage, OSError):
+            return
+        if frame is None:
+            return
+        asked = _Asked(stream, *frame)
+        for before in _current:
+            before.gone.set()
+        _current[:] = [asked]
+        threading.Thread(target=_beat, args=(asked,), daemon=True).start()
+        inbox.put(asked)
+        with contextlib.suppress(BadMessage, OSError):
+            read_frame(stream)
+        asked.gone.set()
+
+
+def _beat(asked: _Asked) -> None:
+    """Signs of life, also while torch is being imported."""
+    began = time.process_time()
+    while not asked.gone.wait(BEAT_S):
+        asked.answer("beat", cpu_s=time.process_time() - began)
+
+
+def _open(asked: argparse.Namespace) -> dict[str, Any]:
+    from ...scenario import load_scenario
+    from ...training.setup import TrainingSetup
+
+    path = Path(asked.scenario)
+    loaded = load_scenario(path if path.suffix == ".toml" else json.loads(path.read_bytes()))
+    folder = Path(asked.folder) if asked.folder else (path.parent if path.suffix == ".toml" else None)
+    if folder is not None:
+        loaded = replace(loaded, source=folder.absolute() / f"{loaded.name}.json")
+    import torch
+
+    setup = TrainingSetup.from_scenario(loaded)
+    torch.set_num_threads(setup.settings.threads)
+    # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
+    torch.optim.SGD([torch.zeros(1)])
+    return {node: setup.site(node) for node in asked.nodes.split(",")}
+
+
+def _serve(asked: _Asked, sites: dict[str, Any]) -> None:
+    from ...training.local import TooLate, train_node
+
+    try:
+        task = NodeTask.from_bytes(asked.body)
+    except Exception as error:  # made by another version of ours, or by nobody
+        asked.answer("broken", failure="refused", error=f"no task: {type(error).__name__}: {str(error)[:200]}")
+        return
+    if task.node not in sites:
+        here = ", ".join(sites)
+        asked.answer("broken", failure="refused", error=f"no node {task.node!r} here; known: {here}")
+        return
+    began = time.monotonic()
+
+    def progress() -> None:
+        if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
+            raise TooLate(f"no answer within {task.timeout_s:g} s")
+        if asked.gone.is_set():
+            raise TooLate("nobody waits for it any more")
+
+    result = train_node(task, sites[task.node], progress)
+    asked.answer("result", result.to_bytes())
+
+
+if __name__ == "__main__":
+    main()
