@@ -64,9 +64,7 @@ def on_flower(scenario: Scenario, local: int | None) -> int:
             shares = divide(sizes, local)
             note(f"starting a SuperLink and {len(shares)} SuperNodes on this machine")
             with Here(scenario, shares, room) as here:
-                return submit(
-                    talk.arguments, address=here.address, room=room, lost=here.lost, asked=lambda: stop.asked
-                )
+                return submit(talk.arguments, address=here.address, room=room, lost=here.lost, asked=lambda: stop.asked)
     except WorkerLost as lost:
         keep = True
         raise WorkerLost(f"{lost}\nwhat Flower's programs said is in {room}") from None

@@ -1,4 +1,4 @@
-"""The ClientApp: a new process for every message, so it holds nothing and imports nothing heavy. It asks the trainer."""
+"""The ClientApp: a new process for every message, so it holds nothing and imports nothing heavy; it asks a trainer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 
 from ...training.task import NodeTask
 from .messages import of_about, of_frame, to_frame
-from .trainer_link import TrainerPlace, ask
+from .trainer_link import TrainerPlace, ask, describe
 
 app = ClientApp()
 
@@ -16,7 +16,7 @@ app = ClientApp()
 def query(message: Message, context: Context) -> Message:
     """Who this node is."""
     place = TrainerPlace.of_config(context.node_config, context.node_id)
-    return Message(of_about({"nodes": list(place.nodes)}), reply_to=message)
+    return Message(of_about(describe(place)), reply_to=message)
 
 
 @app.train()

@@ -1,4 +1,4 @@
-"""`--local-flower N`: a SuperLink and N SuperNodes on loopback, started, waited for, and stopped to the last process."""
+"""`--local-flower N`: a SuperLink and N SuperNodes on loopback: started, waited for, stopped to the last process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from ...core.errors import WorkerLost
+from ...core.notices import say
 from ...scenario import Scenario
 from ...store.files import make_dir, write_atomic
 from .environment import environment, free_ports, program
@@ -64,8 +65,15 @@ class LocalFlower:
         self.nodes, self.superlink = [], None
 
     def lost(self) -> str | None:
-        """What keeps the whole from working, in words: the SuperLink has ended. Nodes may come and go."""
-        return "the SuperLink has not been started" if self.superlink is None else self.superlink.ended()
+        """What keeps the whole from working, in words: the SuperLink has ended. A SuperNode that has is replaced."""
+        if self.superlink is None:
+            return "the SuperLink has not been started"
+        words = self.superlink.ended()
+        for node in self.nodes if words is None else ():
+            ended = node.supernode.ended()
+            if ended is not None and node.revive():
+                say(f"{ended}; started another")
+        return words
 
     def _start(self) -> None:
         command = [program("flower-superlink"), "--insecure", "--host", HOST, "--port", str(self._port)]
@@ -88,13 +96,22 @@ class LocalFlower:
             words = self.lost()
             if words is not None:
                 raise WorkerLost(f"{words} as it started; it said: {last_words(self.room / 'superlink.log')}")
-            with suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection(HOST, self._port, timeout=1.0)
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
-                    return
+            if is_healthy(HOST, self._port):
+                return
             time.sleep(LOOK_S)
         raise WorkerLost(f"no SuperLink at {self.address} within {START_S:g} s")
+
+
+def is_healthy(host: str, port: int) -> bool:
+    """Whether a SuperLink answers there."""
+    connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def last_words(log: Path, lines: int = 3) -> str:

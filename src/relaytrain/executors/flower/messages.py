@@ -28,9 +28,7 @@ def of_frame(frame: bytes) -> RecordDict:
     header, body = unpack(frame)
     data = bytes(body)
     array = Array(dtype="uint8", shape=(len(data),), stype=_STYPE, data=data)
-    return RecordDict(
-        {RECORD: ConfigRecord({"header": json.dumps(header)}), _BODY: ArrayRecord({_BODY: array})}
-    )
+    return RecordDict({RECORD: ConfigRecord({"header": json.dumps(header)}), _BODY: ArrayRecord({_BODY: array})})
 
 
 def to_frame(records: RecordDict, most: int | None = None) -> bytes:
@@ -40,7 +38,7 @@ def to_frame(records: RecordDict, most: int | None = None) -> bytes:
         BadMessage: they are not such records, or hold more than `most` bytes.
     """
     try:
-        text, array = records[RECORD]["header"], records[_BODY][_BODY]  # type: ignore[index]
+        text, array = records[RECORD]["header"], records[_BODY][_BODY]
         data = array.data  # type: ignore[union-attr]
     except (KeyError, TypeError, AttributeError, IndexError):
         raise BadMessage("message: not the records of a task or a result") from None
@@ -65,7 +63,7 @@ def of_about(about: Mapping[str, Any]) -> RecordDict:
 def to_about(records: RecordDict) -> dict[str, Any]:
     """The inverse of `of_about`, for records of any origin."""
     try:
-        text = records[RECORD]["about"]  # type: ignore[index]
+        text = records[RECORD]["about"]
         about = json.loads(text) if isinstance(text, str) and len(text) <= MOST_ABOUT else None
     except (KeyError, TypeError, ValueError, RecursionError):
         about = None

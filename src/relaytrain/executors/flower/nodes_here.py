@@ -14,6 +14,8 @@ from .environment import environment, program
 from .trainer_link import TrainerPlace
 
 STOP_S = 15.0
+LIVES = 5
+"""How often a SuperNode that has ended is started anew."""
 TETHER = (sys.executable, "-m", "relaytrain.executors.flower.tether")
 
 
@@ -76,16 +78,28 @@ class NodeHere:
         room: Path,
         security: Sequence[str] = ("--insecure",),
     ) -> None:
-        self.name, self.place = name, place
-        env = environment(room / "flwr")
+        self.name, self.place, self._room = name, place, room
+        self._env = environment(room / "flwr")
+        self._lives = LIVES
         fd = ops().append(room / "trainer.log", 0o600)
         try:
-            self.trainer = place.start(os.getpid(), stdout=fd, stderr=fd, env=env)
+            self.trainer = place.start(os.getpid(), stdout=fd, stderr=fd, env=self._env)
         finally:
             os.close(fd)
-        command = [program("flower-supernode"), *security, "--superlink", superlink]
-        command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", place.node_config()]
-        self.supernode = Tethered(f"SuperNode {name}", command, room / "supernode.log", env)
+        self._command = [program("flower-supernode"), *security, "--superlink", superlink]
+        self._command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", place.node_config()]
+        self.supernode = self._supernode()
+
+    def _supernode(self) -> Tethered:
+        return Tethered(f"SuperNode {self.name}", self._command, self._room / "supernode.log", self._env)
+
+    def revive(self) -> bool:
+        """Start another SuperNode in the place of one that has ended, unless that has happened too often."""
+        self._lives -= 1
+        if self._lives >= 0:
+            self.supernode.end()
+            self.supernode = self._supernode()
+        return self._lives >= 0
 
     def ask_to_end(self) -> None:
         """Begin to end."""

@@ -34,12 +34,11 @@ class Roster:
     _asked: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def plays(self) -> dict[str, int]:
-        """The Flower node of each node of the scenario; of two that claim one, the one that was there first."""
-        found: dict[str, int] = {}
-        for number, about in self.about.items():
-            for name in about["nodes"]:
-                found.setdefault(name, number)
-        return found
+        """The Flower node of each node of the scenario; of two that claim one, the one that came last.
+
+        A SuperNode that was killed stays in Flower's list for a minute; the one in its place is there before.
+        """
+        return {name: number for number, about in self.about.items() for name in about["nodes"]}
 
     def refresh(self) -> dict[str, int]:
         """Look at Flower's list; nodes that are new are asked, and answers that have come are read."""
@@ -76,10 +75,6 @@ class Roster:
                 said = now
                 say(f"waiting for nodes: {', '.join(missing)} ({now - began:.0f} of {wait_s:.0f} s)")
             time.sleep(PULL_S if self._asked else LOOK_S)
-
-    def forget(self, number: int) -> None:
-        """Ask a node again before it gets another task."""
-        self.about.pop(number, None)
 
     def _read(self, answers: Iterable[Message]) -> None:
         for answer in answers:

@@ -11,6 +11,7 @@ import os
 import runpy
 import signal
 import sys
+import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -20,7 +21,6 @@ from flwr.serverapp import Grid, ServerApp
 from .channel import ProgramEnd
 from .inside import having
 from .serverapp_name import CHANNEL
-
 
 OUTCOMES = (0, 4, 5, 6)
 """Exit statuses of runs that came to a verdict, as `docs/formats.md` has them."""
@@ -36,9 +36,9 @@ def main(grid: Grid, context: Context) -> None:
     status = 1
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with having(grid), end.text("out") as out, end.text("err") as err:
-            with redirect_stdout(out), redirect_stderr(err):
-                status = _run(program)
+        out, err = end.text("out"), end.text("err")
+        with having(grid), out, err, redirect_stdout(out), redirect_stderr(err):
+            status = _run(program)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -62,5 +62,8 @@ def _run(program: dict[str, Any]) -> int:
         if code is None or isinstance(code, int):
             return code or 0
         print(code, file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
         return 1
     return 0

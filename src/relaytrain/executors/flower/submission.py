@@ -68,7 +68,7 @@ def _hand_over(address: str, room: Path, connection: str) -> None:
     command = [program("flwr"), "run", str(app), "here", "--run-config", f'{CHANNEL}="{room / "channel"}"']
     done = subprocess.run(
         command, env=environment(home), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COME_S,
-        start_new_session=True,
+        start_new_session=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
         words = " ".join((done.stderr + done.stdout).split())[-400:]
@@ -86,7 +86,7 @@ def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[]
             raise WorkerLost(f"{words} before the run had started")
         if now - began > COME_S:
             raise WorkerLost(
-                f"no ServerApp within {COME_S:g} s; it starts where the SuperLink runs, so `relaytrain` has to run there"
+                f"no ServerApp within {COME_S:g} s; it starts where the SuperLink runs: run `relaytrain` there"
             )
         if now - said > 10.0:
             said = now
@@ -101,7 +101,9 @@ def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[]
             _kill(end.pid)
             raise WorkerLost(f"{words}; what was done is kept: `relaytrain resume` goes on")
     if end.status is None:
-        raise WorkerLost("the ServerApp ended (somebody killed it?); what was done is kept: `relaytrain resume` goes on")
+        raise WorkerLost(
+            "the ServerApp ended (somebody killed it?); what was done is kept: `relaytrain resume` goes on"
+        )
     return end.status
 
 

@@ -1,7 +1,7 @@
 """A leash: `python -m relaytrain.executors.flower.tether COMMAND...` runs a command for as long as its stdin is open.
 
 When stdin ends, because whoever started it closed it or died, or when the command ends by itself, everything the
-command has started is ended too: first asked, then by force. On Linux the leash takes in orphans, so nothing escapes it.
+command has started is ended too: first asked, then by force. On Linux the leash takes in orphans: nothing escapes it.
 """
 
 from __future__ import annotations

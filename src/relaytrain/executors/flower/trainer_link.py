@@ -8,6 +8,7 @@ What a SuperNode must say in its node-config:
 | relaytrain-scenario | the scenario's file on this machine |
 | relaytrain-folder | where the scenario's own code and files are, if not beside it |
 | relaytrain-trainer | the trainer's socket, if not one in the folder for temporary files |
+| relaytrain-site, relaytrain-meter | where the machine stands, for people; a meter of your own |
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ STALL_S = 60.0
 CALL_S = 20.0
 """How long a trainer may take until it listens; what it does then, it says."""
 AGAIN_S = 0.02
-NODES, SCENARIO, FOLDER, TRAINER = (f"relaytrain-{key}" for key in ("nodes", "scenario", "folder", "trainer"))
+HELLO_S, HELLO_BYTES = 2.0, 2**20
+NODES, SCENARIO, FOLDER, TRAINER, SITE, METER = (
+    f"relaytrain-{key}" for key in ("nodes", "scenario", "folder", "trainer", "site", "meter")
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class TrainerPlace:
     scenario: str
     socket: str
     folder: str | None = None
+    site: str | None = None
+    meter: str | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], node_id: int) -> TrainerPlace:
@@ -56,10 +62,12 @@ class TrainerPlace:
         for key in (NODES, SCENARIO):
             if not isinstance(config.get(key), str) or not config[key]:
                 raise ValueError(
-                    f'this SuperNode\'s node-config has no {key}; start it by `relaytrain node`, or with '
+                    f"this SuperNode's node-config has no {key}; start it by `relaytrain node`, or with "
                     f'--node-config \'{NODES}="..." {SCENARIO}="..."\''
                 )
-        folder, place = config.get(FOLDER), config.get(TRAINER)
+        folder, site, meter = (config.get(key) for key in (FOLDER, SITE, METER))
+        rest = [value if isinstance(value, str) and value else None for value in (folder, site, meter)]
+        place = config.get(TRAINER)
         if not isinstance(place, str):
             home = Path(tempfile.gettempdir()) / f"relaytrain-{os.getuid()}-{node_id}"
             home.mkdir(mode=0o700, exist_ok=True)
@@ -67,19 +75,38 @@ class TrainerPlace:
                 raise ValueError(f"{home} belongs to somebody else; name another socket as {TRAINER} in node-config")
             place = str(home / "trainer")
         nodes = tuple(name.strip() for name in config[NODES].split(",") if name.strip())
-        return cls(nodes, config[SCENARIO], place, folder if isinstance(folder, str) else None)
+        return cls(nodes, config[SCENARIO], place, *rest)
 
     def node_config(self) -> str:
         """The inverse of `of_config`, as a SuperNode's argument."""
-        values = {NODES: ",".join(self.nodes), SCENARIO: self.scenario, FOLDER: self.folder, TRAINER: self.socket}
+        values = {
+            NODES: ",".join(self.nodes), SCENARIO: self.scenario, FOLDER: self.folder, TRAINER: self.socket,
+            SITE: self.site, METER: self.meter,
+        }  # fmt: skip
         return " ".join(f'{key}="{value}"' for key, value in values.items() if value is not None)
 
     def start(self, parent: int, **options: Any) -> subprocess.Popen[bytes]:
         """A trainer that lives as long as the process `parent`."""
         command = [sys.executable, "-m", "relaytrain.executors.flower.trainer", "--parent", str(parent)]
         command += ["--socket", self.socket, "--scenario", self.scenario, "--nodes", ",".join(self.nodes)]
-        command += ["--folder", self.folder] if self.folder else []
+        for option, value in (("--folder", self.folder), ("--site", self.site), ("--meter", self.meter)):
+            command += [option, value] if value else []
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+
+
+def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
+    """What the trainer says of itself; little where it does not say anything in time."""
+    about: dict[str, Any] = {"nodes": list(place.nodes), "site": place.site or "", "state": "no trainer"}
+    with contextlib.suppress(TrainerLost, BadMessage, OSError):
+        if not start and not Path(place.socket).exists():
+            return about
+        with _connected(place) as link, cast(BinaryIO, link.makefile("rwb")) as stream:
+            link.settimeout(HELLO_S)
+            write_frame(stream, "hello")
+            answer = read_frame(stream, most=HELLO_BYTES)
+            if answer is not None and answer[0].pop("kind", None) == "about":
+                about = {**about, **answer[0], "nodes": list(place.nodes)}
+    return about
 
 
 class TrainerLost(Exception):

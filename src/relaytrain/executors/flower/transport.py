@@ -113,16 +113,15 @@ class FlowerTransport:
                 yield failed(task, "late", f"no answer within {task.timeout_s:g} s")
             if open_ and now - looked >= LOOK_S * 4:
                 looked = now
-                present = set(self.grid.get_node_ids())
-                for key in [key for key, one in open_.items() if one.number not in present]:
-                    yield failed(open_.pop(key).task, "lost", "its Flower node has gone")
+                there = self.roster.refresh()
+                for key in [key for key, one in open_.items() if there.get(one.task.node) != one.number]:
+                    yield failed(open_.pop(key).task, "lost", "its Flower node has gone, or another is in its place")
             if open_:
                 time.sleep(PULL_S)
 
     def _read(self, one: _Open, reply: Message) -> NodeResult:
         task = one.task
         if reply.has_error():
-            self.roster.forget(one.number)
             return failed(task, "lost", _words(reply.error))
         try:
             if reply.metadata.src_node_id != one.number:
