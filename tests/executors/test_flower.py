@@ -121,6 +121,7 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
 @pytest.mark.soak
 def test_the_contract_of_transports(tmp_path, mark, monkeypatch, capfd):
     from relaytrain.executors.flower.local import LocalFlower
+    from relaytrain.executors.flower.security import Link
     from relaytrain.executors.flower.submission import submit
     from relaytrain.scenario import load_scenario
 
@@ -131,5 +132,5 @@ def test_the_contract_of_transports(tmp_path, mark, monkeypatch, capfd):
     suite = Path(__file__).with_name("flower_contract.py")
     with LocalFlower(scenario, [("cloud",), ("edge-1",), ("edge-2",)], room) as here:
         asked = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-W", f"ignore::{REWRITE}", str(suite)]
-        status = submit(asked, address=here.address, room=room, lost=here.lost, module="pytest")
+        status = submit(asked, link=Link(here.address), room=room, lost=here.lost, module="pytest")
     assert status == 0, capfd.readouterr().out[-4000:]

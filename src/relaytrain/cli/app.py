@@ -49,12 +49,12 @@ Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target miss
 VERBS = (
     "run", "plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce", "resume", "stop",
     "ls", "show", "rm", "report", "audit", "export", "doctor", "profile", "atlas", "scout", "collect", "fit",
-    "evaluate",
+    "evaluate", "node", "nodes",
 )  # fmt: skip
 """In the order of `--help`; verb `v` is the function `v` of the module `v` beside this file."""
 WITHOUT_TRACE = ("validate", "plan")
 """Verbs that hold no file, thread or process when they return: nothing has to be closed behind them."""
-GROUPS = ("pipeline", "store")
+GROUPS = ("pipeline", "store", "flower")
 """Modules that hold verbs of their own: `relaytrain store check`."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
-from .on_flower import LocalFlower, is_outside, on_flower
+from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
@@ -50,6 +50,8 @@ def resume(
     force: Force = False,
     allow_inexact: Inexact = False,
     local_flower: LocalFlower = None,
+    superlink: SuperLinkAddress = None,
+    certs: Certificates = None,
     store: Store = None,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -62,8 +64,9 @@ def resume(
     opened = open_store(store)
     name = find_run(opened, run)
     kept = runs.kept_scenario(name, store=opened, source=scenario, code=code)
-    if is_outside(kept, local_flower):
-        return on_flower(kept, local_flower)
+    where = Where(local_flower, superlink, certs)
+    if where.is_outside(kept):
+        return on_flower(kept, where)
     with compiled(scipy=True), signals.stopping() as stop:
         with Watcher.watching() as told:
             ended = runs.resume(

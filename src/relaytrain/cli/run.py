@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
-from .on_flower import LocalFlower, is_outside, on_flower
+from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
@@ -51,6 +51,8 @@ def run(
     seed: Seed = None,
     transport: TransportName = None,
     local_flower: LocalFlower = None,
+    superlink: SuperLinkAddress = None,
+    certs: Certificates = None,
     estimator: EstimatorName = None,
     fitted: FittedFile = None,
     name: Name = None,
@@ -69,8 +71,9 @@ def run(
 
     changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
-    if is_outside(loaded, local_flower):
-        return on_flower(loaded, local_flower)
+    where = Where(local_flower, superlink, certs)
+    if where.is_outside(loaded):
+        return on_flower(loaded, where)
     opened = RunStore.open(store)
     for words in loaded.warnings:
         note(f"warning: {words}")

@@ -15,12 +15,14 @@ from ...core.errors import WorkerLost
 from ...core.notices import say
 from ...scenario import Scenario
 from ...store.files import make_dir, write_atomic
-from .environment import environment, free_ports, program
+from .environment import environment, free_ports
 from .nodes_here import NodeHere, Tethered
+from .security import Link, client_context, superlink_command
 from .trainer_link import TrainerPlace
 
 START_S = 90.0
 LOOK_S = 0.1
+HEALTH_S = 3.0
 HOST = "127.0.0.1"
 
 
@@ -76,8 +78,7 @@ class LocalFlower:
         return words
 
     def _start(self) -> None:
-        command = [program("flower-superlink"), "--insecure", "--host", HOST, "--port", str(self._port)]
-        command += ["--disable-runtime-dependency-installation"]
+        command = superlink_command(self.address, None)
         log = self.room / "superlink.log"
         self.superlink = Tethered("SuperLink", command, log, environment(self.room / "flwr"))
         folder = self._scenario.folder
@@ -96,15 +97,21 @@ class LocalFlower:
             words = self.lost()
             if words is not None:
                 raise WorkerLost(f"{words} as it started; it said: {last_words(self.room / 'superlink.log')}")
-            if is_healthy(HOST, self._port):
+            if is_healthy(Link(self.address)):
                 return
             time.sleep(LOOK_S)
         raise WorkerLost(f"no SuperLink at {self.address} within {START_S:g} s")
 
 
-def is_healthy(host: str, port: int) -> bool:
+def is_healthy(link: Link) -> bool:
     """Whether a SuperLink answers there."""
-    connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    host, port = link.host_port
+    context = client_context(link)
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=HEALTH_S)
+        if context is None
+        else http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
+    )
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200

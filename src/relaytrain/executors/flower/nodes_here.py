@@ -66,6 +66,7 @@ class NodeHere:
         port: of loopback, for the SuperNode's own use.
         room: a private folder for its files.
         security: the SuperNode's arguments for TLS and keys; `--insecure` on loopback.
+        aloud: what the trainer says goes to our stderr, not to a file.
     """
 
     def __init__(
@@ -77,25 +78,39 @@ class NodeHere:
         port: int,
         room: Path,
         security: Sequence[str] = ("--insecure",),
+        aloud: bool = False,
     ) -> None:
         self.name, self.place, self._room = name, place, room
         self._env = environment(room / "flwr")
         self._lives = LIVES
-        fd = ops().append(room / "trainer.log", 0o600)
-        try:
-            self.trainer = place.start(os.getpid(), stdout=fd, stderr=fd, env=self._env)
-        finally:
-            os.close(fd)
+        self._aloud = aloud
+        self.trainer = self._trainer()
         self._command = [program("flower-supernode"), *security, "--superlink", superlink]
         self._command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", place.node_config()]
         self.supernode = self._supernode()
 
+    def _trainer(self) -> subprocess.Popen[bytes]:
+        if self._aloud:
+            return self.place.start(os.getpid(), stdout=subprocess.DEVNULL, env=self._env)
+        fd = ops().append(self._room / "trainer.log", 0o600)
+        try:
+            return self.place.start(os.getpid(), stdout=fd, stderr=fd, env=self._env)
+        finally:
+            os.close(fd)
+
+    def is_joined(self) -> bool:
+        """Whether the SuperLink has taken it."""
+        try:
+            return "SuperNode ID: " in self.supernode.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+
     def _supernode(self) -> Tethered:
         return Tethered(f"SuperNode {self.name}", self._command, self._room / "supernode.log", self._env)
 
-    def revive(self) -> bool:
+    def revive(self, *, always: bool = False) -> bool:
         """Start another SuperNode in the place of one that has ended, unless that has happened too often."""
-        self._lives -= 1
+        self._lives -= not always
         if self._lives >= 0:
             self.supernode.end()
             self.supernode = self._supernode()

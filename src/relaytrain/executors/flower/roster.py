@@ -32,6 +32,7 @@ class Roster:
     grid: Grid
     about: dict[int, dict[str, Any]] = field(default_factory=dict)
     _asked: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
 
     def plays(self) -> dict[str, int]:
         """The Flower node of each node of the scenario; of two that claim one, the one that came last.
@@ -42,7 +43,9 @@ class Roster:
 
     def refresh(self) -> dict[str, int]:
         """Look at Flower's list; nodes that are new are asked, and answers that have come are read."""
-        present = set(self.grid.get_node_ids())
+        listed = {node.node_id: node.name for node in self.grid.get_nodes()}
+        present = set(listed)
+        self._names.update({number: name for number, name in listed.items() if name})
         for gone in set(self.about) - present:
             del self.about[gone]
         now = time.monotonic()
@@ -76,6 +79,14 @@ class Roster:
                 say(f"waiting for nodes: {', '.join(missing)} ({now - began:.0f} of {wait_s:.0f} s)")
             time.sleep(PULL_S if self._asked else LOOK_S)
 
+    def settle(self, wait_s: float) -> None:
+        """As `refresh`, until everybody on Flower's list has answered or the time is over."""
+        until = time.monotonic() + wait_s
+        self.refresh()
+        while self._asked and time.monotonic() < until:
+            time.sleep(PULL_S)
+            self.refresh()
+
     def _read(self, answers: Iterable[Message]) -> None:
         for answer in answers:
             asked = self._asked.pop(answer.metadata.reply_to_message_id, None)
@@ -94,5 +105,15 @@ class Roster:
                     raise BadMessage("it names no nodes")
             except BadMessage as wrong:
                 say(f"Flower node {number} does not say who it is: {wrong}")
-                about = {"nodes": []}
-            self.about[number] = about
+                about, names = {"nodes": []}, []
+            self.about[number] = {**about, "nodes": self._believed(number, names)}
+
+    def _believed(self, number: int, claimed: list[str]) -> list[str]:
+        """Of nodes that a Flower node claims, the one that its key was registered for; all where keys have no names."""
+        registered = self._names.get(number)
+        if registered is None:
+            return claimed
+        for name in claimed:
+            if name != registered:
+                say(f"Flower node {number} has the key of {registered} and claims to be {name}: not believed")
+        return [name for name in claimed if name == registered]

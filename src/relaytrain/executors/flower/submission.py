@@ -17,6 +17,7 @@ from ...core.notices import say
 from ...store.files import make_dir, write_atomic
 from .channel import CallerEnd
 from .environment import environment, program
+from .security import Link
 from .serverapp_name import APP, CHANNEL
 
 COME_S = 120.0
@@ -29,19 +30,17 @@ Lost = Callable[[], "str | None"]
 def submit(
     arguments: Sequence[str],
     *,
-    address: str,
+    link: Link,
     room: Path,
     lost: Lost,
     module: str = "relaytrain",
-    connection: str = "insecure = true",
     asked: Callable[[], int] = int,
 ) -> int:
-    """Run `python -m module arguments` in a ServerApp of the SuperLink at `address`; its exit status.
+    """Run `python -m module arguments` in a ServerApp of the SuperLink at `link`; its exit status.
 
     Args:
         room: a private folder with a short name.
         lost: says in words when the SuperLink has gone.
-        connection: lines of Flower's own connection table, for TLS.
         asked: how often the user has asked to stop by now; each time is passed on.
 
     Raises:
@@ -49,7 +48,7 @@ def submit(
     """
     end = CallerEnd(room / "channel")
     try:
-        _hand_over(address, room, connection)
+        _hand_over(link, room)
         return _follow(end, _program(module, arguments), lost, asked)
     finally:
         end.close()
@@ -60,10 +59,10 @@ def _program(module: str, arguments: Sequence[str]) -> dict[str, Any]:
     return {"module": module, "arguments": list(arguments), "folder": os.getcwd(), "environment": own}
 
 
-def _hand_over(address: str, room: Path, connection: str) -> None:
+def _hand_over(link: Link, room: Path) -> None:
     home, app = make_dir(room / "flwr", private=True), make_dir(room / "relaytrain-app", private=True)
-    write_atomic(home / "config.toml", f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{address}"\n'
-                 f"{connection}\n", private=True, durable=False)  # fmt: skip
+    config = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{link.address}"\n{link.connection()}\n'
+    write_atomic(home / "config.toml", config, private=True, durable=False)
     write_atomic(app / "pyproject.toml", APP, private=True, durable=False)
     command = [program("flwr"), "run", str(app), "here", "--run-config", f'{CHANNEL}="{room / "channel"}"']
     done = subprocess.run(
@@ -72,7 +71,7 @@ def _hand_over(address: str, room: Path, connection: str) -> None:
     )  # fmt: skip
     if done.returncode != 0:
         words = " ".join((done.stderr + done.stdout).split())[-400:]
-        raise WorkerLost(f"the SuperLink at {address} took no run: {words}")
+        raise WorkerLost(f"the SuperLink at {link.address} took no run: {words}")
 
 
 def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[], int]) -> int:
