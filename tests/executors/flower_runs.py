@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from typing import Any
 from relaytrain.executors.flower.tether import descendants_of
 
 WAIT_S = 400.0
+MISSED = 5
+"""Exit status of a run that ended above its target."""
 
 
 def as_json(value: Any) -> Any:
@@ -112,6 +115,12 @@ def left_behind(mark: str) -> list[str]:
             if words and (mark in words or mark in around):
                 found.append(words)
     return found
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def write_scenario(path: Path, tables: dict[str, Any]) -> Path:

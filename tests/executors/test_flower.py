@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flower_runs import CliRun, left_behind, write_scenario
+from flower_runs import MISSED, CliRun, left_behind, write_scenario
 
 import relaytrain as rt
 from relaytrain.store import RunStore
@@ -24,7 +24,7 @@ pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 MARK = "RELAYTRAIN_TEST_MARK"
 REWRITE = "pytest.PytestAssertRewriteWarning"
-MISSED, LOST = 5, 7
+LOST = 7
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from .signals import signals
 
 if TYPE_CHECKING:
     from ..executors.flower.nodes_here import NodeHere
+    from ..executors.flower.security import Link
     from ..relay.stopping import Stop
 
 SHORT = "This machine as a node of a relay on Flower."
@@ -45,6 +46,9 @@ OwnMeter = Annotated[
 ]
 LOOK_S = 0.2
 AGAIN_S = 3.0
+REFUSALS = 3
+"""How often a SuperLink may refuse this node before that is taken for its last word: keys may be registered late."""
+WORDS_EVERY_S = 10.0
 REPLY_S = 4.0
 """How long a SuperNode takes to send what its trainer has just handed over."""
 
@@ -90,6 +94,8 @@ def node(
         write_atomic(tables, json.dumps(loaded.resolved), private=True, durable=False)
         code = None if loaded.folder is None else str(loaded.folder.resolve())
         place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter)
+        if not _found(link, stop):
+            return StoppedByUser.exit_status
         note(f"opening the data of {', '.join(names)}")
         here = NodeHere(
             "+".join(names), place, superlink=link.address, port=free_ports(1)[0], room=room,
@@ -101,11 +107,26 @@ def node(
             here.end()
 
 
+def _found(link: Link, stop: Stop) -> bool:
+    """Wait for the SuperLink; False when the user has asked to stop before."""
+    from ..executors.flower.local import is_healthy
+
+    said = 0.0
+    while not is_healthy(link):
+        if stop.asked:
+            return False
+        if time.monotonic() - said > WORDS_EVERY_S:
+            said = time.monotonic()
+            note(f"waiting for a SuperLink at {link.address}")
+        time.sleep(LOOK_S)
+    return True
+
+
 def _stay(here: NodeHere, stop: Stop, address: str) -> int:
     from ..executors.flower.local import last_words
     from ..executors.flower.trainer_link import describe
 
-    began, joined, seen = time.monotonic(), False, ""
+    began, joined, seen, refusals = time.monotonic(), False, "", 0
     while True:
         if stop.asked:
             break
@@ -118,7 +139,8 @@ def _stay(here: NodeHere, stop: Stop, address: str) -> int:
         ended = here.supernode.ended()
         if ended is not None:
             words = last_words(here.supernode.log)
-            if not joined:
+            refusals += not joined
+            if refusals >= REFUSALS:
                 raise WorkerLost(f"the SuperLink at {address} does not take this node: {ended}; it said: {words}")
             if words != seen:
                 note(f"{ended}; starting another ({words[-120:]})")

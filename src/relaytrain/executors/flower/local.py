@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +25,8 @@ from .trainer_link import TrainerPlace
 START_S = 90.0
 LOOK_S = 0.1
 HEALTH_S = 3.0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ROUTINE = re.compile(r"FastAPI lifespan|Application (shutdown|startup)|server process|Uvicorn running|Shutting down")
 HOST = "127.0.0.1"
 
 
@@ -104,7 +108,11 @@ class LocalFlower:
 
 
 def is_healthy(link: Link) -> bool:
-    """Whether a SuperLink answers there."""
+    """Whether a SuperLink answers there.
+
+    Raises:
+        WorkerLost: one does, but it is not the one that we have the certificate of.
+    """
     host, port = link.host_port
     context = client_context(link)
     connection = (
@@ -115,6 +123,8 @@ def is_healthy(link: Link) -> bool:
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
+    except ssl.SSLCertVerificationError as wrong:
+        raise WorkerLost(f"the SuperLink at {link.address} has another certificate: {wrong.verify_message}") from None
     except (OSError, http.client.HTTPException):
         return False
     finally:
@@ -124,6 +134,7 @@ def is_healthy(link: Link) -> bool:
 def last_words(log: Path, lines: int = 3) -> str:
     """The end of what a process said."""
     with suppress(OSError):
-        said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-        return " / ".join([line for line in said if line][-lines:])[-600:] or "nothing"
+        text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        said = [line.strip() for line in text.splitlines()]
+        return " / ".join([line for line in said if line and not _ROUTINE.search(line)][-lines:])[-600:] or "nothing"
     return "nothing"

@@ -141,7 +141,7 @@ _current: list[_Asked] = []
 
 def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
     """The task of a connection; afterwards its end, which says that nobody waits any more."""
-    with connection, cast(BinaryIO, connection.makefile("rwb")) as stream:
+    with contextlib.suppress(OSError), connection, cast(BinaryIO, connection.makefile("rwb")) as stream:
         try:
             frame = read_frame(stream)
         except (BadMessage, OSError):
