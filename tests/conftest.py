@@ -1,8 +1,24 @@
-"""What all tests start from: Ctrl-C is heard, also where a shell that works in the background has it ignored."""
+"""What all tests start from: Ctrl-C is heard, also where a shell that works in the background has it ignored.
+
+`heavy.txt` beside this file names the tests that took more CPU than a quick look allows; they are marked `slow`, so
+`make fast` leaves them out. `python tests/weigh.py` writes it anew.
+"""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
+
+HEAVY = Path(__file__).with_name("heavy.txt")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    heavy = set(HEAVY.read_text().split())
+    for item in items:
+        if item.nodeid.split("[")[0] in heavy:
+            item.add_marker(pytest.mark.slow)
