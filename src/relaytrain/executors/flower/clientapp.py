@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from flwr.app import Context, Message
+import sys
+import time
+
+from flwr.app import Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 
-from ...training.task import NodeTask
+from ...training.task import NodeTask, unpack
 from .messages import of_about, of_frame, to_frame
 from .trainer_link import TrainerPlace, ask, describe
 
@@ -22,6 +25,18 @@ def query(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Hand a task to the trainer, and its result back."""
+    started_cpu_s = time.process_time()
     place = TrainerPlace.of_config(context.node_config, context.node_id)
     frame = to_frame(message.content)
-    return Message(of_frame(ask(place, NodeTask.from_bytes(frame), frame)), reply_to=message)
+    answer = ask(place, NodeTask.from_bytes(frame), frame)
+    reply = of_frame(answer)
+    reply["metrics"] = _metrics(answer, started_cpu_s)
+    return Message(reply, reply_to=message)
+
+
+def _metrics(answer: bytes, started_cpu_s: float) -> MetricRecord:
+    """Figures of a result, for Flower's own tools; ours reads them from the result."""
+    header = unpack(answer)[0]
+    figures = {key: header.get(key) for key in ("samples", "train_loss", "cpu_s", "wall_s", "energy_j")}
+    numbers = {key: value for key, value in figures.items() if isinstance(value, int | float)}
+    return MetricRecord({**numbers, "started_cpu_s": started_cpu_s, "torch": int("torch" in sys.modules)})

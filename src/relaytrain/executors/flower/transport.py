@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import DEFAULT_TTL, Error, Message, MessageType
 from flwr.serverapp import Grid
@@ -43,12 +44,15 @@ class FlowerTransport:
         setup: whose nodes they play.
         grid: Flower's, of the ServerApp that we are in.
         first_wait_s: how long to wait for all nodes before the first task.
+
+    `metrics`: by node, what its last reply said for Flower's own tools; nothing here rests on it.
     """
 
     def __init__(self, setup: TrainingSetup, grid: Grid, *, first_wait_s: float = FIRST_WAIT_S) -> None:
         self.setup, self.grid = setup, grid
         self.roster = Roster(grid)
         self._wait_s = first_wait_s
+        self.metrics: dict[str, dict[str, Any]] = {}
         self._names = {name for group in setup.problem.node_sets for name in group.nodes} or set(setup.datasets)
 
     def send(self, tasks: Iterable[NodeTask]) -> Iterator[NodeResult]:
@@ -123,6 +127,7 @@ class FlowerTransport:
         task = one.task
         if reply.has_error():
             return failed(task, "lost", _words(reply.error))
+        self.metrics[task.node] = dict(reply.content.get("metrics") or {})
         try:
             if reply.metadata.src_node_id != one.number:
                 raise BadMessage("it comes from another node")
