@@ -42,7 +42,8 @@ def others(app: str, rounds: int, here: LocalFlower, room: Path) -> list[dict[st
     )
     config = f'rounds={rounds} nodes={len(NODES)} out="{out}"'
     command = [program("flwr"), "run", str(APPS / app), "here", "--run-config", config]
-    subprocess.run(command, env=environment(home), check=True, capture_output=True)
+    done = subprocess.run(command, env=environment(home), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     until = time.monotonic() + WAIT_S
     while not out.exists() or not out.read_text():
         if time.monotonic() > until:

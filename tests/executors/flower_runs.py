@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ def command(*arguments: str | Path) -> list[str]:
 class CliRun:
     """`relaytrain ARGUMENTS` as a process, its words line by line."""
 
-    def __init__(self, *arguments: str | Path, cwd: Path | None = None) -> None:
+    def __init__(self, *arguments: str | Path, cwd: Path | None = None, on: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            command(*arguments),
+            [*on, *command(*arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
