@@ -173,8 +173,8 @@ def _beat(asked: _Asked) -> None:
 def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     from ...costs.devices import DeviceProfile
     from ...costs.meters import find_meter
-    from ...models.rebuild import from_scenario
     from ...scenario import load_scenario
+    from ...scenario.resolve import resolve
     from ...training.setup import TrainingSetup
 
     path = Path(asked.scenario)
@@ -189,11 +189,12 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
     devices = {node.name: node.device for node in loaded.problem.nodes}
-    own = None if asked.meter is None else from_scenario(asked.meter, setup.folder)
+    own = None if asked.meter is None else resolve(asked.meter, setup.folder).value
     benches = {}
     for node in asked.nodes.split(","):
-        table = loaded.resolved.get("devices", {}).get(devices.get(node) or "")
-        profile = None if table is None else DeviceProfile(devices[node], **table)
+        device = devices.get(node) or ""
+        table = loaded.resolved.get("devices", {}).get(device)
+        profile = None if table is None else DeviceProfile(device, **table)
         place = setup.settings.devices.get(node, "cpu")
         meter = find_meter(profile, gpu=place.startswith("cuda")) if own is None else cast(Meter, own())
         benches[node] = _Bench(setup.site(node), meter)
