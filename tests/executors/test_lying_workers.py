@@ -49,8 +49,8 @@ RESULTS = words("""no-samples no-run one-key-more epoch-a-text attempt-a-flag sa
     samples-huge
     loss-nan loss-a-text cpu-infinite whole-a-number error-and-weights neither kind-of-failure-unknown error-without-end
     joules-of-nowhere joules-by-rumour joules-negative run-a-list anothers-name nobodys-name""")
-UPDATES = words("""one-sample-more a-million-samples no-sample years-of-cpu years-of-wall joules-of-a-city weights-times-900
-    weights-times-50
+UPDATES = words("""one-sample-more a-million-samples no-sample years-of-cpu years-of-wall joules-of-a-city
+    weights-times-900 weights-times-50
     one-weight-huge truncated longer no-weights a-pickle other-names other-kind momentum-1e30
     state-of-another-optimizer""")
 NEVER = words("""silent beats-for-ever beats-without-pause answers-an-older-epoch answers-another-run
