@@ -17,7 +17,7 @@ from relaytrain.core import npz
 from relaytrain.core.cost import CostTable
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.problem import Pair, Problem, Target
-from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey, read_atlas
+from relaytrain.traces.atlas import BUNDLED, Atlas, AtlasLeg, LegKey, read_atlas
 from relaytrain.traces.atlas_scenario import best_fixed, digest_of, of_seed
 
 GOLD, BRONZE = Pair("full", "gold"), Pair("small", "bronze")
@@ -187,3 +187,6 @@ def test_a_digest_stands_for_the_training_and_not_for_seed_costs_or_target():
     assert digest_of(of_seed(load_scenario("quickstart"), 7)) == same
     assert of_seed(load_scenario("quickstart"), 7).resolved["data"]["seed"] == 7
     assert len({same, digest("training.lr=0.01"), digest("data.standardise=false"), digest("target.on=test")}) == 4
+    assert digest("training.precision=float32") == same != digest("training.precision=bf16")
+    for name in ("quickstart", "fashion", "deeper"):  # recorded before some keys existed
+        assert read_atlas(BUNDLED / f"{name}.npz").digest == digest_of(load_scenario(name))

@@ -194,6 +194,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "by class without classes": ({"data": {"source": "digits", "partition": "by-class"}}, "data.classes"),
     "unknown optimizer": ({"training": {"optimizer": "sdg"}}, "did you mean 'sgd'"),
     "unknown key": ({"training": {"learning_rate": 0.1}}, "training.learning_rate"),
+    "both ways of clipping": ({"training": {"clip_norm": 1.0, "clip_value": 1.0}}, "training.clip_value"),
+    "two warm-ups": ({"training": {"warmup_epochs": 1.0, "lr_schedule": "mine:cycle"}}, "warms up itself"),
+    "steps of our schedules": ({"training": {"lr_schedule": "cosine", "lr_every": "step"}}, "go by the epoch"),
+    "a server's rate without one": ({"training": {"server_lr": 0.1}}, 'strategy = "fedavgm" or "fedadam"'),
+    "unknown schedule": ({"training": {"lr_schedule": "cosin"}}, "did you mean 'cosine'"),
+    "unknown precision": ({"training": {"precision": "fp8"}}, "training.precision"),
+    "no share": ({"node_sets": [{"name": "gold", "nodes": ["cloud"], "sample_share": 0.0}]}, "sample_share"),
+    "a share of a pipeline": (
+        {"node_sets": [{"name": "gold", "nodes": ["cloud"], "mode": "pipeline", "sample_share": 0.5}]},
+        "each holds a part of the network",
+    ),
+    "clipping in a pipeline": (
+        {
+            "node_sets": [{"name": "gold", "nodes": ["cloud"], "mode": "pipeline"}],
+            "training": {"clip_norm": 1.0},
+        },
+        "training.clip_norm: got clip_norm with the pipeline 'gold'",
+    ),
     "batch of one": ({"training": {"batch": 1}}, "from 2"),
     "a code reference that is none": ({"data": {"source": "os.system('x'):y"}}, "data.source"),
 }

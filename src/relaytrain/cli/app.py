@@ -48,7 +48,7 @@ Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target miss
 
 VERBS = (
     "run", "plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce", "resume", "stop",
-    "ls", "show", "rm", "report", "audit", "export", "doctor", "profile", "atlas", "scout", "collect", "fit",
+    "ls", "show", "rm", "report", "audit", "ui", "export", "doctor", "profile", "atlas", "scout", "collect", "fit",
     "evaluate", "node", "nodes",
 )  # fmt: skip
 """In the order of `--help`; verb `v` is the function `v` of the module `v` beside this file."""

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
-from .output import emit_json, emit_view
+from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .output import check_report, emit_json, emit_view, write_report
 
 SHORT = "All planners side by side on one scenario."
 HELP = """Compare all planners on one scenario: energy, time, and how far from the optimum.
@@ -37,6 +37,7 @@ def compare(
     sets: Sets = None,
     without: Without = None,
     atlas: Recorded = None,
+    report: Report = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -44,6 +45,7 @@ def compare(
     """Compare and show."""
     from .. import api
 
+    check_report(report)
     recorded = [] if atlas is None else [f"planner.atlas={json.dumps(str(atlas.resolve()))}"]
     loaded = api.scenario(scenario, overrides=[*(sets or ()), *recorded], without=without or ())
     with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
@@ -54,4 +56,8 @@ def compare(
         from ..report.tables import comparison_table
 
         emit_view(comparison_table(comparison))
+    if report is not None:
+        from ..report.answer_html import comparison_report
+
+        write_report(report, lambda command: comparison_report(comparison, command))
     return 0

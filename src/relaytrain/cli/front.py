@@ -9,8 +9,8 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose, Without
-from .output import check_figure, emit_json, emit_view, write_figure
+from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
 
 SHORT = "What each deadline and loss costs at least."
 HELP = """Show the trade-off: the least energy for each deadline and loss, from one sweep.
@@ -41,6 +41,7 @@ def front(
     sets: Sets = None,
     without: Without = None,
     figure: Figure = None,
+    report: Report = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -49,6 +50,7 @@ def front(
     from .. import api
 
     check_figure(figure)
+    check_report(report)
     if level is not None and not 0.0 < level < 1.0:
         raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
     columns = [_duration(text) for text in deadlines or ()]
@@ -66,6 +68,10 @@ def front(
 
         emit_view(front_tables(view))
     write_figure(figure, front_svg(view))
+    if report is not None:
+        from ..report.answer_html import front_report
+
+        write_report(report, lambda command: front_report(view, command))
     return 0
 
 

@@ -55,6 +55,9 @@ Without = Annotated[
     ),
 ]
 Figure = Annotated[Path | None, typer.Option("--figure", metavar="FILE.svg", help="Also draw the result here.")]
+Report = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write the result as one HTML file here.")
+]
 Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_hush, help="Only the result and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_more, help="Tracebacks of unexpected errors.")]

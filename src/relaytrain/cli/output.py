@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,6 +169,22 @@ def write_figure(path: Path | None, svg: str) -> None:
 
         write_atomic(path, svg)
         note(f"picture: {path}")
+
+
+def check_report(path: Path | None) -> None:
+    """Refuse a report's path before the work, not after it."""
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--report: got '{path}', expected a file name that ends in .html")
+    check_folder("--report", path)
+
+
+def write_report(path: Path | None, page: Callable[[Sequence[str]], str]) -> None:
+    """Write a page that was asked for, with the words of this call in it, and say where it is."""
+    if path is not None:
+        from ..store.files import write_atomic
+
+        write_atomic(path, page(["relaytrain", *sys.argv[1:]]))
+        note(f"report: {path}")
 
 
 Step = Callable[[int, int], None]

@@ -8,8 +8,8 @@ import typer
 
 from ..core.errors import UsageError
 from . import pipeline_run
-from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, emit_view
+from .options import Format, Output, Quiet, Report, Verbose
+from .output import check_report, emit, emit_json, emit_view, write_report
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
 
@@ -86,12 +86,14 @@ def plan(
     keep: Keep = "best-of",
     optimizer: Optimizer = "sgd",
     checkpoint: Checkpoint = False,
+    report: Report = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
+    check_report(report)
     from ..pipeline.unit_counter import measure_named
     from ..pipeline.update_rules import rule_named
     from ..planners.pipeline.keeping_plans import plan_each_keeping
@@ -118,6 +120,10 @@ def plan(
     else:
         emit_view(_view(planned))
         emit("\n" + picture(planned.plan, planned.devices))
+    if report is not None:
+        from ..report.answer_html import pipeline_report
+
+        write_report(report, lambda command: pipeline_report(planned, _view(planned), command))
     return 0
 
 

@@ -10,8 +10,8 @@ import typer
 from ..core.errors import InfeasibleError
 from . import completion
 from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Scenario, Sets, Verbose, Without
-from .output import check_figure, emit_json, emit_view, write_figure
+from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
 
 SHORT = "The cheapest relay that meets the target, and why."
 HELP = """Find the cheapest relay that meets the target, and say why.
@@ -26,7 +26,7 @@ Examples:
   relaytrain plan my.toml --set target.loss=0.2 --set target.deadline=5m
   relaytrain plan my.toml --without silver --planner one-switch
   relaytrain plan depl_alexnet --set target.probability=0.9 --planner best-exp
-  relaytrain plan quickstart --figure plan.svg --format json
+  relaytrain plan quickstart --figure plan.svg --report plan.html --format json
 """
 
 PlannerName = Annotated[
@@ -71,6 +71,7 @@ def plan(
     sets: Sets = None,
     without: Without = None,
     figure: Figure = None,
+    report: Report = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -79,6 +80,7 @@ def plan(
     from .. import api
 
     check_figure(figure)
+    check_report(report)
     changes = list(sets or ())
     if estimator is not None or fitted is not None:
         from ..relay.runs import estimator_overrides
@@ -95,4 +97,8 @@ def plan(
         from ..report.plan_svg import plan_svg
 
         write_figure(figure, plan_svg(planned))
+    if report is not None:
+        from ..report.answer_html import plan_report
+
+        write_report(report, lambda command: plan_report(planned, command))
     return 0 if planned.met else InfeasibleError.exit_status

@@ -8,8 +8,8 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
-from .output import emit_json, emit_view, note, progress
+from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .output import check_report, emit_json, emit_view, note, progress, write_report
 
 SHORT = "The relay in many noisy worlds, all rules side by side."
 HELP = """Play the relay in many noisy worlds, planning again after every epoch, with all rules side by side.
@@ -45,6 +45,7 @@ def simulate(
     workers: Workers = None,
     sets: Sets = None,
     without: Without = None,
+    report: Report = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -52,6 +53,7 @@ def simulate(
     """Simulate and show."""
     from .. import api
 
+    check_report(report)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers: got {workers}, expected at least 1")
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
@@ -66,5 +68,9 @@ def simulate(
         from ..report.tables import simulation_table
 
         emit_view(simulation_table(result))
+    if report is not None:
+        from ..report.answer_html import simulation_report
+
+        write_report(report, lambda command: simulation_report(result, command))
     note(f"{worlds} worlds in {result.elapsed_s:.1f} s")
     return 0

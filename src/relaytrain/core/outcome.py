@@ -109,7 +109,8 @@ class Handed:
     """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured.
 
     `kind`: same, prune, distill or restore. `reached_ratio`: share of the full version's parameters removed.
-    `probe`: forward losses on the new node set's data, of the network before and of the one made.
+    `probe`: forward losses on the new node set's data, of the network before and of the one made. `note`: what did not
+    come along.
     """
 
     checkpoint: Any = field(repr=False)
@@ -119,6 +120,7 @@ class Handed:
     energy_j: float = 0.0
     cpu_s: float = 0.0
     probe: Mapping[str, float] = field(default_factory=dict)
+    note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,21 @@ class PipelineWay:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes that train together (paper: n, a cluster). Sets may overlap."""
+    """Nodes that train together (paper: n, a cluster). Sets may overlap.
+
+    `sample_share`: the share of the nodes that trains in an epoch, drawn anew for each.
+    """
 
     name: str
     nodes: tuple[str, ...] = ()
     mode: Mode = "federated"
     pipeline: PipelineWay = PipelineWay()
+    sample_share: float = 1.0
+
+    @property
+    def sampled(self) -> int:
+        """How many of the nodes train in an epoch: at least the share, at least one."""
+        return max(1, math.ceil(self.sample_share * len(self.nodes) - 1e-9)) if self.nodes else 0
 
     @property
     def owners(self) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ boundary forth and back meanwhile, so the epoch takes the longer of the two.
 
 Handover into (m', N'): the bytes of m' go to every node of N' (the slowest link decides, every bit is paid for);
 a change of version adds the compression's own seconds and joules. What does not fit a memory costs infinity.
+
+Where a share of a set's nodes is drawn for every epoch, both are the expectation over all draws (see `sampled`), and
+how far a draw's seconds scatter is part of the spread. The version has to fit each node, for each may be drawn.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy as np
 from ..core.cost import Array, CostTable
 from ..core.problem import Node, NodeSet, Pair, Version
 from .devices import DeviceProfile
+from .sampled import sampled_cost
 
 BYTES_PER_PARAMETER = 4
 
@@ -96,23 +100,26 @@ def analytic_costs(
     count = len(pairs)
     run_s, run_j = np.full(count, math.inf), np.full(count, math.inf)
     change_s, change_j = np.zeros((count, count)), np.zeros((count, count))
+    spread: Array = np.full(count, settings.spread)
     for now, pair in enumerate(pairs):
         if pair.nodes not in members:
             continue
-        run_s[now], run_j[now] = _epoch(model, now, pair)
+        run_s[now], run_j[now], drawn_sd = _epoch(model, now, pair)
+        if drawn_sd:
+            spread[now] = math.hypot(settings.spread, drawn_sd / run_s[now])
         sending = _sending(model, pair)
         for before, old in enumerate(pairs):
             if before != now:
                 change_s[before, now], change_j[before, now] = _handover(model, (before, now), old, pair, sending)
-    spread: Array = np.full(count, settings.spread)
     return CostTable(run_s, change_s, run_j, change_j, spread, model.reasons, "modelled")
 
 
-def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
+def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float, float]:
+    """Seconds and joules, and how far the draw of nodes makes the seconds scatter."""
     version, members = model.versions[pair.version], model.members[pair.nodes]
     size, flops = weight_bytes(version), version.flops_per_sample
     if size is None or flops is None or not members:
-        return math.inf, math.inf
+        return math.inf, math.inf, 0.0
     group = model.sets[pair.nodes]
     pipeline = group.mode == "pipeline"
     if pipeline and version.chain is not None:
@@ -122,7 +129,7 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
         seconds, joules, reason = try_pipeline_epoch(version.chain, group, members, state_tensors=state_tensors)
         if reason is not None:
             model.reasons[index,] = f"{version.name} on {pair.nodes}: {reason}"
-        return seconds, joules
+        return seconds, joules, 0.0
     speed = sum(device.flops_per_s for _, device in members)
     shares = [device.flops_per_s / speed if pipeline else 1.0 for _, device in members]
     held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
@@ -130,17 +137,23 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float]:
         if held * share > device.memory_bytes:
             needs, has = _gb(held * share), _gb(device.memory_bytes)
             model.reasons[index,] = f"{version.name} needs {needs}, {node.name} of {pair.nodes} has {has}"
-            return math.inf, math.inf
+            return math.inf, math.inf, 0.0
     if pipeline:
-        return _pipeline_epoch(version, group, members, flops)
+        return (*_pipeline_epoch(version, group, members, flops), 0.0)
     compute = [(node.samples or 0) * flops / device.flops_per_s for node, device in members]
     exchange = [2 * 8 * size / device.bits_per_s for _, device in members]
+    if group.sampled < len(members):
+        own = [
+            (d.busy_w - d.idle_w) * c + 2 * 8 * size * d.j_per_bit for (_, d), c in zip(members, compute, strict=True)
+        ]
+        taken = [c + x for c, x in zip(compute, exchange, strict=True)]
+        return sampled_cost(taken, own, [d.idle_w for _, d in members], group.sampled)
     seconds = max(c + x for c, x in zip(compute, exchange, strict=True))
     joules = sum(
         d.busy_w * c + d.idle_w * (seconds - c) + 2 * 8 * size * d.j_per_bit
         for (_, d), c in zip(members, compute, strict=True)
     )
-    return seconds, joules
+    return seconds, joules, 0.0
 
 
 def _pipeline_epoch(version: Version, group: NodeSet, members: Members, flops: float) -> tuple[float, float]:
@@ -156,12 +169,16 @@ def _pipeline_epoch(version: Version, group: NodeSet, members: Members, flops: f
 
 
 def _sending(model: _Model, new: Pair) -> tuple[float, float]:
-    """Seconds and joules of bringing a pair's version to all its nodes; a pipeline's nodes get a share each."""
+    """Seconds and joules of bringing a pair's version to the nodes that train; a pipeline's nodes get a share each."""
     size = weight_bytes(model.versions[new.version])
     if size is None:
         return math.inf, math.inf
-    devices = [device for _, device in model.members[new.nodes]]
-    share = 1.0 / len(devices) if model.sets[new.nodes].mode == "pipeline" else 1.0
+    devices, group = [device for _, device in model.members[new.nodes]], model.sets[new.nodes]
+    if group.sampled < len(devices):
+        own = [8 * size * d.j_per_bit for d in devices]
+        taken = [8 * size / d.bits_per_s for d in devices]
+        return sampled_cost(taken, own, [d.idle_w for d in devices], group.sampled)[:2]
+    share = 1.0 / len(devices) if group.mode == "pipeline" else 1.0
     seconds = max(8 * size * share / d.bits_per_s for d in devices)
     joules = sum(8 * size * share * d.j_per_bit + d.idle_w * seconds for d in devices)
     return seconds, joules

@@ -22,6 +22,7 @@ from ..core.cost import CostTable
 from ..core.errors import UsageError
 from ..core.problem import Problem
 from .meters import CpuMeter
+from .sampled import sampled_cost
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,9 @@ class Profile:
     ) -> CostTable:  # fmt: skip
         """`before` with the measured clock's seconds and joules of every epoch on this machine in place of its own.
 
+        Where a share of the nodes is drawn, CPU seconds are those expected; so are wall seconds of one worker, which
+        does one node after the other, while those of several are the longer of the slowest node's and an even share.
+
         Args:
             problem: whose pairs the table is about.
             samples: by node.
@@ -120,13 +124,16 @@ class Profile:
         """
         meter = meter if meter is not None else CpuMeter()
         run_s, run_j = before.run_s.copy(), before.run_j.copy()
-        sets = {group.name: group.nodes for group in problem.node_sets}
+        sets = {group.name: group for group in problem.node_sets}
         for index, pair in enumerate(problem.pairs):
             if math.isinf(run_s[index]) or pair.version not in self.versions:
                 continue
-            cpu = [self.cpu_s(pair.version, [samples[node]]) for node in sets[pair.nodes]]
-            wall = max(*cpu, sum(cpu) / workers)
-            run_s[index], run_j[index] = wall, meter.reading(sum(cpu), wall).energy_j
+            group = sets[pair.nodes]
+            cpu = [self.cpu_s(pair.version, [samples[node]]) for node in group.nodes]
+            spent = sum(cpu) * group.sampled / len(cpu)
+            nothing = [0.0] * len(cpu)
+            wall = max(sampled_cost(cpu, nothing, nothing, group.sampled).seconds, spent / workers)
+            run_s[index], run_j[index] = wall, meter.reading(spent, wall).energy_j
         return replace(before, run_s=run_s, run_j=run_j, provenance="measured")
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_up
 from ..training.checkpoint import Checkpoint
 from ..training.evaluate import evaluate
 from ..training.local import Site
+from ..training.server import server_step
 from ..training.setup import TrainingSetup
 from ..training.task import FailureKind, NodeResult, NodeTask
 from ..training.workbench import loaded
@@ -185,6 +186,7 @@ class FederatedEpoch:
         self._loss = setup.loss()
         self._site: Site | None = None
         self._walls: dict[Pair, float] = {}
+        self._trainable: dict[str, frozenset[str]] = {}
 
     def run_epoch(
         self, decision: Decision, checkpoint: Checkpoint, *, run: str = "run", attempt: int = 0
@@ -203,7 +205,7 @@ class FederatedEpoch:
             EpochNonFinite: what was left to average, or the average itself, is not finite.
             EpochImplausible: all that was left to average leads to a loss that no training arrives at, twice.
         """
-        nodes = self.setup.nodes_of(decision.nodes)
+        nodes = self.setup.nodes_in(decision)
         window = EpochWindow(self.meter)
         collected, waiting = _Collected(), list(nodes)
         for number in range(attempt, attempt + RETRIES + 1):
@@ -213,7 +215,7 @@ class FederatedEpoch:
             if waiting and not last:
                 continue
             self._check_quorum(decision, nodes, collected, window)
-            averaged = average(collected.updates, checkpoint)
+            averaged = self._averaged(collected.updates, checkpoint)
             metered = collected.by_own_meters(window.close(collected.cpu_s))
             evaluation = self.evaluate(averaged)
             if not math.isfinite(evaluation.loss):
@@ -232,10 +234,22 @@ class FederatedEpoch:
             waiting = [node for node in culprits if not last]
             if not waiting:
                 self._check_quorum(decision, nodes, collected, window)
-                averaged = average(collected.updates, checkpoint)
+                averaged = self._averaged(collected.updates, checkpoint)
                 evaluation = self.evaluate(averaged)
-        self._walls[decision.pair] = metered.wall_s - collected.wasted_s
+        wall_s, drawn = metered.wall_s - collected.wasted_s, len(nodes) < len(self.setup.nodes_of(decision.nodes))
+        self._walls[decision.pair] = max(wall_s, self._walls.get(decision.pair, 0.0)) if drawn else wall_s
         return self._result(decision, averaged, collected, evaluation, metered)
+
+    def _averaged(self, updates: Updates, before: Checkpoint) -> Checkpoint:
+        """What the server makes of the nodes' updates."""
+        averaged, settings = average(updates, before), self.setup.settings
+        if settings.strategy == "fedavg":
+            return averaged
+        if before.version not in self._trainable:
+            model = loaded(before, resolve=self.setup.resolve)
+            named = model.named_parameters(remove_duplicate=False)
+            self._trainable[before.version] = frozenset(name for name, weight in named if weight.requires_grad)
+        return server_step(before, averaged, settings, self._trainable[before.version])
 
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss and accuracy on the set that the target is read on; not charged."""
@@ -285,8 +299,8 @@ class FederatedEpoch:
     def _is_users(self, error: str) -> bool:
         """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
         setup = self.setup
-        own = (*setup.references, setup.settings.loss, *(("in_memory:",) if setup.models else ()))
-        return is_evident(error, [name for name in own if ":" in name], setup.folder)
+        own = (*setup.references, *setup.settings.own, *(("in_memory:",) if setup.models else ()))
+        return is_evident(error, own, setup.folder)
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
         """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""
@@ -306,7 +320,10 @@ class FederatedEpoch:
         if loss <= allowed:
             return {}
         alone = {node: self.evaluate(update).loss for node, (_, update) in sorted(collected.updates.items())}
-        guilty = {node: reached for node, reached in alone.items() if not reached <= allowed} or alone
+        guilty = {node: reached for node, reached in alone.items() if not reached <= allowed}
+        if not guilty and self.setup.settings.strategy != "fedavg":
+            return {}  # it was the server's own step
+        guilty = guilty or alone
         words = f"expected at most {allowed:.3g} from training"
         return {
             node: f"its update brings the loss from {before:.3g} to {reached:.3g}, {words}"
@@ -318,7 +335,7 @@ class FederatedEpoch:
 
     def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> NodeTask:
         return NodeTask(
-            run, decision.epoch, attempt, node, checkpoint, self.setup.settings, decision.resources,
+            run, decision.epoch, attempt, node, checkpoint.for_nodes, self.setup.settings, decision.resources,
             self.deadline_s(decision, attempt), decision.datasets,
         )  # fmt: skip
 

@@ -107,6 +107,11 @@ class Processes:
                     f"processes: version {plan.name} is a module of this process only, which others cannot build; "
                     'name it as factory = "module:function", or train in-process'
                 )
+        if setup.given is not None:
+            raise UsageError(
+                "processes: optimizer or schedule is a function of this process only, which others cannot call; "
+                'name it as training.optimizer = "module:function", or train in-process'
+            )
         self.setup, self.stall_s = setup, stall_s
         self._shares = divide({node: len(data) for node, data in setup.datasets.items()}, workers)
         self._crew: list[_Worker | None] = [None] * len(self._shares)
@@ -252,8 +257,8 @@ class Processes:
         )
         worker = _Worker(nodes, process, seen_s=time.monotonic())
         header = {
-            "nodes": {node: settings.devices.get(node, "cpu") for node in nodes},
-            "loss": settings.loss,
+            "nodes": {node: settings.device_of(node) for node in nodes},
+            "settings": settings.to_dict(),
             "references": list(self.setup.references),
             "folder": None if self.setup.folder is None else str(self.setup.folder.resolve()),
             "threads": settings.threads,

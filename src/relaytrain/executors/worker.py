@@ -63,20 +63,23 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     from ..models.rebuild import from_scenario
     from ..training.local import Site
     from ..training.losses import loss_named
+    from ..training.own_training import own_training
     from ..training.references import either
+    from ..training.settings import TrainingSettings
 
     torch.set_num_threads(header["threads"])
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
     folder = Path(header["folder"]) if header["folder"] else None
     known = {reference: from_scenario(reference, folder) for reference in header["references"]}
-    loss = loss_named(header["loss"], folder)
+    settings = TrainingSettings.from_dict(header["settings"])
+    loss, own = loss_named(settings.loss, folder), own_training(settings, folder)
     tensors = load(body)
     sites = {}
     for node, device in header["nodes"].items():
         images, labels = tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device)
         parts = {name: (int(a), int(b)) for name, (a, b) in header["parts"][node].items()}
-        sites[node] = Site(images, labels, device, either(known) if known else None, loss, parts)
+        sites[node] = Site(images, labels, device, either(known) if known else None, loss, parts, own)
     return sites
 
 

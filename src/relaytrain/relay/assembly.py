@@ -104,6 +104,7 @@ def transport_of(setup: TrainingSetup) -> Transport:
 def _origin(scenario: Scenario, setup: TrainingSetup, planner: Planner | None) -> dict[str, Any]:
     """What it takes to do it again: folder and files of the user's own code, and the command line."""
     setup.loss()  # all code that the scenario names is loaded now
+    setup.own_training()
     references = references_of(scenario.resolved)
     known: dict[str, Any] = {"code": loaded_code(setup.folder, references)} if references else {}
     if setup.folder is not None and scenario.preset is None:
@@ -120,7 +121,7 @@ def clock_of(setup: TrainingSetup, *, devices: Mapping[str, Mapping[str, Any]] |
     """The clock that the settings name; `devices`: profiles by name as in `Scenario.resolved["devices"]`."""
     settings = setup.settings
     if settings.clock == "measured":
-        gpu = any(device.startswith("cuda") for device in settings.devices.values())
+        gpu = any(device.startswith("cuda") for device in (settings.device, *settings.devices.values()))
         return MeasuredClock(find_meter(gpu=gpu), count_pauses=settings.count_pauses)
     return EmulatedClock(node_weights(setup.problem, devices or {}), settings.charge_lost_work)
 

@@ -137,6 +137,7 @@ def handover_body(handed: Handed, before: Pair, after: Pair, *, losses: tuple[fl
         "reached_ratio": handed.reached_ratio,
         "cpu_s": handed.cpu_s,
         **({"probe": dict(handed.probe)} if handed.probe else {}),
+        **({"note": handed.note} if handed.note else {}),
     }
 
 

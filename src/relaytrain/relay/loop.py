@@ -306,7 +306,7 @@ class RelayLoop:
             units = self.steering.problem.units
             cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
             words = say_handover(before, decision.pair, handed.kind, *losses)
-            self._happen(decision.epoch, "handover", f"{words}, {cost}")
+            self._happen(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
 
     def _train(self, decision: Decision) -> EpochResult | None:
         """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""

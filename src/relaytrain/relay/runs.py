@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..models.rebuild import Resolve
     from ..training.datasets import Sets
+    from ..training.own_training import MakeOptimizer, MakeSchedule, OwnTraining
 
 Where = str | PathLike[str] | RunStore | None
 Which = Literal["final", "best"]
@@ -140,6 +141,8 @@ def train(
     problem: Source,
     *,
     ratios: Mapping[str, float] | None = None,
+    optimizer: MakeOptimizer | None = None,
+    lr_schedule: MakeSchedule | None = None,
     planner: str | Planner | None = None,
     rule: str | None = None,
     seed: int | None = None,
@@ -157,6 +160,8 @@ def train(
         data: (images, labels) for every node by its name, and for "validation" and "test".
         problem: a scenario: its versions, node sets, costs, law and target; `[data]` is not read.
         ratios: share of parameters removed for versions pruned from the first; by default the scenario's `ratio`s.
+        optimizer: from the model to a `torch.optim.Optimizer` over its parameters; by default the scenario's.
+        lr_schedule: from that optimizer to a scheduler of torch, stepped as `training.lr_every` says.
         planner, rule, seed, overrides: as for `run`.
         store, name: where the run is kept, and under which name.
         resume: the name of a run of the same call that was interrupted: it goes on.
@@ -168,18 +173,19 @@ def train(
     from .assembly import job_of
     from .resume import check_same
 
-    loaded = scenario_from(problem, [*overrides, *as_overrides(planner, rule, seed, None)])
+    own, named = _own_training(optimizer, lr_schedule)
+    loaded = scenario_from(problem, [*overrides, *named, *as_overrides(planner, rule, seed, None)])
     sets = data if isinstance(data, Sets) else _sets(data)
     shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
     setup = TrainingSetup.from_model(
-        model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings
+        model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings, own=own
     )
     opened = _open(store)
 
     def make() -> Job:
-        own = None if isinstance(planner, str) else planner
-        job = job_of(loaded, setup=setup, planner=own, manifest={"in_memory": True})
+        own_planner = None if isinstance(planner, str) else planner
+        job = job_of(loaded, setup=setup, planner=own_planner, manifest={"in_memory": True})
         if resume is not None:
             check_same(opened.events(resume, kinds=("run_started",))[0].body, job)
         return job
@@ -297,6 +303,23 @@ def as_overrides(
             raise UsageError(f"transport: got '{transport}', expected in-process, processes or flower")
         changes.append(f"training.transport={word}")
     return changes
+
+
+def _own_training(
+    optimizer: MakeOptimizer | None, lr_schedule: MakeSchedule | None
+) -> tuple[OwnTraining | None, list[str]]:
+    """Functions at hand, and the overrides by which the scenario kept with the run says that they are such."""
+    if optimizer is None and lr_schedule is None:
+        return None, []
+    from ..training.own_training import OwnTraining, checked_optimizer, checked_schedule
+
+    names = {"optimizer": "in_memory:optimizer", "lr_schedule": "in_memory:lr_schedule"}
+    own = OwnTraining(
+        None if optimizer is None else checked_optimizer(optimizer, names["optimizer"]),
+        None if lr_schedule is None else checked_schedule(lr_schedule, names["lr_schedule"]),
+    )
+    given = {"optimizer": optimizer, "lr_schedule": lr_schedule}
+    return own, [f"training.{key}={names[key]}" for key, function in given.items() if function is not None]
 
 
 def estimator_overrides(estimator: str | None, fitted: str | PathLike[str] | None) -> list[str]:

@@ -69,8 +69,9 @@ class AxisScale:
 class Canvas:
     """Collects elements and writes them as one SVG text."""
 
-    def __init__(self, width: float, height: float, title: str) -> None:
-        self.width, self.height, self.title = width, height, title
+    def __init__(self, width: float, height: float, title: str, *, top: float = 0.0) -> None:
+        """What lies above `top` is not shown."""
+        self.width, self.height, self.title, self.top = width, height, title, top
         self._parts: list[str] = []
 
     def _add(self, tag: str, inside: str = "", **attributes: str | float) -> None:
@@ -146,8 +147,9 @@ class Canvas:
 
     def svg(self) -> str:
         """The whole picture."""
-        w, h = f"{self.width:g}", f"{self.height:g}"
-        size = f'viewBox="0 0 {w} {h}" width="{w}" height="{h}"'
+        w, h = f"{self.width:g}", f"{self.height - self.top:g}"
+        size = f'viewBox="0 {self.top:g} {w} {h}" width="{w}" height="{h}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">'
-        paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+        below = f' y="{self.top:g}"' if self.top else ""
+        paper = f'<rect{below} width="100%" height="100%" fill="{PAPER}"/>'
         return "\n".join([head, f"<title>{clean(self.title)}</title>", paper, *self._parts, "</svg>", ""])

@@ -28,12 +28,14 @@ FAR = 1.6
 """A deadline further than this many times the plan's duration is named, not drawn: it would squeeze the rest."""
 
 
-def plan_svg(plan: Plan) -> str:
-    """The plan as a self-contained SVG text."""
+def plan_svg(plan: Plan, *, headed: bool = True) -> str:
+    """The plan as a self-contained SVG text; `headed`: with its answer above, which a page says by itself."""
     if not plan.decisions:
         return _empty(plan)
-    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain plan for {plan.problem}: {plan.summary()}")
-    _heading(canvas, plan)
+    top = 0.0 if headed else BAR_Y - 44
+    canvas = Canvas(WIDTH, HEIGHT, f"RelayTrain plan for {plan.problem}: {plan.summary()}", top=top)
+    if headed:
+        _heading(canvas, plan)
     first_s = plan.times_s[plan.legs[0].epochs - 1] - plan.legs[0].elapsed_s
     near = math.isfinite(plan.deadline_s) and plan.deadline_s - first_s <= FAR * (plan.elapsed_s - first_s)
     until = max(plan.elapsed_s, plan.deadline_s) if near else plan.elapsed_s

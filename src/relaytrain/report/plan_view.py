@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +40,8 @@ class PlanView:
 
     `losses` and `guaranteed` are its band after each epoch, `times_s` and `energies_j` count from the start of the run;
     they are empty when the event kept none. `nearest`: losses with deadlines that an infeasible plan says are in reach.
-    `energy_interval_j`: from where to where its energy was stated to be, in 8 of 10 cases, or empty.
+    `energy_interval_j`: from where to where its energy was stated to be, in 8 of 10 cases, or empty. `to_go_j`: what is
+    forecast to be spent yet: 10 % quantile, middle, 90 % quantile.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class PlanView:
     nearest: tuple[tuple[float, float], ...] = ()
     guess: bool = False
     energy_interval_j: tuple[float, ...] = ()
+    to_go_j: tuple[float, float, float] = (math.inf, math.inf, math.inf)
 
     @classmethod
     def of(cls, event: Event, path: Sequence[Pair] = ()) -> PlanView:
@@ -102,6 +104,7 @@ class PlanView:
             nearest=_nearest(plan),
             guess=plan.get("guess") is True,
             energy_interval_j=numbers(plan.get("energy_interval_j")),
+            to_go_j=_three(said.get("to_go_j")),
         )
 
     @property
@@ -120,7 +123,10 @@ class PlanView:
 
 @dataclass(frozen=True)
 class Replan:
-    """A plan that changed: `moved` is True when a handover or a pair did, False when only the end moved."""
+    """A plan that changed: `moved` is True when a handover or a pair did, False when only the end moved.
+
+    `old` is the plan whose place it took.
+    """
 
     epoch: int
     before: str
@@ -128,19 +134,24 @@ class Replan:
     moved: bool
     reasons: tuple[str, ...]
     energy_j: float | None
+    old: PlanView
 
 
 def replans(view: RunView) -> tuple[Replan, ...]:
     """The plans that differ from what was left of the plan before them, with what happened in between."""
-    changed = []
-    for old, new in pairwise(view.plans):
+    return tuple(reversed(list(latest_replans(view))))
+
+
+def latest_replans(view: RunView) -> Iterator[Replan]:
+    """The same, the latest first."""
+    for old, new in pairwise(view.plans[::-1]):
+        old, new = new, old
         left = old.pairs[new.epoch - old.epoch :] if new.epoch >= old.epoch else ()
         if left == new.pairs:
             continue
         moved = new.epoch < old.epoch or turns(left, new.epoch) != turns(new.pairs, new.epoch)
         before = say_pairs(left) if left else old.summary()
-        changed.append(Replan(new.epoch, before, new.summary(), moved, tuple(_why(view, old, new)), new.energy_j))
-    return tuple(changed)
+        yield Replan(new.epoch, before, new.summary(), moved, tuple(_why(view, old, new)), new.energy_j, old)
 
 
 def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
@@ -153,7 +164,7 @@ def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
     words += new.notes
     if new.fence != old.fence:
         words.append("the run was resumed")
-    done = next((e for e in view.epochs if e.epoch == old.epoch), None)
+    done = view.epochs[old.epoch - 1] if 0 < old.epoch <= len(view.epochs) else None
     if done is not None and new.epoch > old.epoch:
         said = done.predicted
         if said.loss is not None and abs(done.loss - said.loss) > TOLERANCE:
@@ -201,6 +212,11 @@ def _pace(plan: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[tuple[floa
             times_s.append(now_s)
             energies_j.append(now_j)
     return tuple(times_s), tuple(energies_j)
+
+
+def _three(values: Any) -> tuple[float, float, float]:
+    known = numbers(values)
+    return (known[0], known[1], known[2]) if len(known) == 3 else (math.inf, math.inf, math.inf)
 
 
 def _nearest(plan: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:

@@ -52,7 +52,7 @@ class RunView:
     @classmethod
     def of(cls, events: Iterable[Event], *, live: bool = False) -> RunView:
         """Fold the events of one run, in order; at least `run_started`. `live`: somebody is writing it now."""
-        fold = _Fold()
+        fold = RunFold()
         for event in events:
             fold.feed(event)
         return fold.view(live=live)
@@ -127,8 +127,8 @@ class RunView:
         return {name: Cost.of(rows) for name, rows in groups.items()}
 
 
-class _Fold:
-    """Takes events one by one; money matters are left to the store's own `Progress`."""
+class RunFold:
+    """Takes events one by one, so that a run may be followed; money matters are left to the store's own `Progress`."""
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -147,6 +147,7 @@ class _Fold:
         self.lost_s = 0.0  # charged waste so far: it moves everything after it
 
     def feed(self, event: Event) -> None:
+        """Take in the next event."""
         body = event.body
         self.progress.feed(event.kind, event.epoch, body, event.fence)
         self.first, self.last = self.first or event, event
@@ -167,6 +168,7 @@ class _Fold:
             takers[event.kind](event)
 
     def view(self, *, live: bool) -> RunView:
+        """The run so far; `live`: somebody is writing it now."""
         if self.first is None or self.last is None:
             raise ValueError("a run has at least its first event")
         status = self.progress.verdict or ("running" if live else "interrupted")

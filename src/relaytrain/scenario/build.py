@@ -42,7 +42,13 @@ def build_problem(file: ScenarioFile) -> Problem:
         versions=tuple(_version(version) for version in file.versions),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
         node_sets=tuple(
-            NodeSet(s.name, tuple(s.nodes), s.mode, PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data))
+            NodeSet(
+                s.name,
+                tuple(s.nodes),
+                s.mode,
+                PipelineWay(s.in_flight, s.keep, s.checkpoint, s.share_data),
+                s.sample_share,
+            )
             for s in file.node_sets
         ),
         data=tuple(DataSource(d.name, d.samples) for d in file.datasets),
@@ -135,7 +141,7 @@ def build_costs(
         if depl is None and (row is None or row.seconds is None or row.energy is None):
             any_modelled = True
             if row is None or row.spread is None:
-                spread[index] = file.costs.modelled_spread
+                spread[index] = file.costs.modelled_spread if modelled.spread is None else modelled.spread[index]
             if pair in lacking:
                 key = "energy" if row is not None and row.seconds is not None else "seconds"
                 path = ("pairs",) if row is None else ("pairs", position, key)

@@ -131,10 +131,12 @@ def _pipelines(file: ScenarioFile) -> list[Fault]:
                 if getattr(group, key) != NodeSetTable.model_fields[key].default:
                     wanted = "mode = 'pipeline' beside it, or no such key"
                     faults.append(Fault(("node_sets", index, key), f"{key} of a federated set", wanted))
-        elif file.training is not None and file.training.optimizer == "adamw":
-            faults.append(
-                Fault(("training", "optimizer"), f"adamw with the pipeline {shown(group.name)}", "sgd or adam")
-            )
+        elif group.sample_share < 1.0:
+            wanted = "all of its nodes: each holds a part of the network"
+            faults.append(Fault(("node_sets", index, "sample_share"), "a sampled share of a pipeline", wanted))
+        if group.sample_share < 1.0 and file.depl is not None:
+            wanted = "no such key: [depl] says what an epoch costs, of all nodes"
+            faults.append(Fault(("node_sets", index, "sample_share"), "a sampled share beside [depl]", wanted))
     for index, version in enumerate(file.versions):
         if version.chain is not None:
             units = len(version.chain.weight_bytes)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from ..core.errors import did_you_mean
 from .units import DURATION, ENERGY, Quantity
 
 LIMIT = 1e15
@@ -161,7 +162,7 @@ class Text:
     def read(self, value: Any, info: core_schema.ValidationInfo) -> str:
         """The string, or a refusal."""
         if not isinstance(value, str) or len(value) > self.longest or re.fullmatch(self.pattern, value) is None:
-            raise refuse(value, self.expected)
+            raise refuse(value, self.expected + did_you_mean(value, re.findall('"([^"]+)"', self.expected)))
         if ".." in value and self is NAME:
             raise refuse(value, self.expected)
         return value

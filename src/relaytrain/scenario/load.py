@@ -54,12 +54,14 @@ def scenario_from(source: Source, overrides: Iterable[str] = (), without: Iterab
 
 
 def load_scenario(
-    source: str | PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), without: Iterable[str] = ()
+    source: str | PathLike[str] | Mapping[str, Any] | Document,
+    overrides: Iterable[str] = (),
+    without: Iterable[str] = (),
 ) -> Scenario:
     """Read, check and understand a scenario.
 
     Args:
-        source: A path (TOML or JSON), the name of a preset, or the tables themselves.
+        source: A path (TOML or JSON), the name of a preset, the tables themselves, or what was read of them.
         overrides: `key=value` texts as of `--set`.
         without: Node sets to leave out, or nodes: then every set that holds one is left out.
 

@@ -16,12 +16,12 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def references_of(resolved: Mapping[str, Any]) -> tuple[str, ...]:
-    """The `module:function` references of a resolved scenario: networks, data and loss."""
+    """The `module:function` references of a resolved scenario: networks, data, loss, optimizer and schedule."""
     versions = resolved.get("versions")
     tables = [resolved.get("data"), resolved.get("training"), *(versions if isinstance(versions, list | tuple) else ())]
     known = [table if isinstance(table, Mapping) else {} for table in tables]  # a stored one may be anything
     named = [version.get(key) for version in known[2:] for key in ("factory", "student")]
-    named += [known[0].get("source"), known[1].get("loss")]
+    named += [known[0].get("source"), *(known[1].get(key) for key in ("loss", "optimizer", "lr_schedule"))]
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
 
 

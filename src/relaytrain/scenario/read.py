@@ -18,6 +18,8 @@ from .fields import shown
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
+PASTED = "pasted"
+"""What messages call a scenario that has no file."""
 PRESETS = Path(__file__).parent / "presets"
 _CHAIN = re.compile(rf"""(?<![\w"'-])(?:["'\w-]+[ \t]*\.[ \t]*){{{MAX_DEPTH + 1}}}""")
 _AT_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
@@ -57,8 +59,20 @@ def preset_names() -> list[str]:
     return sorted(p.stem for p in PRESETS.glob("*.toml"))
 
 
+def read_pasted(text: str) -> Document:
+    """A scenario's own text -> tables; no file is touched."""
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise ScenarioError(f"{PASTED}: got more than {MAX_BYTES} bytes, expected at most 1 MiB")
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    is_json = plain.lstrip()[:1] == "{"
+    data = read_json(plain, PASTED) if is_json else read_toml(plain, PASTED)
+    return Document(data, PASTED, plain, is_json)
+
+
 def read_source(source: Any) -> Document:
-    """A path, the name of a preset, or a mapping -> tables."""
+    """A path, the name of a preset, a mapping, or what was read already -> tables."""
+    if isinstance(source, Document):
+        return source
     if isinstance(source, str) and source in preset_names():
         path = PRESETS / f"{source}.toml"
         return Document(read_toml(_text(path, source), source), source, _text(path, source), path=path, preset=source)

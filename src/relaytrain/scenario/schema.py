@@ -114,7 +114,8 @@ class NodeSetTable(Table):
 
     A pipeline (mcPipe) has its stages in the order of the nodes, `in_flight` minibatches under way (as many as nodes)
     and keeps weight versions as `keep` says. The first node's data train, or with `share_data` those of all nodes,
-    pooled. `checkpoint` lets stages compute activations twice to save memory.
+    pooled. `checkpoint` lets stages compute activations twice to save memory. Of the nodes of a federated set
+    `sample_share` trains in an epoch, drawn anew for each; its costs are those expected of such draws.
     """
 
     name: Name
@@ -124,6 +125,7 @@ class NodeSetTable(Table):
     keep: Literal["best-of", "stash", "on-demand"] = "best-of"
     checkpoint: bool = False
     share_data: bool = False
+    sample_share: Annotated[float, Number(1e-6, 1.0)] = 1.0
 
 
 class DataSetTable(Table):

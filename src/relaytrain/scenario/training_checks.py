@@ -7,6 +7,10 @@ from .checks import missing
 from .faults import Fault
 from .fields import shown
 from .schema import ScenarioFile
+from .training_tables import TrainingTable
+
+FEDERATED_ONLY = ("warmup_epochs", "accumulate", "precision", "clip_norm", "clip_value", "prox_mu", "strategy")
+"""Keys of `[training]` that a pipeline's stages do not know."""
 
 
 def check_training(file: ScenarioFile) -> list[Fault]:
@@ -38,10 +42,41 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             )
     nodes = [n.name for n in file.nodes]
     if file.training is not None:
+        faults += _updates(file.training, [s.name for s in file.node_sets if s.mode == "pipeline"])
         faults += [f for n in file.training.devices for f in missing(("training", "devices", n), n, nodes, "node")]
     if file.data is not None:
         faults += [f for n in file.data.nodes for f in missing(("data", "nodes", n), n, nodes, "node")]
         faults += [f for n in file.data.classes for f in missing(("data", "classes", n), n, nodes, "node")]
         if file.data.partition == "by-class" and not file.data.classes:
             faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
+    return faults
+
+
+def _updates(training: TrainingTable, pipelines: list[str]) -> list[Fault]:
+    """Keys of how a loss becomes an update that exclude one another, and what a pipeline's stages cannot do."""
+    faults: list[Fault] = []
+    own_schedule = ":" in training.lr_schedule
+    if training.clip_norm is not None and training.clip_value is not None:
+        faults.append(Fault(("training", "clip_value"), "clip_norm and clip_value", "one of the two"))
+    if training.warmup_epochs and own_schedule:
+        wanted = "none: a schedule of your own warms up itself"
+        faults.append(Fault(("training", "warmup_epochs"), f"beside lr_schedule {shown(training.lr_schedule)}", wanted))
+    if training.lr_every == "step" and not own_schedule:
+        wanted = "a schedule of your own beside it: constant, step and cosine go by the epoch"
+        faults.append(Fault(("training", "lr_every"), shown("step"), wanted))
+    if training.strategy == "fedavg" and training.server_lr is not None:
+        wanted = 'strategy = "fedavgm" or "fedadam" beside it'
+        faults.append(Fault(("training", "server_lr"), "server_lr with fedavg", wanted))
+    if not pipelines:
+        return faults
+    if training.optimizer not in ("sgd", "adam"):
+        got = f"{training.optimizer} with the pipeline {shown(pipelines[0])}"
+        faults.append(Fault(("training", "optimizer"), got, "sgd or adam"))
+    if own_schedule:
+        got = f"{training.lr_schedule} with the pipeline {shown(pipelines[0])}"
+        faults.append(Fault(("training", "lr_schedule"), got, "constant, step or cosine"))
+    for key in FEDERATED_ONLY:
+        if getattr(training, key) != TrainingTable.model_fields[key].default:
+            got = f"{key} with the pipeline {shown(pipelines[0])}"
+            faults.append(Fault(("training", key), got, "no such key: stages of a pipeline step by themselves"))
     return faults

@@ -21,6 +21,10 @@ SOURCE = Text(
 )
 STUDENT = Text('a family such as "cnn", or dotted.module:name', rf"[a-z][a-z0-9]*|{_DOTTED}:{_DOTTED}", 200)
 LOSS = Text('"cross-entropy", "mse", or dotted.module:name', rf"cross-entropy|mse|{_DOTTED}:{_DOTTED}", 200)
+OPTIMIZER = Text('"sgd", "adam", "adamw", or dotted.module:name', rf"sgd|adam|adamw|{_DOTTED}:{_DOTTED}", 200)
+SCHEDULE = Text(
+    '"constant", "step", "cosine", or dotted.module:name', rf"constant|step|cosine|{_DOTTED}:{_DOTTED}", 200
+)
 DEVICE = Text('"cpu", "cuda", "cuda:0" or "mps"', r"cpu|mps|cuda(?::[0-9]{1,3})?", 8)
 FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
 
@@ -44,20 +48,36 @@ class TrainingTable(Table):
     set that must answer. `epoch_timeout` left out: learned from the epochs before, generous for the first one.
     `count_pauses`: on the measured clock, time between an interruption and `resume` counts against the deadline.
     `when_infeasible`: go on as well as possible, or stop, once no plan can reach the target any more.
+    `optimizer` and `lr_schedule` may name functions of your own, of the model and of the optimizer. A step takes the
+    mean of `accumulate` batches. `prox_mu` is FedProx's. `strategy` is what the server does with the nodes' average:
+    takes it, or a step of momentum (fedavgm) or Adam (fedadam) towards it.
     """
 
     loss: Annotated[str, LOSS] = "cross-entropy"
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    optimizer: Annotated[str, OPTIMIZER] = "sgd"
     lr: Annotated[float, Number(0.0, 1e3, above=True)] = 1e-3
     momentum: Annotated[float, Number(0.0, 0.9999)] = 0.9
     weight_decay: Annotated[float, Number(0.0, 1e3)] = 0.0
-    lr_schedule: Literal["constant", "step", "cosine"] = "constant"
+    lr_schedule: Annotated[str, SCHEDULE] = "constant"
     lr_epochs: Annotated[int, Number(1, 1e6, whole=True)] = 30
     lr_factor: Annotated[float, Number(0.0, 1.0)] = 0.1
+    lr_every: Literal["epoch", "step"] = "epoch"
+    warmup_epochs: Annotated[float, Number(0.0, 1e6)] = 0.0
     batch: Annotated[int, Number(2, 1e6, whole=True)] = 64
+    accumulate: Annotated[int, Number(1, 1e6, whole=True)] = 1
+    precision: Literal["float32", "bf16", "fp16"] = "float32"
+    clip_norm: Annotated[float | None, Number(0.0, 1e6, above=True)] = None
+    clip_value: Annotated[float | None, Number(0.0, 1e6, above=True)] = None
+    prox_mu: Annotated[float, Number(0.0, 1e6)] = 0.0
+    strategy: Literal["fedavg", "fedavgm", "fedadam"] = "fedavg"
+    server_lr: Annotated[float | None, Number(0.0, 1e3, above=True)] = None
+    server_momentum: Annotated[float, Number(0.0, 0.9999)] = 0.9
+    server_beta2: Annotated[float, Number(0.0, 0.999999)] = 0.99
+    server_tau: Annotated[float, Number(0.0, 1.0, above=True)] = 1e-3
     local_epochs: Annotated[int, Number(1, 1000, whole=True)] = 1
     optimizer_state: Literal["average", "reset"] = "average"
     start: Annotated[str | None, FILE] = None
+    device: Annotated[str, DEVICE] = "cpu"
     devices: dict[Name, Annotated[str, DEVICE]] = {}
     clock: Literal["emulated", "measured"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0

@@ -135,10 +135,24 @@ def all_rows(connection: sqlite3.Connection, direction: Literal["ASC", "DESC"]) 
     yield from connection.execute(f"SELECT {_COLUMNS} FROM event ORDER BY run {direction}, seq {direction}")
 
 
-def summary_rows(connection: sqlite3.Connection, run: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of `run` in order, plans without their bodies: those are long."""
+def summary_rows(connection: sqlite3.Connection, run: str, *, after: int = 0) -> Iterator[tuple[Any, ...]]:
+    """The rows of `run` numbered above `after`, in order, plans without their bodies: those are long."""
     columns = _COLUMNS.replace("body", "CASE kind WHEN 'planned' THEN NULL ELSE body END")
-    yield from connection.execute(f"SELECT {columns} FROM event WHERE run = ? ORDER BY seq", (run,))
+    yield from connection.execute(f"SELECT {columns} FROM event WHERE run = ? AND seq > ? ORDER BY seq", (run, after))
+
+
+def last_row(connection: sqlite3.Connection, run: str) -> tuple[Any, ...] | None:
+    """The newest row of `run`; looked up, whatever the number of rows."""
+    query = f"SELECT {_COLUMNS} FROM event WHERE run = ? ORDER BY seq DESC LIMIT 1"
+    row: tuple[Any, ...] | None = connection.execute(query, (run,)).fetchone()
+    return row
+
+
+def row_at(connection: sqlite3.Connection, run: str, seq: int) -> tuple[Any, ...] | None:
+    """One row of `run`."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq = ?", (run, seq)).fetchone()
+    row: tuple[Any, ...] | None = found
+    return row
 
 
 def from_row(row: Sequence[Any]) -> Event:

@@ -228,42 +228,70 @@ def known_runs(connection: sqlite3.Connection, folder: Path) -> list[str]:
 
 def _summary(connection: sqlite3.Connection, folder: Path, run: str, damage: str | None) -> RunSummary | None:
     """A run at a glance, checked as far as it is shown; None when nothing was ever acknowledged of it."""
-    progress = Progress()
-    started: Body = {}
-    times: list[float] = []
-    for number, row in enumerate(events.summary_rows(connection, run), 1):
+    fold = SummaryFold(run, damage)
+    fold.read(connection)
+    return None if fold.empty else fold.summary(lease.read(connection, folder, run))
+
+
+class SummaryFold:
+    """A run's rows taken in as they come, plans without their bodies, and what they come to."""
+
+    def __init__(self, run: str, damage: str | None = None) -> None:
+        self.run, self.damage = run, damage
+        self.seq = 0
+        self._broken = False
+        self._progress = Progress()
+        self._started: Body = {}
+        self._first_s = self._last_s = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was ever acknowledged of it."""
+        return self.seq == 0 and self.damage is None
+
+    def read(self, connection: sqlite3.Connection) -> None:
+        """Take in what is new."""
+        for row in () if self._broken else events.summary_rows(connection, self.run, after=self.seq):
+            if not self._take(row):
+                self._broken = True
+                return
+
+    def _take(self, row: Sequence[Any]) -> bool:
+        number = self.seq + 1
         kind, epoch, fence, wall_s = row[2:6]
         body: Body = {}
         if row[1] != number or not events.has_types(row):
-            damage = damage or f"event {number} is missing or damaged"
-            break
+            self.damage = self.damage or f"event {number} is missing or damaged"
+            return False
         if row[7] is not None or kind != "planned":  # plans carry whole loss laws: not read for a summary
             try:
                 body = events.from_row(row).body
             except StoreDamaged as error:
-                damage = damage or str(error)
-                break
+                self.damage = self.damage or str(error)
+                return False
         if kind == "run_started":
-            started = body
-        wrong = progress.feed(kind, epoch, body, fence)
-        damage = damage or (wrong and f"event {number}: {wrong}")
-        times.append(wall_s)
-    if not times and damage is None:
-        return None
-    held = lease.read(connection, folder, run)
-    live = held.live
-    losses = [done.loss for done in progress.done]
-    return RunSummary(
-        run,
-        "damaged" if damage else progress.verdict or ("running" if live else "interrupted"),
-        progress.epoch,
-        losses[-1] if losses else None,
-        min(losses, default=None),
-        progress.totals,
-        started,
-        times[0] if times else 0.0,
-        times[-1] if times else 0.0,
-        progress.events,
-        held.stop and live,
-        damage,
-    )
+            self._started = body
+        wrong = self._progress.feed(kind, epoch, body, fence)
+        self.damage = self.damage or (wrong and f"event {number}: {wrong}")
+        self._first_s, self._last_s = wall_s if number == 1 else self._first_s, wall_s
+        self.seq = number
+        return True
+
+    def summary(self, held: lease.Lease) -> RunSummary:
+        """The run so far, by whoever holds it."""
+        progress, live = self._progress, held.live
+        losses = [done.loss for done in progress.done]
+        return RunSummary(
+            self.run,
+            "damaged" if self.damage else progress.verdict or ("running" if live else "interrupted"),
+            progress.epoch,
+            losses[-1] if losses else None,
+            min(losses, default=None),
+            progress.totals,
+            self._started,
+            self._first_s,
+            self._last_s,
+            progress.events,
+            held.stop and live,
+            self.damage,
+        )

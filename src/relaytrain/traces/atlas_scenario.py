@@ -6,20 +6,36 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..core.cost import CostTable
 from ..core.errors import ScenarioError
 from ..core.problem import Problem
 from ..core.state import TOLERANCE
 from ..scenario import Scenario, load_scenario
+from ..scenario.schema import NodeSetTable
+from ..scenario.strict_table import Table
+from ..scenario.training_tables import DataTable, TrainingTable
 from .atlas import BUNDLED, Atlas, LegKey, Way, read_atlas
 
 SEEDED = ("training", "data")
 LEFT_OUT = ("name", "description", "law", "prior", "estimator", "planner", "depl", "costs", "devices", "simulate")
 """Tables of a scenario that losses do not depend on."""
+FIRST_KEYS: Mapping[str, tuple[type[Table], str]] = {
+    "training": (
+        TrainingTable,
+        "loss optimizer lr momentum weight_decay lr_schedule lr_epochs lr_factor batch local_epochs optimizer_state "
+        "start devices clock seed threads quorum epoch_timeout importance charge_lost_work count_pauses "
+        "when_infeasible transport workers distill",
+    ),
+    "data": (DataTable, "source folder partition seed alpha classes nodes validation shrink standardise"),
+    "node_sets": (NodeSetTable, "name nodes mode in_flight keep checkpoint share_data"),
+}
+"""Keys that the first atlases knew. Others have come since: left at their defaults they change no training, and do not
+count, so that what was recorded before them still holds."""
 
 
 def of_seed(scenario: Scenario, seed: int) -> Scenario:
@@ -33,12 +49,23 @@ def of_seed(scenario: Scenario, seed: int) -> Scenario:
 def digest_of(scenario: Scenario) -> str:
     """Of all that decides about losses but the seed."""
     kept = {key: value for key, value in scenario.resolved.items() if key not in LEFT_OUT}
+    for name, (table, first) in FIRST_KEYS.items():
+        rows = kept.get(name, {})
+        kept[name] = (
+            [_first(row, table, first) for row in rows] if isinstance(rows, list) else _first(rows, table, first)
+        )
     for name in SEEDED:
-        kept[name] = {key: value for key, value in kept.get(name, {}).items() if key != "seed"}
+        kept[name] = {key: value for key, value in kept[name].items() if key != "seed"}
     target = scenario.problem.target
     kept["target"] = [target.on, target.metric]
     kept["start"] = {key: value for key, value in kept.get("start", {}).items() if key != "loss"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _first(row: Mapping[str, Any], table: type[Table], first: str) -> dict[str, Any]:
+    """A row without later keys that stand at their defaults."""
+    known, fields = first.split(), table.model_fields
+    return {k: v for k, v in row.items() if k in known or k not in fields or v != fields[k].default}
 
 
 def atlas_for(scenario: Scenario) -> Atlas | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..core.errors import RelayTrainError
 from .checkpoint import Checkpoint
+from .precision import least_scale
 from .settings import TrainingSettings
 from .task import NodeResult
 
@@ -61,7 +62,8 @@ def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     ordered = [updates[node] for node in sorted(updates)]
     weights = _mean([(samples, update.weights) for samples, update in ordered])
     optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
-    return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version)
+    scaler = least_scale([update.scaler for _, update in ordered])
+    return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version, scaler=scaler)
 
 
 def open_update(

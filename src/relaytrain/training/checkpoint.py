@@ -2,6 +2,8 @@
 
     weights/NAME            every tensor of the model's state
     optimizer/BUFFER/NAME   momentum_buffer, exp_avg ... of parameter NAME
+    server/BUFFER/NAME      what the server's own optimizer keeps of it
+    scaler/NAME             of fp16's scale of losses
 
 Nothing in a blob is believed before it is checked: header, spec, then names, shapes and kinds against the spec.
 """
@@ -10,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import torch
@@ -28,7 +31,9 @@ from .task import Blob, as_bytes
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""
 MAX_HEADER_BYTES = 64 * 2**20
-WEIGHTS, OPTIMIZER = "weights/", "optimizer/"
+WEIGHTS, OPTIMIZER, SERVER, SCALER = "weights/", "optimizer/", "server/", "scaler/"
+SHAPED = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq"})
+"""Buffers that always have the shape of their weight."""
 
 Tensors = dict[str, Tensor]
 
@@ -38,12 +43,15 @@ class Checkpoint:
     """Weights and optimizer state of one version; tensors are on the CPU and are not to be written to.
 
     `optimizer` keys read `BUFFER/PARAMETER`, such as `momentum_buffer/features.0.weight`; empty before the first step.
+    So do those of `server`, the state of the server's optimizer. `scaler` holds the scale of fp16's losses.
     """
 
     spec: Spec
     weights: Tensors = field(repr=False)
     optimizer: Tensors = field(repr=False, default_factory=dict)
     version: str = ""
+    server: Tensors = field(repr=False, default_factory=dict)
+    scaler: Tensors = field(repr=False, default_factory=dict)
 
     @classmethod
     def of_model(
@@ -55,10 +63,15 @@ class Checkpoint:
         return cls(spec, weights, state, version)
 
     @cached_property
+    def for_nodes(self) -> Checkpoint:
+        """Without what the server keeps for itself: what is sent to nodes."""
+        return replace(self, server={}) if self.server else self
+
+    @cached_property
     def data(self) -> bytes:
         """The safetensors bytes; equal weights, optimizer state, spec and version give equal bytes."""
-        tensors = {WEIGHTS + name: tensor for name, tensor in self.weights.items()}
-        tensors |= {OPTIMIZER + name: tensor for name, tensor in self.optimizer.items()}
+        kinds = {WEIGHTS: self.weights, OPTIMIZER: self.optimizer, SERVER: self.server, SCALER: self.scaler}
+        tensors = {kind + name: tensor for kind, held in kinds.items() for name, tensor in held.items()}
         header = json.dumps({"spec": json.loads(spec_json(self.spec)), "version": self.version}, sort_keys=True)
         return bytes(save_tensors(tensors, metadata={METADATA_KEY: header}))
 
@@ -78,12 +91,17 @@ class Checkpoint:
             tensors: Tensors = load_tensors(data)
         except (SafetensorError, ValueError, KeyError) as error:
             raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
-        weights = {name[len(WEIGHTS) :]: t for name, t in tensors.items() if name.startswith(WEIGHTS)}
-        state = {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
-        if len(weights) + len(state) != len(tensors):
+        weights, state, server, scaler = (
+            {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}
+            for kind in (WEIGHTS, OPTIMIZER, SERVER, SCALER)
+        )
+        if len(weights) + len(state) + len(server) + len(scaler) != len(tensors):
             raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
-        _check(spec, weights, state, where)
-        return cls(spec, weights, state, version)
+        _check(spec, weights, where)
+        _check_state(weights, state, where)
+        _check_state(weights, server, where)
+        _check_scaler(scaler, where)
+        return cls(spec, weights, state, version, server, scaler)
 
     @classmethod
     def opened(cls, blob: Blob, *, where: str = "checkpoint") -> Checkpoint:
@@ -131,7 +149,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
+def _check(spec: Spec, weights: Tensors, where: str) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if isinstance(spec, FamilySpec):
         expected = _family_state(spec)
@@ -142,14 +160,28 @@ def _check(spec: Spec, weights: Tensors, state: Tensors, where: str) -> None:
                 raise ScenarioError(f"{where}: {name} is {weights[name].dtype}, expected {dtype}")
     elif shapes != dict(spec.shapes):
         raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
+
+
+def _check_state(weights: Tensors, state: Tensors, where: str) -> None:
+    """Each buffer belongs to a weight and is no larger; a factored one of the user's own has another shape."""
     for key, tensor in state.items():
         buffer, _, name = key.partition("/")
         if name not in weights or not buffer:
             raise ScenarioError(f"{where}: optimizer state {key!r} belongs to no weight")
-        if tensor.ndim and tensor.shape != weights[name].shape:
+        fits = tensor.shape == weights[name].shape
+        if tensor.ndim and not fits and (buffer in SHAPED or tensor.numel() > weights[name].numel()):
             raise ScenarioError(
                 f"{where}: optimizer state {key!r} has shape {list(tensor.shape)}, expected its weight's"
             )
+
+
+def _check_scaler(scaler: Tensors, where: str) -> None:
+    if not scaler:
+        return
+    whole = set(scaler) == {"scale", "growth_tracker"} and all(tensor.numel() == 1 for tensor in scaler.values())
+    whole = whole and not scaler["growth_tracker"].is_floating_point()
+    if not whole or not 0.0 < float(scaler["scale"]) < math.inf or not 0 <= int(scaler["growth_tracker"]) < 2**31:
+        raise ScenarioError(f"{where}: a scale of losses that none of training leaves behind; get it again")
 
 
 @lru_cache(maxsize=64)

@@ -103,12 +103,27 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
         pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
     smaller: nn.Module = model if pruned is None else pruned.model
     reestimate_batchnorm(smaller, setup.batches(nodes))
-    state = checkpoint.optimizer if pruned is None else carry_optimizer(checkpoint.optimizer, pruned.kept)
+    state, server = checkpoint.optimizer, checkpoint.server
+    note = None
+    if pruned is not None:
+        if not _follows(checkpoint):
+            state, note = {}, "the optimizer begins anew: not all of its state has the shape of the weights"
+        state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
     reached = 1.0 - parameters(smaller) / full
-    return Handed(Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state), "prune", reached)
+    made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
+    return Handed(replace(made, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
+
+
+def _follows(checkpoint: Checkpoint) -> bool:
+    """Whether the optimizer's state can be pruned like the weights; an optimizer of the user's own may factor it."""
+    shapes = {name: tensor.shape for name, tensor in checkpoint.weights.items()}
+    return all(not t.ndim or t.shape == shapes[key.partition("/")[2]] for key, t in checkpoint.optimizer.items())
 
 
 def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    note = (
+        f"the server's state ({setup.settings.strategy}) begins anew with other weights" if checkpoint.server else None
+    )
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
@@ -118,4 +133,4 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
     )  # fmt: skip
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
-    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill")
+    return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill", note=note)

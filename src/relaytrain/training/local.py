@@ -7,7 +7,8 @@ Written out, a pass is the plain PyTorch loop:
         loss = loss_function(model(images), labels)
         optimizer.zero_grad(); loss.backward(); optimizer.step()
 
-so one node, one version and no handover give bit for bit what that loop gives.
+so one node, one version and no handover give bit for bit what that loop gives. What else may happen between a loss and
+a step (`training.update`) is what people write into such a loop.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from torch import Tensor, nn
 
 from ..core.errors import RelayTrainError
 from ..core.user_code import UserCodeError
+from ..costs.profiled import minibatches
 from ..data.batches import batches
 from ..data.dataset import Dataset
 from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
 from .losses import LossFunction, loss_named
-from .optimizer import load_state, make_optimizer, read_state
+from .optimizer import load_state, read_state
+from .own_training import OwnTraining
 from .settings import TrainingSettings
 from .task import FailureKind, NodeResult, NodeTask, failed
 from .threads import threads
+from .update import Update
 from .workbench import loaded
 
 Progress = Callable[[], None]
@@ -65,6 +69,7 @@ class Site:
     resolve: Resolve | None = None
     loss: LossFunction | None = None
     parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    own: OwnTraining = field(default_factory=OwnTraining)
 
     @classmethod
     def of(
@@ -75,10 +80,11 @@ class Site:
         resolve: Resolve | None = None,
         loss: LossFunction | None = None,
         parts: Mapping[str, tuple[int, int]] | None = None,
+        own: OwnTraining | None = None,
     ) -> Site:
         """A site that holds `data`; `parts` says which rows belong to which data set."""
         images, labels = tensor_of(data.images).to(device), tensor_of(data.labels).to(device)
-        return cls(images, labels, device, resolve, loss, dict(parts or {}))
+        return cls(images, labels, device, resolve, loss, dict(parts or {}), own or OwnTraining())
 
     def only(self, datasets: Sequence[str]) -> Site:
         """The site with the rows of these data sets alone; all of them where none is named."""
@@ -161,20 +167,24 @@ def capped(
 def _trained(task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
     settings = task.settings
     model = loaded(checkpoint, resolve=site.resolve, device=site.device)
-    optimizer = make_optimizer(model, settings, task.epoch)
-    load_state(optimizer, model, checkpoint.optimizer)
+    count = minibatches(len(site.labels), settings.batch)
+    update = Update(
+        model, settings, task.epoch, batches=count, device=site.device, own=site.own, scaler=checkpoint.scaler
+    )
+    load_state(update.optimizer, model, checkpoint.optimizer)
     loss = site.loss if site.loss is not None else loss_named(settings.loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(task.seed)
         with code_of(checkpoint.spec):
-            train_loss = train_pass(model, optimizer, site, settings, loss, progress=progress)
-    state = read_state(optimizer, model) if settings.optimizer_state == "average" else {}
-    return Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state), train_loss
+            train_loss = train_pass(model, update, site, settings, loss, progress=progress)
+    state = read_state(update.optimizer, model) if settings.optimizer_state == "average" else {}
+    trained = Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state)
+    return replace(trained, scaler=update.scaler_state()), train_loss
 
 
 def train_pass(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    update: Update,
     site: Site,
     settings: TrainingSettings,
     loss_function: LossFunction,
@@ -191,12 +201,12 @@ def train_pass(
     for _ in range(settings.local_epochs):
         for chosen in batches(len(site.labels), settings.batch):
             images, labels = site.images[chosen], site.labels[chosen]
-            loss = loss_function(model(images), labels)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            with update.forward():
+                loss = loss_function(model(images), labels)
+            update.take(loss, len(labels))
             total += loss.item() * len(labels)
             seen += len(labels)
             if progress is not None:
                 progress()
+        update.close()
     return total / seen

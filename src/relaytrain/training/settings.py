@@ -11,8 +11,8 @@ from typing import Any, Literal
 from ..core.errors import ScenarioError
 from ..core.problem import Clock as ClockName
 
-Optimizer = Literal["sgd", "adam", "adamw"]
-Schedule = Literal["constant", "step", "cosine"]
+Precision = Literal["float32", "bf16", "fp16"]
+Strategy = Literal["fedavg", "fedavgm", "fedadam"]
 TransportName = Literal["in-process", "processes", "flower"]
 
 
@@ -30,22 +30,36 @@ class DistillSettings:
 class TrainingSettings:
     """A scenario's `[training]` table; the defaults are PACT's (section II).
 
-    `devices` says where a node computes ("cpu" unless named). `quorum` is the share of a node set that must answer
+    `devices` says where a node computes (`device` unless named). `quorum` is the share of a node set that must answer
     for an epoch to count. `epoch_timeout_s` None: learned from the epochs before, generous for the first one.
+    `optimizer` and `lr_schedule` are names or references to the user's own (`training.own_training`).
     """
 
     loss: str = "cross-entropy"
-    optimizer: Optimizer = "sgd"
+    optimizer: str = "sgd"
     lr: float = 1e-3
     momentum: float = 0.9
     weight_decay: float = 0.0
-    lr_schedule: Schedule = "constant"
+    lr_schedule: str = "constant"
     lr_epochs: int = 30
     lr_factor: float = 0.1
+    lr_every: Literal["epoch", "step"] = "epoch"
+    warmup_epochs: float = 0.0
     batch: int = 64
+    accumulate: int = 1
+    precision: Precision = "float32"
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    prox_mu: float = 0.0
+    strategy: Strategy = "fedavg"
+    server_lr: float | None = None
+    server_momentum: float = 0.9
+    server_beta2: float = 0.99
+    server_tau: float = 1e-3
     local_epochs: int = 1
     optimizer_state: Literal["average", "reset"] = "average"
     start: str | None = None
+    device: str = "cpu"
     devices: Mapping[str, str] = field(default_factory=dict)
     clock: ClockName = "emulated"
     seed: int = 0
@@ -80,18 +94,31 @@ class TrainingSettings:
         """Plain values, ready for JSON."""
         return {**asdict(self), "devices": dict(self.devices)}
 
-    def lr_at(self, epoch: int) -> float:
-        """The learning rate of epoch `epoch` (from 1): a function of the epoch alone, so that a resumed run agrees.
+    def device_of(self, node: str) -> str:
+        """Where `node` computes."""
+        return self.devices.get(node, self.device)
 
-        step: times `lr_factor` every `lr_epochs` epochs. cosine: from lr down to lr * lr_factor over `lr_epochs`.
+    @property
+    def own(self) -> tuple[str, ...]:
+        """References to code of the user's own that these settings name."""
+        return tuple(name for name in (self.loss, self.optimizer, self.lr_schedule) if ":" in name)
+
+    def lr_at(self, epoch: int) -> float:
+        """The learning rate of epoch `epoch` (from 1), warm-up and schedules of the user's own left out."""
+        return self.lr * self.lr_share(epoch)
+
+    def lr_share(self, epoch: int) -> float:
+        """Which share of `lr` epoch `epoch` has: a function of the epoch alone, so that a resumed run agrees.
+
+        step: times `lr_factor` every `lr_epochs` epochs. cosine: from 1 down to `lr_factor` over `lr_epochs`.
         """
         done = epoch - 1
         if self.lr_schedule == "step":
-            return self.lr * self.lr_factor ** (done // self.lr_epochs)
+            return float(self.lr_factor ** (done // self.lr_epochs))
         if self.lr_schedule == "cosine":
             share = 0.5 * (1.0 + math.cos(math.pi * min(done / self.lr_epochs, 1.0)))
-            return self.lr * (self.lr_factor + (1.0 - self.lr_factor) * share)
-        return self.lr
+            return self.lr_factor + (1.0 - self.lr_factor) * share
+        return 1.0
 
 
 def seed_of(seed: int, epoch: int, node: str) -> int:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from ..compression.prune import prune, reestimate_batchnorm
 from ..core.errors import ScenarioError, UsageError
+from ..core.plan import Decision
 from ..core.problem import Problem
+from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
@@ -26,6 +28,7 @@ from .datasets import Reader, Sets, build_sets, together
 from .devices import check_devices
 from .local import Site, tensor_of
 from .losses import LossFunction, loss_named
+from .own_training import OwnTraining, own_training
 from .references import either
 from .settings import TrainingSettings
 
@@ -74,7 +77,7 @@ class TrainingSetup:
     `parts` says which rows of a node's data belong to which data set, where there are several to choose from.
     `references` are the user's own functions that a worker process must be able to import, from `folder` first;
     a module that lives in this process only has none and trains in-process only. `preprocessing` is what was done to
-    raw images to make the data.
+    raw images to make the data. `given`: optimizer and schedule of this process, in the place of those by reference.
     """
 
     problem: Problem
@@ -89,6 +92,7 @@ class TrainingSetup:
     models: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
     parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict, repr=False)
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    given: OwnTraining | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -109,7 +113,7 @@ class TrainingSetup:
             )
         folder = scenario.folder if folder is None else folder
         settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
-        check_devices(settings.devices, scenario.problem)
+        check_devices(settings, scenario.problem)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
@@ -126,6 +130,7 @@ class TrainingSetup:
         ratios: Mapping[str, float] | None = None,
         spec: Spec | None = None,
         settings: TrainingSettings | None = None,
+        own: OwnTraining | None = None,
     ) -> TrainingSetup:
         """The setup of a module at hand: the first version of `problem` is `model` as it stands, weights included.
 
@@ -136,9 +141,10 @@ class TrainingSetup:
             ratios: share of parameters removed, for each version that is pruned from the first.
             spec: what `model` was built from; with it, worker processes can build it too.
             settings: how to train.
+            own: optimizer and schedule as functions at hand.
         """
         settings = settings if settings is not None else TrainingSettings()
-        check_devices(settings.devices, problem)
+        check_devices(settings, problem)
         _check_data_of_nodes(sets, problem)
         names = [version.name for version in problem.versions] or sorted({pair.version for pair in problem.pairs})
         given = dict(model) if isinstance(model, Mapping) else {names[0]: model}
@@ -156,7 +162,7 @@ class TrainingSetup:
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
         made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
-        return replace(made, preprocessing=sets.preprocessing)
+        return replace(made, preprocessing=sets.preprocessing, given=own)
 
     @property
     def full(self) -> VersionPlan:
@@ -177,11 +183,15 @@ class TrainingSetup:
         """The loss function that trains and evaluates."""
         return loss_named(self.settings.loss, self.folder)
 
+    def own_training(self) -> OwnTraining:
+        """The user's own optimizer and schedule, where there are any."""
+        return own_training(self.settings, self.folder) if self.given is None else self.given
+
     def site(self, node: str) -> Site:
         """What `node` has at hand, for training in this process."""
-        device = self.settings.devices.get(node, "cpu")
-        parts = self.parts.get(node)
-        return Site.of(self.datasets[node], device=device, resolve=self.resolve, loss=self.loss(), parts=parts)
+        data, device = self.datasets[node], self.settings.device_of(node)
+        parts, own = self.parts.get(node), self.own_training()
+        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=own)
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""
@@ -189,6 +199,12 @@ class TrainingSetup:
         if group is None or not group.nodes:
             raise ScenarioError(f"node_sets.{nodes}: lists no nodes, expected those that train")
         return group.nodes if group.mode == "pipeline" else tuple(sorted(group.nodes))
+
+    def nodes_in(self, decision: Decision) -> tuple[str, ...]:
+        """The nodes that train in an epoch: all of the set, or the share of them that is drawn for it."""
+        nodes, name = self.nodes_of(decision.nodes), decision.nodes
+        count = next((s.sampled for s in self.problem.node_sets if s.name == name), len(nodes))
+        return sampled_nodes(nodes, count, seed=self.settings.seed, epoch=decision.epoch)
 
     def owners_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a set whose data train, in the order of `nodes_of`."""

@@ -16,8 +16,10 @@ from ..data.batches import batches
 from ..models.rebuild import build, code_of
 from ..models.spec import FactorySpec
 from .local import tensor_of
+from .optimizer import read_state
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
+from .update import Update
 
 LOOKED_AT = 2
 """Images of the forward pass that shows what a network gives."""
@@ -125,15 +127,24 @@ def step_fault(setup: TrainingSetup, plan: VersionPlan, node: str) -> ScenarioEr
             torch.manual_seed(setup.settings.seed)
             chosen = next(iter(batches(len(data), setup.settings.batch))).numpy()
             model = network_of(setup, plan).train()
-            loss = setup.loss()(model(tensor_of(data.images[chosen])), tensor_of(data.labels[chosen]))
-            loss.backward()  # type: ignore[no-untyped-call]
+            update = Update(model, setup.settings, 1, batches=1, own=setup.own_training())
+            with update.forward():
+                loss = setup.loss()(model(tensor_of(data.images[chosen])), tensor_of(data.labels[chosen]))
+            update.take(loss, len(chosen))
+            grown = [] if setup.settings.precision == "fp16" else _not_finite(model)  # too large a scale is no fault
+            update.close()
+            read_state(update.optimizer, model)
     except ScenarioError as error:
         return error
-    grown = [name for name, p in model.named_parameters() if p.grad is not None and not bool(p.grad.isfinite().all())]
     if not bool(loss.isfinite()) or grown:
         what = f"a loss of {loss.item():g}" if not grown else f"a gradient that is no number in {grown[0]}"
         return ScenarioError(f"{_named(plan)} has {what} on the first batch of {node}; check its data and start values")
     return None
+
+
+def _not_finite(model: nn.Module) -> list[str]:
+    """Parameters whose gradient is no number."""
+    return [name for name, p in model.named_parameters() if p.grad is not None and not bool(p.grad.isfinite().all())]
 
 
 def _named(plan: VersionPlan) -> str:

@@ -13,10 +13,10 @@ import torch
 from ..costs.profiled import Timing, VersionTimings
 from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
-from .optimizer import make_optimizer
 from .setup import TrainingSetup
 from .task import NodeTask
 from .threads import threads
+from .update import Update
 
 WARM_UP = 3
 ENOUGH_S = 0.25
@@ -72,11 +72,11 @@ class VersionTimer:
     def _steps(self, version: str, start: Checkpoint, sizes: Sequence[int]) -> list[_Case]:
         settings, loss = self.setup.settings, self.setup.loss()
         model = start.model(resolve=self.setup.resolve).to(self._site.device)
-        optimizer = make_optimizer(model, settings, 1)
+        update = Update(model, settings, 1, device=self._site.device, own=replace(self._site.own, schedule=None))
         cases = []
         for size in sizes:
             one = replace(settings, batch=size, local_epochs=1)
-            cases.append(_Case(version, size, partial(train_pass, model, optimizer, self._batch(size), one, loss), []))
+            cases.append(_Case(version, size, partial(train_pass, model, update, self._batch(size), one, loss), []))
         return cases
 
     def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
@@ -88,7 +88,7 @@ class VersionTimer:
         """`size` samples, repeated from the start where the node holds fewer."""
         site = self._site
         chosen = torch.arange(size) % len(site.labels)
-        return Site(site.images[chosen], site.labels[chosen], site.device, site.resolve, site.loss)
+        return replace(site, images=site.images[chosen], labels=site.labels[chosen], parts={})
 
 
 def _time(cases: list[_Case], batches: int) -> None:

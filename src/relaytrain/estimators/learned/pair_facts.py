@@ -9,7 +9,7 @@ Facts = tuple[int, int, float]
 
 
 def facts_of(problem: Problem) -> dict[Pair, Facts]:
-    """Classes, samples and pruned share of every pair.
+    """Classes, samples of an epoch (of the nodes that are drawn for it) and pruned share of every pair.
 
     Raises:
         ScenarioError: the scenario does not say how many samples or classes a node has, or how large a version is.
@@ -35,7 +35,7 @@ def facts_of(problem: Problem) -> dict[Pair, Facts]:
                     "estimator needs it; give it, or use --estimator prior"
                 )
         classes = max(node.classes or 1 for node in members)
-        samples = sum(node.samples or 0 for node in members)
+        samples = round(sum(node.samples or 0 for node in members) * group.sampled / len(group.nodes)) if group else 0
         facts[pair] = (classes, max(samples, 1), 1.0 - size / largest)
     return facts
 

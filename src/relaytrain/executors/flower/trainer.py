@@ -195,7 +195,7 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
         device = devices.get(node) or ""
         table = loaded.resolved.get("devices", {}).get(device)
         profile = None if table is None else DeviceProfile(device, **table)
-        place = setup.settings.devices.get(node, "cpu")
+        place = setup.settings.device_of(node)
         meter = find_meter(profile, gpu=place.startswith("cuda")) if own is None else cast(Meter, own())
         benches[node] = _Bench(setup.site(node), meter)
     mark = benches[about["nodes"][0]].meter

@@ -91,11 +91,13 @@ class Sampled:
     """PACT's product, decided over so many worlds.
 
     `plan` takes those that the estimator drew (`planners.over_worlds`), else some of the law's levels; a law without
-    curves has none, and is planned by levels (`adaptive`).
+    curves has none, and is planned by levels (`adaptive`). Without `way_out` no targets in reach are looked for where
+    the one that was asked is not, which takes longer than the plan itself.
     """
 
     worlds: int = WORLDS
     explained: bool = True
+    way_out: bool = True
     name: str = "pact/sampled"
 
     def plan(
@@ -314,7 +316,7 @@ def composed(
         gap=0.0,
         exact=False,
         alternatives=_alternatives(problem, costs, state, best) if planner.explained else (),
-        nearest=_nearest(walker, problem, best) if planner.explained and not sure else (),
+        nearest=_nearest(walker, problem, best) if planner.explained and planner.way_out and not sure else (),
         energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
     )
 
