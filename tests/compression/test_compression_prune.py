@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from relaytrain.compression.carry import carry_optimizer, keep_values
-from relaytrain.compression.prune import channel_ratio, output_layers, prune, reestimate_batchnorm
+from relaytrain.compression.channels import output_layers
+from relaytrain.compression.prune import channel_ratio, prune, reestimate_batchnorm
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.models import build, family_spec
 from relaytrain.training.optimizer import load_state, read_state
@@ -127,7 +128,7 @@ def test_layers_that_make_the_output_and_layers_left_alone() -> None:
 
     model, rows = Heads(), torch.randn(2, 6)
     assert output_layers(model, rows) == {"one", "two"}
-    pruned = prune(model, rows, 0.4, leave=["body"])
+    pruned = prune(model, rows, 0.4, keep=["body"])
     assert pruned.model.body.out_features == 8 and pruned.model.middle.out_features < 8
 
 

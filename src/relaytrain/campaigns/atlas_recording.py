@@ -301,8 +301,8 @@ class AtlasRecording:
         once_s: dict[int, float] = {}
         for index in {key.pair for key, _ in self.legs}:
             pair = self.scenario.problem.pairs[index]
-            samples = [len(self.setup.datasets[node]) for node in sets[pair.nodes]]
-            forward_s = FORWARD * timing.versions[pair.version].per_sample_s * len(self.setup.validation)
+            samples = [self.setup.counted_at(node) for node in sets[pair.nodes]]
+            forward_s = FORWARD * timing.versions[pair.version].per_sample_s * (self.setup.validation_samples or 0)
             once_s[index] = timing.cpu_s(pair.version, samples) + forward_s
         return OVERHEAD * sum(epochs * once_s[key.pair] for _, group in self.left for key, epochs in self.groups[group])
 

@@ -71,7 +71,8 @@ def samples_of(campaign: Campaign) -> dict[str, list[int]]:
     if any(count is None for count in declared.values()):
         from .piece_training import PieceBench
 
-        declared = {name: len(data) for name, data in PieceBench(campaign, 0).setup.datasets.items()}
+        setup = PieceBench(campaign, 0).setup
+        declared = {name: setup.counted_at(name) for name in setup.datasets}
     return {
         group["name"]: [int(declared[node] or 0) for node in group["nodes"]] for group in campaign.scenario["node_sets"]
     }

@@ -21,6 +21,7 @@ from ..core.plan import Decision
 from ..data.dataset import Dataset, union
 from ..data.dataset import select as select_classes
 from ..data.domain import shrink
+from ..data.held import InMemory
 from ..data.source import read
 from ..executors.epoch import FederatedEpoch
 from ..executors.inprocess import InProcess
@@ -28,9 +29,8 @@ from ..models.flops import parameters
 from ..scenario import load_scenario
 from ..store.files import make_dir, write_atomic
 from ..training.checkpoint import Checkpoint
-from ..training.evaluate import evaluate
+from ..training.datasets import in_memory
 from ..training.handover import hand_over
-from ..training.local import Site
 from ..training.setup import TrainingSetup
 from ..training.workbench import loaded
 from .campaign import Branch, Campaign, Images, Piece
@@ -48,16 +48,15 @@ class PieceBench:
         self.setup = TrainingSetup.from_scenario(scenario, folder=folder, read=reader)
         self._transport = InProcess(self.setup)
         self._epochs: dict[str, FederatedEpoch] = {}
-        self._train: dict[str, Site] = {}
+        self._train: dict[str, InMemory] = {}
 
     def epochs(self, nodes: str) -> FederatedEpoch:
         """What trains on `nodes` and evaluates on the test set that belongs to them."""
         if nodes not in self._epochs:
             setup = self.setup
             if self.campaign.own_classes:
-                test = setup.test.part(
-                    np.flatnonzero(np.isin(setup.test.labels, np.unique(setup.data_of(nodes).labels)))
-                )
+                whole = in_memory(setup.test, "a campaign")
+                test = whole.part(np.flatnonzero(np.isin(whole.labels, np.unique(self._images(nodes).labels))))
                 problem = replace(setup.problem, target=replace(setup.problem.target, on="test", metric="loss"))
                 setup = replace(setup, test=test, problem=problem, _cache=setup._cache)
             self._epochs[nodes] = FederatedEpoch(setup, self._transport)
@@ -66,15 +65,16 @@ class PieceBench:
     def probe(self, checkpoint: Checkpoint, nodes: str) -> tuple[float, float]:
         """Forward losses on the node set's training data and on the test set that belongs to it."""
         if nodes not in self._train:
-            self._train[nodes] = Site.of(self.setup.data_of(nodes))
-        settings = self.setup.settings
-        model = loaded(checkpoint, resolve=self.setup.resolve)
-        train = evaluate(model, self._train[nodes], loss=self.setup.loss(), thread_count=settings.threads)
+            self._train[nodes] = InMemory.of(self._images(nodes))
+        train = self.setup.evaluate(loaded(checkpoint, resolve=self.setup.resolve), self._train[nodes])
         return train.loss, self.epochs(nodes).evaluate(checkpoint).loss
+
+    def _images(self, nodes: str) -> Dataset:
+        return in_memory(self.setup.data_of(nodes), "a campaign")
 
     def facts(self, nodes: str) -> tuple[int, int]:
         """Classes and samples of a node set."""
-        data = self.setup.data_of(nodes)
+        data = self._images(nodes)
         return len(np.unique(data.labels)), len(data)
 
     def pruned_fraction(self, version: str) -> float:

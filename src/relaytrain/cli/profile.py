@@ -62,7 +62,7 @@ def profile(
     setup = TrainingSetup.from_scenario(loaded)
     with progress("timing"):
         measured = measure(setup, batches=batches)
-    samples = {name: len(data) for name, data in setup.datasets.items()}
+    samples = {name: setup.counted_at(name) for name in setup.datasets}
     costs = measured.costs(loaded.problem, samples, loaded.costs)
     if output is Format.json:
         emit_json({**measured.to_dict(), "pairs": _rows(loaded.problem, costs)})

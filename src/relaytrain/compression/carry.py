@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .prune import Kept
+from .channels import Kept
 
 
 def carry_optimizer(state: Mapping[str, Tensor], kept: Kept) -> dict[str, Tensor]:

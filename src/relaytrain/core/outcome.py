@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .cost import Provenance
+from .errors import ScenarioError
 from .plan import Decision
 
 VerdictKind = Literal["met", "missed", "stopped", "failed"]
 
+LARGEST_EXPONENT = 700.0
+"""Above it a perplexity is no number of a computer's."""
 MOST_LOSS = 100.0
 """No epoch of training brings the loss above so many times what it was, 1 at least. Where one does, an update was
 wrong or the training diverges; either way nothing is gained by going on from there."""
@@ -43,16 +46,40 @@ class EpochOutcome:
 class Evaluation:
     """A forward pass over a set: mean loss, and the share of right answers, NaN where there is none.
 
-    `prediction_sets`: coverage and size of conformal sets, of a classifier on the test set.
+    `prediction_sets`: coverage and size of conformal sets, of a classifier on the test set. `figures`: whatever else
+    was summed over the set, by name.
     """
 
     loss: float
     accuracy: float = math.nan
     prediction_sets: Mapping[str, Any] | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     def metric(self, name: str) -> float:
-        """What a target of this metric reads: the loss, or the error 1 - accuracy."""
-        return 1.0 - self.accuracy if name == "error" else self.loss
+        """What a target of this metric reads: the loss, the error 1 - accuracy, the perplexity, or a figure by name.
+
+        Raises:
+            ScenarioError: nobody summed it, or it is below 0.
+        """
+        value = self._metric(name)
+        if value < 0.0 and name != "loss":
+            raise ScenarioError(f"target.metric: {name} is {value:.4g}, expected a figure that falls towards 0 at most")
+        return value
+
+    def _metric(self, name: str) -> float:
+        if name == "loss":
+            return self.loss
+        if name in self.figures:
+            return self.figures[name]
+        if name == "perplexity":
+            return math.exp(self.loss) if self.loss < LARGEST_EXPONENT else math.inf
+        if name == "error" and not math.isnan(self.accuracy):
+            return 1.0 - self.accuracy
+        known = ["loss", *(["error"] if not math.isnan(self.accuracy) else []), "perplexity", *self.figures]
+        raise ScenarioError(
+            f"target.metric: got {name}, expected one of {', '.join(dict.fromkeys(known))}; others are sums over a "
+            f'batch that [training] evaluate returns, such as {{"count": 32, "{name}": 4.5}}'
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +135,7 @@ class LostEpoch:
 class Handed:
     """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured.
 
-    `kind`: same, prune, distill or restore. `reached_ratio`: share of the full version's parameters removed.
+    `kind`: same, prune, distill or restore. `reached_ratio`: share removed of the full version.
     `probe`: forward losses on the new node set's data, of the network before and of the one made. `note`: what did not
     come along.
     """

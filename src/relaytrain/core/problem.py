@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from .errors import ScenarioError
 
 Mode = Literal["federated", "pipeline"]
-Metric = Literal["loss", "error"]
+Metric = str
+"""What a target is read on: loss, error, perplexity, rmse, or the name of a sum of the user's own that falls."""
 Clock = Literal["emulated", "measured"]
 
 
@@ -123,7 +124,7 @@ class Pair(NamedTuple):
 class Target:
     """Reach `loss` within `deadline_s` with `probability` (paper: l_max, T_max; DepL: omega).
 
-    With `metric` "error" the loss is 1 - accuracy. An infinite deadline means none.
+    `loss` is a figure of `metric`: with "error" it is 1 - accuracy. An infinite deadline means none.
     """
 
     loss: float

@@ -9,16 +9,18 @@ the line of their own code, whatever lies below it, and never a traceback of our
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import stat
 import sysconfig
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from traceback import walk_tb
+from typing import Any
 
 from .errors import RelayTrainError, ScenarioError
 
@@ -27,6 +29,8 @@ LONGEST = 300
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of other people's packages."""
 
+_WORKERS = re.compile(r'File "([^"\n]+)", line ([0-9]+)')
+"""Places in the text with which a process of a data loader reports what happened to it."""
 _PLACE = re.compile(r"([^\n\0]{1,4096}?):([1-9][0-9]{0,6}): ")
 
 
@@ -35,28 +39,29 @@ class UserCodeError(ScenarioError):
 
 
 @contextmanager
-def user_code(reference: str) -> Iterator[None]:
+def user_code(reference: str, beside: Callable[[], str | None] | None = None) -> Iterator[None]:
     """Any exception inside, `SystemExit` too, becomes a `UserCodeError`; our own errors and Ctrl-C pass.
 
     Args:
         reference: what is called, words that end with `module:name`: that module is the user's even where it is
             installed among other packages.
+        beside: names file and line where only libraries were at work when it failed.
     """
     try:
         yield
     except RelayTrainError:
         raise
     except (Exception, SystemExit) as error:
-        raise UserCodeError(told(error, reference)) from error
+        raise UserCodeError(told(error, reference, beside)) from error
 
 
-def told(error: BaseException, reference: str) -> str:
+def told(error: BaseException, reference: str, beside: Callable[[], str | None] | None = None) -> str:
     """`file:line: Type: words; what to do`, or with the reference in the place of a file that is not known."""
     if isinstance(error, UserCodeError):
         return str(error)
-    place = place_of(error, reference)
+    place = place_of(error, reference) or (None if beside is None else beside())
     named = "" if place is None or ":" not in reference else f" (in {reference})"
-    words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())[:LONGEST]
+    words = " ".join((error.msg if isinstance(error, SyntaxError) else _last_words(error)).split())[:LONGEST]
     kind = type(error).__name__
     return f"{place or reference}: {kind}{': ' if words else ''}{words}{named}; {_remedy(error)}"
 
@@ -98,7 +103,31 @@ def place_of(error: BaseException, reference: str = "") -> str | None:
         own = package and str(frame.f_globals.get("__name__", "")).partition(".")[0] == package != "relaytrain"
         if own or not _ours_or_installed(file):
             found = f"{_short(file)}:{line}"
+    for file, number in _WORKERS.findall(str(error)) if _from_worker(error) else ():
+        found = found if _ours_or_installed(file) else f"{_short(file)}:{number}"
     return found
+
+
+def defined_at(*candidates: Any) -> str | None:
+    """File and line of the first of these, a function or an object, whose code is the user's own."""
+    for candidate in candidates:
+        code = candidate if inspect.isroutine(candidate) or inspect.isclass(candidate) else type(candidate)
+        with suppress(TypeError, OSError):
+            file, line = inspect.getsourcefile(code), inspect.getsourcelines(code)[1]
+            if file is not None and not _ours_or_installed(file):
+                return f"{_short(file)}:{line}"
+    return None
+
+
+def _from_worker(error: BaseException) -> bool:
+    return "Original Traceback" in str(error)
+
+
+def _last_words(error: BaseException) -> str:
+    """An exception's own words; of one out of a loader's worker, those of the exception it had."""
+    if not _from_worker(error):
+        return str(error)
+    return str(error).strip().rpartition("\n")[2].removeprefix(f"{type(error).__name__}: ")
 
 
 def _remedy(error: BaseException) -> str:

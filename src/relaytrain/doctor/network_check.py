@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import Pruned, check_layer, output_layers, prune
+from ..compression.channels import Surgeon, output_layers
+from ..compression.prune import Pruned, check_layer, prune
 from ..core.errors import RelayTrainError
+from ..data.calling import Example, called, tensors_in
 from ..models.rebuild import of_module
 from ..models.travel import load_version, save_version
 from .diagnosis import Diagnosis
@@ -20,7 +22,12 @@ DISTIL = "reach the smaller version by distillation: student instead of ratio"
 
 
 def check_network(
-    model: nn.Module, example: Tensor, *, factory: Callable[[], nn.Module] | None = None, prunes: bool = True
+    model: nn.Module,
+    example: Example,
+    *,
+    factory: Callable[[], nn.Module] | None = None,
+    prunes: bool = True,
+    keep: Sequence[str] = (),
 ) -> list[Diagnosis]:
     """Everything that cannot be trained, pruned or rebuilt; an empty list is a clean bill. The model is not touched.
 
@@ -30,6 +37,7 @@ def check_network(
         model: the full version.
         example: a batch of inputs, at least two.
         factory: what rebuilds the model elsewhere; by default a copy of the model stands in for it.
+        keep: layers that are not to be pruned.
         prunes: whether anybody wants to prune it; else only running and rebuilding are looked at.
     """
     if not any(p.requires_grad for p in model.parameters()):
@@ -40,13 +48,13 @@ def check_network(
     if not prunes:
         return [*diagnoses, *_round_trip(model, model, example, factory)]
     try:
-        pruned = prune(model, example, PROBE_RATIO)
+        pruned = prune(model, example, PROBE_RATIO, keep=keep)
     except RelayTrainError as error:
         return [*diagnoses, *_blame(model, example, str(error))]
-    return [*diagnoses, *_unchanged(model, example, pruned), *_round_trip(pruned.model, model, example, factory)]
+    return [*diagnoses, *_unchanged(model, example, pruned, keep), *_round_trip(pruned.model, model, example, factory)]
 
 
-def _forward(model: nn.Module, example: Tensor) -> list[Diagnosis]:
+def _forward(model: nn.Module, example: Example) -> list[Diagnosis]:
     """Does it run, is its output one tensor per input, the same each time, and does it carry a gradient?"""
     try:
         twin = copy.deepcopy(model).eval()
@@ -56,11 +64,12 @@ def _forward(model: nn.Module, example: Tensor) -> list[Diagnosis]:
         ]
     try:
         with torch.random.fork_rng(devices=[]):
-            first, second = twin(example), twin(example)
+            first, second = (next(iter(tensors_in(called(twin, example))), None) for _ in range(2))
     except Exception as error:
         return [Diagnosis("error", "forward", f"it fails on the example ({error})", "check the input's shape")]
-    if not isinstance(first, Tensor) or first.ndim == 0 or len(first) != len(example):
-        shown = list(first.shape) if isinstance(first, Tensor) else type(first).__name__
+    rows = len(tensors_in(example)[0])
+    if first is None or second is None or first.ndim == 0 or len(first) != rows:
+        shown = list(first.shape) if first is not None else "no tensor"
         return [Diagnosis("error", "forward", f"it returns {shown}", "return one tensor with a row for each input")]
     if not first.requires_grad:
         return [Diagnosis("error", "forward", "its output carries no gradient", "do not detach inside forward")]
@@ -93,10 +102,10 @@ def _width(layer: nn.Module) -> int:
     return int(weight.shape[1] if getattr(layer, "transposed", False) else weight.shape[0])
 
 
-def _unchanged(model: nn.Module, example: Tensor, pruned: Pruned) -> list[Diagnosis]:
+def _unchanged(model: nn.Module, example: Example, pruned: Pruned, keep: Sequence[str]) -> list[Diagnosis]:
     """Layers that kept all channels although half of the parameters were to go, and parameters outside any layer."""
     after = _layers(pruned.model)
-    heads = output_layers(model, example)
+    heads = Surgeon.of(model, example, keep=keep).keep
     diagnoses = []
     for name, layer in _layers(model).items():
         if name not in heads and _width(layer) >= 4 and _width(after[name]) == _width(layer):
@@ -109,7 +118,7 @@ def _unchanged(model: nn.Module, example: Tensor, pruned: Pruned) -> list[Diagno
 
 
 def _round_trip(
-    version: nn.Module, model: nn.Module, example: Tensor, factory: Callable[[], nn.Module] | None
+    version: nn.Module, model: nn.Module, example: Example, factory: Callable[[], nn.Module] | None
 ) -> list[Diagnosis]:
     """Save a version of the model, rebuild it from spec and tensors, compare outputs bit for bit."""
     make = factory if factory is not None else lambda: copy.deepcopy(model)
@@ -118,7 +127,9 @@ def _round_trip(
         spec, _ = of_module(version)
         _, rebuilt = load_version(save_version(version, spec), resolve=lambda _reference: make)
         with torch.no_grad():
-            same = torch.equal(rebuilt.eval()(example), copy.deepcopy(version).eval()(example))
+            twins = (rebuilt.eval(), copy.deepcopy(version).eval())
+            here, there = (tensors_in(called(twin, example)) for twin in twins)
+            same = all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
     except Exception as error:
         which = "it" if version is model else "the pruned version"
         return [Diagnosis("error", "rebuild", f"{which} cannot be rebuilt ({error})", remedy)]
@@ -127,7 +138,7 @@ def _round_trip(
     return []
 
 
-def _blame(model: nn.Module, example: Tensor, message: str) -> list[Diagnosis]:
+def _blame(model: nn.Module, example: Example, message: str) -> list[Diagnosis]:
     """Prune one layer at a time and name those that break the model."""
     diagnoses = []
     for name in sorted(set(_layers(model)) - output_layers(model, example)):

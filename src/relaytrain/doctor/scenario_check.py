@@ -16,6 +16,7 @@ from ..planners.plan_size import plan_size
 from ..planners.registry import planner_for
 from ..scenario import Scenario
 from .diagnosis import Diagnosis, install
+from .own_check import own_data_check, own_networks_check
 
 if TYPE_CHECKING:
     from ..data.dataset import Dataset
@@ -44,9 +45,11 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
         setup = TrainingSetup.from_scenario(scenario)
     except ScenarioError as error:
         return [*diagnoses, Diagnosis("error", "scenario", str(error))]
-    diagnoses += _data(setup)
+    looks = [_data(setup), _sound(setup), _networks(setup), _steps(setup), _facts(scenario, setup)]
+    if setup.own_data:
+        looks[:4] = [_sound(setup), own_data_check(setup), own_networks_check(setup)]
     try:
-        for look in (_sound(setup), _networks(setup), _steps(setup), _facts(scenario, setup)):
+        for look in looks:
             if any(diagnosis.level == "error" for diagnosis in diagnoses):
                 break  # what does not run cannot be pruned, what cannot be pruned cannot be counted
             diagnoses += look
@@ -76,11 +79,15 @@ def _impossible(scenario: Scenario) -> Iterator[Diagnosis]:
 
 
 def _data(setup: TrainingSetup) -> Iterator[Diagnosis]:
-    sizes = ", ".join(f"{name} {len(data)}" for name, data in setup.datasets.items())
-    reserved = f"validation {len(setup.validation)}, test {len(setup.test)}"
-    yield Diagnosis("ok", "data", f"images {list(setup.validation.input)}: {sizes}, {reserved}")
+    from ..training.datasets import in_memory
+
+    held = {name: in_memory(data) for name, data in setup.datasets.items()}
+    sizes = ", ".join(f"{name} {len(data)}" for name, data in held.items())
+    validation, test = in_memory(setup.validation), in_memory(setup.test)
+    reserved = f"validation {len(validation)}, test {len(test)}"
+    yield Diagnosis("ok", "data", f"images {list(validation.input)}: {sizes}, {reserved}")
     seen: set[int] = set()
-    for name, data in setup.datasets.items():
+    for name, data in held.items():
         present = _present(data)
         seen |= present
         if len(data) < setup.settings.batch:
@@ -88,7 +95,7 @@ def _data(setup: TrainingSetup) -> Iterator[Diagnosis]:
             yield Diagnosis("note", f"data of {name}", words, "each of its epochs is a single step")
         if len(present) == 1:
             yield Diagnosis("warning", f"data of {name}", "all of one class", "it can teach nothing else")
-    unseen = sorted(_present(setup.target_set()) - seen)
+    unseen = sorted(_present(in_memory(setup.target_set())) - seen)
     if unseen:
         shown = ", ".join(map(str, unseen[:10]))
         yield Diagnosis("warning", "data", f"no node holds class {shown}, the target set does", "give it to some node")
@@ -118,7 +125,8 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
             continue
         prunes = any(other.way == "pruned" for other in setup.versions.values()) and plan.name == setup.full.name
         model = setup.initial(plan.name).model(resolve=setup.resolve).train()
-        faults = check_network(model, example_input(setup.validation.input), prunes=prunes)
+        example, keep = example_input(tuple(setup.example.shape[1:])), setup.settings.keep
+        faults = check_network(model, example, prunes=prunes, keep=keep)
         for fault in faults:
             yield Diagnosis(fault.level, f"{plan.name}: {fault.where}", fault.what, fault.remedy)
         if not faults:
@@ -127,8 +135,9 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
 
 def _steps(setup: TrainingSetup) -> Iterator[Diagnosis]:
     """One step of every network on a batch of every node, and a look at how it does on the two sets apart."""
-    from ..training.evaluate import evaluate
-    from ..training.soundness import network_of, step_fault
+    from ..training.datasets import in_memory
+    from ..training.own_soundness import network_of
+    from ..training.soundness import step_fault
 
     own = [plan for plan in setup.versions.values() if plan.spec is not None]
     wrong = [fault for plan in own for node in setup.datasets if (fault := step_fault(setup, plan, node)) is not None]
@@ -136,8 +145,8 @@ def _steps(setup: TrainingSetup) -> Iterator[Diagnosis]:
         yield Diagnosis("error", "training", words)
     if not wrong:
         for data in (setup.validation, setup.test):
-            few = data.part(np.arange(min(len(data), setup.settings.batch)))
-            evaluate(network_of(setup, setup.full), few, loss=setup.loss(), thread_count=setup.settings.threads)
+            few = in_memory(data).part(np.arange(min(len(data), setup.settings.batch)))
+            setup.evaluate(network_of(setup, setup.full), few)
         yield Diagnosis("ok", "training", f"a step of {_listed(own)} on the data of every node")
 
 
@@ -151,12 +160,13 @@ def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Diagnosis]:
     devices: Mapping[str, Any] = scenario.resolved.get("devices") or {}
     settings = scenario.resolved["costs"]
     for name, facts in setup.version_facts().items():
-        ratio = f", {facts.reached_ratio:.1%} of the parameters removed" if facts.reached_ratio else ""
+        what = {"flops": "FLOPs"}.get(facts.ratio_in, facts.ratio_in)
+        ratio = f", {facts.reached_ratio:.1%} of the {what} removed" if facts.reached_ratio else ""
         sizes = f"{_thousands(facts.parameters)} parameters, {_thousands(facts.flops_per_sample)} FLOPs a sample{ratio}"
         yield Diagnosis("ok", name, sizes)
         for key in ("parameters", "flops_per_sample"):
             said, counted = getattr(declared[name], key), getattr(facts, key)
-            if said and abs(said / counted - 1.0) > FAR_OFF:
+            if said and counted and abs(said / counted - 1.0) > FAR_OFF:
                 words = f"the scenario says {_thousands(said)}, counted are {_thousands(counted)}"
                 yield Diagnosis("warning", f"{name}.{key}", words, "correct it: plans rest on the scenario's figure")
         held = facts.weight_bytes * settings["weight_copies"] + settings["batch"] * facts.activation_bytes_per_sample

@@ -26,9 +26,9 @@ from ..core.problem import Pair
 from ..core.protocols import Transport
 from ..core.user_code import UserCodeError, is_evident
 from ..costs.meters import Meter, weakest
+from ..data.held import Held
 from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
-from ..training.evaluate import evaluate
 from ..training.local import Site
 from ..training.server import server_step
 from ..training.setup import TrainingSetup
@@ -183,8 +183,7 @@ class FederatedEpoch:
     ) -> None:
         self.setup, self.transport, self.meter = setup, transport, meter
         self._expected_s = expected_s
-        self._loss = setup.loss()
-        self._site: Site | None = None
+        self._held: Held | None = None
         self._walls: dict[Pair, float] = {}
         self._trainable: dict[str, frozenset[str]] = {}
 
@@ -253,10 +252,9 @@ class FederatedEpoch:
 
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss and accuracy on the set that the target is read on; not charged."""
-        if self._site is None:
-            self._site = Site.of(self.setup.target_set())
-        model = loaded(checkpoint, resolve=self.setup.resolve)
-        return evaluate(model, self._site, loss=self._loss, thread_count=self.setup.settings.threads)
+        if self._held is None:
+            self._held = Site.of(self.setup.target_set()).held
+        return self.setup.evaluate(loaded(checkpoint, resolve=self.setup.resolve), self._held)
 
     def _ask(self, tasks: Sequence[NodeTask], checkpoint: Checkpoint, collected: _Collected) -> None:
         """Send tasks, and hold every answer against its own."""
@@ -279,7 +277,9 @@ class FederatedEpoch:
                 continue
             update = open_update(result, checkpoint, task.settings)
             declared = self.setup.samples_at(task.node, task.datasets)
-            if result.samples != declared:
+            if declared is None and result.samples < 1:
+                update = "no samples at all"
+            elif declared is not None and result.samples != declared:
                 update = f"{result.samples} samples, but it holds {declared}"
             elif (result.energy_j or 0.0) > most_s * MOST_W:
                 update = f"{result.energy_j:.3g} J in {now - began:.3g} s, which no node can draw"
@@ -299,7 +299,7 @@ class FederatedEpoch:
     def _is_users(self, error: str) -> bool:
         """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
         setup = self.setup
-        own = (*setup.references, *setup.settings.own, *(("in_memory:",) if setup.models else ()))
+        own = (*setup.references, *setup.settings.own, *setup.sources, *(("in_memory:",) if setup.models else ()))
         return is_evident(error, own, setup.folder)
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
@@ -374,8 +374,7 @@ class FederatedEpoch:
 
     def _failed(self, collected: _Collected) -> tuple[NodeReport, ...]:
         return tuple(
-            replace(_report(result), samples=len(self.setup.datasets.get(result.node, ())))
-            for result in collected.failures
+            replace(_report(result), samples=self.setup.samples_at(result.node) or 0) for result in collected.failures
         )
 
     def _result(

@@ -25,14 +25,14 @@ from ..core.problem import Node, NodeSet
 from ..costs.devices import DeviceProfile
 from ..costs.meters import Meter
 from ..costs.pipelined import stage_devices
-from ..data.batches import batches
+from ..data.held import InMemory
 from ..models.rebuild import code_of
 from ..pipeline.pipeline_run import run_pipeline
 from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
 from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
 from ..planners.pipeline.policy_choice import Keeping
 from ..training.checkpoint import Checkpoint
-from ..training.local import Site
+from ..training.datasets import in_memory
 from ..training.settings import TrainingSettings, seed_of
 from ..training.setup import TrainingSetup
 from ..training.threads import threads
@@ -55,7 +55,7 @@ class PipelinedEpoch:
 
     def __init__(self, setup: TrainingSetup, members: Members, evaluate: Evaluate, meter: Meter | None = None) -> None:
         self.setup, self.members, self.evaluate, self.meter = setup, members, evaluate, meter
-        self._sites: dict[str, Site] = {}
+        self._images: dict[str, InMemory] = {}
 
     def run_epoch(self, decision: Decision, checkpoint: Checkpoint) -> EpochResult:
         """Split, train, evaluate.
@@ -120,16 +120,15 @@ class PipelinedEpoch:
 
     def minibatches(self, group: NodeSet, epoch: int) -> list[tuple[Tensor, Tensor]]:
         """The owners' data in the order of this epoch."""
-        if group.name not in self._sites:
-            self._sites[group.name] = Site.of(self.setup.data_of(group.name))
-        site, settings = self._sites[group.name], self.setup.settings
+        if group.name not in self._images:
+            data = in_memory(self.setup.data_of(group.name), f"the pipeline {group.name}")
+            self._images[group.name] = InMemory.of(data)
+        held, settings = self._images[group.name], self.setup.settings
         minibatches = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(settings.seed, epoch, group.nodes[0]))
             for _ in range(settings.local_epochs):
-                minibatches += [
-                    (site.images[chosen], site.labels[chosen]) for chosen in batches(len(site.labels), settings.batch)
-                ]
+                minibatches += list(held.shuffled(settings.batch))
         return minibatches
 
     def _group(self, nodes: str) -> NodeSet:

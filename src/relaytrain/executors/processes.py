@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from ..core.errors import UsageError
+from ..data.dataset import Dataset
+from ..data.own import OwnData
 from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
 from ..training.task import BadMessage, FailureKind, Key, NodeResult, NodeTask, failed
@@ -107,13 +109,24 @@ class Processes:
                     f"processes: version {plan.name} is a module of this process only, which others cannot build; "
                     'name it as factory = "module:function", or train in-process'
                 )
+        if any(function is not None for function in setup.functions):
+            raise UsageError(
+                "processes: step and evaluate are functions of this process only, which others cannot call; name them "
+                'as [training] step = "module:function", or train in-process'
+            )
+        for node, data in setup.datasets.items():
+            if isinstance(data, OwnData) and data.origin is None:
+                raise UsageError(
+                    f"processes: the data of {node} are an object of this process only, which others cannot reach; "
+                    'name them as [data] source = "module:function", or train in-process'
+                )
         if setup.given is not None:
             raise UsageError(
                 "processes: optimizer or schedule is a function of this process only, which others cannot call; "
                 'name it as training.optimizer = "module:function", or train in-process'
             )
         self.setup, self.stall_s = setup, stall_s
-        self._shares = divide({node: len(data) for node, data in setup.datasets.items()}, workers)
+        self._shares = divide({node: setup.counted_at(node) for node in setup.datasets}, workers)
         self._crew: list[_Worker | None] = [None] * len(self._shares)
         self._inbox: Inbox = queue.SimpleQueue()
 
@@ -256,19 +269,25 @@ class Processes:
             env={**os.environ, **limits},
         )
         worker = _Worker(nodes, process, seen_s=time.monotonic())
-        header = {
+        header: dict[str, Any] = {
             "nodes": {node: settings.device_of(node) for node in nodes},
             "settings": settings.to_dict(),
             "references": list(self.setup.references),
             "folder": None if self.setup.folder is None else str(self.setup.folder.resolve()),
             "threads": settings.threads,
             "parts": {node: dict(self.setup.parts.get(node, {})) for node in nodes},
+            "own": {},
             "path": [entry for entry in sys.path if entry],
         }
         arrays: dict[str, NDArray[Any]] = {}
         for node in nodes:
-            arrays[f"images/{node}"] = self.setup.datasets[node].images
-            arrays[f"labels/{node}"] = self.setup.datasets[node].labels
+            data = self.setup.datasets[node]
+            if isinstance(data, Dataset):
+                arrays[f"images/{node}"], arrays[f"labels/{node}"] = data.images, data.labels
+            elif data.origin is not None:
+                header["own"][node] = vars(data.origin)
+                if data.indexes is not None:
+                    arrays[f"indexes/{node}"] = data.indexes
         worker.outbox.put(("open", save(arrays), header))
         worker.threads = (
             threading.Thread(target=_write, args=(worker,), daemon=True),

@@ -13,11 +13,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..core.user_code import UserCodeError
 from ..training.task import NodeTask
 from .frames import read_frame, write_frame
+
+if TYPE_CHECKING:
+    from ..data.held import Held
 
 BEAT_S = 0.2
 Frame = tuple[dict[str, Any], bytes]
@@ -60,12 +63,15 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     import torch
     from safetensors.torch import load
 
+    from ..data.held import InMemory
+    from ..data.own import Origin
     from ..models.rebuild import from_scenario
     from ..training.local import Site
-    from ..training.losses import loss_named
+    from ..training.own_data import fetched
     from ..training.own_training import own_training
     from ..training.references import either
     from ..training.settings import TrainingSettings
+    from ..training.step import step_of
 
     torch.set_num_threads(header["threads"])
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
@@ -73,13 +79,17 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     folder = Path(header["folder"]) if header["folder"] else None
     known = {reference: from_scenario(reference, folder) for reference in header["references"]}
     settings = TrainingSettings.from_dict(header["settings"])
-    loss, own = loss_named(settings.loss, folder), own_training(settings, folder)
+    step, own = step_of(settings.loss, settings.step, settings.evaluate, folder), own_training(settings, folder)
     tensors = load(body)
     sites = {}
     for node, device in header["nodes"].items():
-        images, labels = tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device)
         parts = {name: (int(a), int(b)) for name, (a, b) in header["parts"][node].items()}
-        sites[node] = Site(images, labels, device, either(known) if known else None, loss, parts, own)
+        if node in header["own"]:
+            data, chosen = fetched(Origin(**header["own"][node]), folder), tensors.get(f"indexes/{node}")
+            held: Held = data if chosen is None else data.part(chosen.numpy())
+        else:
+            held = InMemory(tensors[f"images/{node}"].to(device), tensors[f"labels/{node}"].to(device))
+        sites[node] = Site(held, device, either(known) if known else None, step, parts, own)
     return sites
 
 

@@ -12,7 +12,8 @@ operator, including those a user's forward calls without a layer.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from ..core.errors import UsageError
+from ..data.calling import Example, called, changed, tensors_in
 
 BATCHES = (2, 4)
 """Sizes of the two counting passes; what does not grow with the batch cancels between them."""
@@ -37,13 +39,15 @@ class Counts:
     activation_bytes: int
 
 
-def count(model: nn.Module, example: Tensor) -> Counts:
+def count(model: nn.Module, example: Example) -> Counts:
     """Count `model` on inputs shaped like `example` (a batch); the model itself is not touched.
 
     The pass runs without memory on torch's meta device where the model allows it, else on the CPU.
     """
-    if example.ndim < 2 or len(example) == 0:
-        raise UsageError(f"example: shape {list(example.shape)}, expected a batch of at least one input")
+    first = next(iter(tensors_in(example)), None)
+    if first is None or first.ndim < 2 or len(first) == 0:
+        shape = "no tensor" if first is None else f"shape {list(first.shape)}"
+        raise UsageError(f"example: {shape}, expected a batch of at least one input")
     try:
         passes = [_pass(_on(model, "meta"), example, batch, "meta") for batch in BATCHES]
     except (NotImplementedError, RuntimeError):  # data-dependent code has no meta form
@@ -51,6 +55,24 @@ def count(model: nn.Module, example: Tensor) -> Counts:
     small, large = passes
     step = BATCHES[1] - BATCHES[0]
     train, forward, kept = ((b - a) // step for a, b in zip(small, large, strict=True))
+    return Counts(train, forward, parameters(model), weight_bytes(model), kept)
+
+
+def count_step(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Callable[[int], Any]) -> Counts:
+    """Count `model` in a training step of the user's own; the model itself is not touched.
+
+    Args:
+        model: what is trained.
+        loss: the loss of a batch.
+        batch: a batch of so many samples.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about processors that are not here
+        with torch.backends.mkldnn.flags(enabled=False):  # its LSTM would count nothing
+            passes = [_step_pass(_on(model, "cpu"), loss, batch(size)) for size in BATCHES]
+    small, large = passes
+    step = BATCHES[1] - BATCHES[0]
+    train, forward, kept = (max(0, b - a) // step for a, b in zip(small, large, strict=True))
     return Counts(train, forward, parameters(model), weight_bytes(model), kept)
 
 
@@ -71,9 +93,18 @@ def _on(model: nn.Module, device: str) -> nn.Module:
     return twin.train()
 
 
-def _pass(model: nn.Module, example: Tensor, batch: int, device: str) -> tuple[int, int, int]:
+def _pass(model: nn.Module, example: Example, batch: int, device: str) -> tuple[int, int, int]:
     """FLOPs of forward and backward, FLOPs of forward, bytes kept between them, for one batch."""
-    inputs = torch.zeros((batch, *example.shape[1:]), dtype=example.dtype, device=device)
+    inputs = _batch_of(example, batch, device)
+    return _counted(model, lambda: called(model, inputs))
+
+
+def _step_pass(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Any) -> tuple[int, int, int]:
+    """The same for a step on a batch."""
+    return _counted(model, lambda: loss(model, batch))
+
+
+def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, int]:
     mapping = {torch.ops.aten.convolution_backward: _conv_backward_flops}
     weights = {t.untyped_storage()._cdata for t in model.state_dict(keep_vars=True).values()}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -86,23 +117,25 @@ def _pass(model: nn.Module, example: Tensor, batch: int, device: str) -> tuple[i
 
     with torch.random.fork_rng(devices=[]), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            outputs = model(inputs)
-        forward = counter.get_total_flops()
+            outputs = forward()
+        forward_flops = counter.get_total_flops()
         kept_bytes = sum(storage.nbytes() for storage in kept.values())
-        heads = [t for t in _tensors(outputs) if t.requires_grad]
+        heads = [t for t in tensors_in(outputs) if t.requires_grad]
         if not heads:
             raise UsageError("model: its output has no gradient, so it cannot be trained; does it have parameters?")
         torch.autograd.backward(heads, [torch.ones_like(head) for head in heads])
-    return counter.get_total_flops(), forward, kept_bytes
+    return counter.get_total_flops(), forward_flops, kept_bytes
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (tensor for item in value.values() for tensor in _tensors(item))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        yield from (tensor for item in value for tensor in _tensors(item))
+def _batch_of(example: Example, batch: int, device: str) -> Example:
+    """Zeros (false, token 0) of the example's kinds and shapes for a batch of another size."""
+    rows = len(tensors_in(example)[0])
+
+    def zeros(tensor: Tensor) -> Tensor:
+        shape = (batch, *tensor.shape[1:]) if tensor.ndim and len(tensor) == rows else tensor.shape
+        return torch.zeros(shape, dtype=tensor.dtype, device=device)
+
+    return changed(example, zeros)
 
 
 def _conv_backward_flops(

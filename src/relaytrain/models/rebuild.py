@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..compression.heads import head_attributes, set_heads
 from ..core.errors import ScenarioError
 from ..core.families import family_named
 from ..core.user_code import user_code
@@ -65,7 +66,7 @@ def spec_of(model: nn.Module, base: Spec) -> Spec:
     """
     shapes = shapes_of(model)
     if isinstance(base, FactorySpec):
-        return validate_spec({"factory": base.factory, "shapes": {name: list(shape) for name, shape in shapes.items()}})
+        return _of_factory(model, base.factory)
     try:
         widths = _family_code(base).widths_of(base.family, shapes)
     except (KeyError, IndexError) as error:
@@ -80,8 +81,16 @@ def spec_of(model: nn.Module, base: Spec) -> Spec:
 def of_module(model: nn.Module, reference: str = IN_MEMORY) -> tuple[FactorySpec, Resolve]:
     """The spec of a module at hand and a `resolve` that knows only it: a version that lives in this process."""
     original = copy.deepcopy(model)
-    spec = FactorySpec(check_reference(reference), tuple(sorted(shapes_of(model).items())))
+    spec = _of_factory(model, check_reference(reference))
     return spec, only(reference, lambda: copy.deepcopy(original))
+
+
+def _of_factory(model: nn.Module, reference: str) -> FactorySpec:
+    shapes = {name: list(shape) for name, shape in shapes_of(model).items()}
+    heads = head_attributes(model)
+    spec = validate_spec({"factory": reference, "shapes": shapes, **({"heads": heads} if heads else {})})
+    assert isinstance(spec, FactorySpec)
+    return spec
 
 
 def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
@@ -158,6 +167,7 @@ def _factory_module(spec: FactorySpec, resolve: Resolve | None) -> nn.Module:
         raise ScenarioError(f"factory: {spec.factory}() returned {type(model).__name__}, expected a torch.nn.Module")
     shapes = dict(spec.shapes)
     resize(model, shapes)
+    set_heads(model, dict(spec.heads), f"factory {spec.factory}")
     check_state(model, shapes, f"factory {spec.factory}")
     return model
 

@@ -2,6 +2,7 @@
 
     {"family": "vgg11", "widths": [64, ...], "input": [3, 32, 32], "classes": 10}
     {"factory": "package.module:function", "shapes": {"conv.weight": [8, 3, 3, 3], ...}}
+    {..., "heads": {"layers.0.attention.num_attention_heads": 2, ...}}  # where modules count heads in attributes
 
 A spec may come from a stranger's file, so everything in it is checked before anything is built; nothing is imported
 here, whatever a reference says.
@@ -19,6 +20,7 @@ from typing import Any
 
 from ..core.errors import ScenarioError
 from ..core.families import FAMILIES, family_named, scaled_widths
+from ..core.head_names import HEAD_ATTRIBUTES
 
 MAX_WIDTH = 8192
 MAX_SIDE = 256
@@ -47,14 +49,19 @@ class FamilySpec:
 
 @dataclass(frozen=True)
 class FactorySpec:
-    """A user's module: what the factory returns, resized to `shapes` (name, shape), sorted by name."""
+    """A user's module: what the factory returns, resized to `shapes` (name, shape), sorted by name.
+
+    `heads` are attributes of its modules that count attention heads (`core.head_names`), which shapes do not tell.
+    """
 
     factory: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    heads: tuple[tuple[str, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        return {"factory": self.factory, "shapes": {name: list(shape) for name, shape in self.shapes}}
+        made: dict[str, Any] = {"factory": self.factory, "shapes": {name: list(shape) for name, shape in self.shapes}}
+        return {**made, "heads": dict(self.heads)} if self.heads else made
 
 
 Spec = FamilySpec | FactorySpec
@@ -96,7 +103,7 @@ def validate_spec(value: object, where: str = "spec") -> Spec:
     keys = set(value)
     if keys == {"family", "widths", "input", "classes"}:
         return _checked_family(value, where)
-    if keys == {"factory", "shapes"}:
+    if {"factory", "shapes"} <= keys <= {"factory", "shapes", "heads"}:
         return _checked_factory(value, where)
     shown = ", ".join(sorted(str(key)[:40] for key in keys)) or "nothing"
     raise ScenarioError(f"{where}: got the keys {shown}; expected family, widths, input, classes, or factory, shapes")
@@ -142,7 +149,21 @@ def _checked_factory(value: Mapping[Any, Any], where: str) -> FactorySpec:
         checked.append((name, _integers(shape, f"{where}.shapes.{name}", 0, MAX_ELEMENTS, None)))
     if sum(math.prod(shape) for _, shape in checked) > MAX_ELEMENTS:
         raise ScenarioError(f"{where}.shapes: together more than {MAX_ELEMENTS} values; expected a smaller network")
-    return FactorySpec(reference, tuple(sorted(checked)))
+    return FactorySpec(reference, tuple(sorted(checked)), _checked_heads(value.get("heads", {}), f"{where}.heads"))
+
+
+def _checked_heads(value: object, where: str) -> tuple[tuple[str, int], ...]:
+    """Attributes that count heads, by dotted name; no other attribute of a module is ever written."""
+    if not isinstance(value, Mapping) or len(value) > MAX_TENSORS:
+        raise ScenarioError(f"{where}: got {_shown(value)}, expected an object of at most {MAX_TENSORS} numbers")
+    checked: list[tuple[str, int]] = []
+    for name, number in value.items():
+        plain = isinstance(name, str) and len(name) <= 512 and _TENSOR_NAME.fullmatch(name)
+        if not plain or name.rpartition(".")[2] not in HEAD_ATTRIBUTES:
+            known = ", ".join(sorted(HEAD_ATTRIBUTES)[:4])
+            raise ScenarioError(f"{where}: got {_shown(name)}, expected a module's attribute such as {known}")
+        checked.append((name, _integer(number, f"{where}.{name}", 1, MAX_WIDTH * 64)))
+    return tuple(sorted(checked))
 
 
 def _integers(value: object, where: str, low: int, high: int, count: int | None) -> tuple[int, ...]:

@@ -114,7 +114,10 @@ def counted_chain(setup: TrainingSetup, version: str) -> Chain:
         UsageError: its network is neither an `nn.Sequential` nor one of the built-in families.
     """
     model, batch = setup.initial(version).model(resolve=setup.resolve), setup.settings.batch
-    return chain_of(measure_shapes(model, setup.validation.input, batch, setup.loss()), batch)
+    from ..training.datasets import in_memory
+
+    data = in_memory(setup.validation, "counting the chain of a pipeline")
+    return chain_of(measure_shapes(model, data.input, batch, setup.loss()), batch)
 
 
 def _saved(pairs: Any) -> Saved:

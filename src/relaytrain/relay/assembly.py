@@ -48,8 +48,9 @@ def job_of(
         "planner": getattr(chosen, "name", scenario.planner.name),
         "versions": {name: facts.to_dict() for name, facts in setup.version_facts().items()},
         "node_sets": _node_sets(setup),
-        "input": list(setup.validation.input),
+        "input": setup.input_shape,
         "preprocessing": setup.preprocessing.to_dict(),
+        **({"not_promised": list(setup.caveats)} if setup.caveats else {}),
         **(_origin(scenario, setup, planner) if manifest is None else manifest),
     }
     fitted = fitted_of(scenario)
@@ -85,6 +86,7 @@ def job_of(
         known,
         scenario.depl,
         clock,
+        caveats=setup.caveats,
     )
 
 
@@ -103,7 +105,7 @@ def transport_of(setup: TrainingSetup) -> Transport:
 
 def _origin(scenario: Scenario, setup: TrainingSetup, planner: Planner | None) -> dict[str, Any]:
     """What it takes to do it again: folder and files of the user's own code, and the command line."""
-    setup.loss()  # all code that the scenario names is loaded now
+    setup.step()  # all code that the scenario names is loaded now
     setup.own_training()
     references = references_of(scenario.resolved)
     known: dict[str, Any] = {"code": loaded_code(setup.folder, references)} if references else {}
@@ -139,7 +141,10 @@ def expected_wall_s(setup: TrainingSetup, costs: CostTable) -> Callable[[Decisio
         run_s = float(costs.run_s[problem.index(decision.pair)])
         if settings.clock == "measured" and math.isfinite(run_s):
             return run_s * len(nodes) / decision.resources
-        samples = sum(setup.samples_at(node, decision.datasets) for node in nodes) * settings.local_epochs
+        counts = [setup.samples_at(node, decision.datasets) or setup.counted_at(node) for node in nodes]
+        if not all(counts):
+            return math.inf  # nobody knows
+        samples = sum(counts) * settings.local_epochs
         batches = samples / settings.batch + len(nodes)
         return samples * facts[decision.version].flops_per_sample / SLOW_FLOPS_PER_S + batches * SLOW_BATCH_S
 
@@ -151,19 +156,22 @@ def counted(setup: TrainingSetup, problem: Problem) -> Problem:
     facts = setup.version_facts()
     nodes = []
     for node in problem.nodes:
-        data = setup.datasets.get(node.name)
-        if data is not None:
-            node = replace(node, samples=len(data), classes=node.classes or len(set(data.labels.tolist())))
+        if node.name in setup.datasets:
+            classes = node.classes or setup.classes_of(setup.datasets[node.name])
+            node = replace(node, samples=setup.samples_at(node.name) or node.samples, classes=classes)
         nodes.append(node)
     versions = tuple(replace(v, parameters=v.parameters or facts[v.name].parameters) for v in problem.versions)
     return replace(problem, nodes=tuple(nodes), versions=versions)
 
 
-def _node_sets(setup: TrainingSetup) -> dict[str, dict[str, int]]:
+def _node_sets(setup: TrainingSetup) -> dict[str, dict[str, int | None]]:
     """Samples and classes of every node set that trains."""
     groups = [group.name for group in setup.problem.node_sets if group.nodes]
-    data = {name: setup.data_of(name) for name in groups}
-    return {name: {"samples": len(part), "classes": int((part.histogram() > 0).sum())} for name, part in data.items()}
+    known = {}
+    for name in groups:
+        data = setup.data_of(name)
+        known[name] = {"samples": sum(map(setup.counted_at, setup.owners_of(name))), "classes": setup.classes_of(data)}
+    return known
 
 
 def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -> CostTable:

@@ -147,6 +147,7 @@ _NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "
 def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
     """The body of `epoch_done`, all but measured details on the run's clock; numbers that are none become null."""
     outcome = booked.outcome
+    figures = result.evaluation.figures
     optional = {"cpu_s": outcome.cpu_s, "wall_s": outcome.wall_s, "handover_loss": outcome.handover_loss}
     return {
         "decision": decision_json(outcome.decision),
@@ -160,6 +161,7 @@ def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
         "failed_nodes": list(outcome.failed_nodes),
         "train_loss": _finite(result.train_loss),
         "accuracy": _finite(result.evaluation.accuracy),
+        **({"figures": {k: _finite(v) for k, v in figures.items()}} if figures else {}),
         "nodes": [{key: _finite(getattr(report, key)) for key in _NODE_KEYS} for report in booked.nodes],
         "blob": blob,
     }

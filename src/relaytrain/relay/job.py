@@ -35,7 +35,8 @@ class Job:
     """One run's parts. `estimator` is made once l(0) was probed; `manifest` goes into `run_started` as it is.
 
     `clock`: which seconds and joules count. `prices`: what a decision's resources and data make of an epoch's cost;
-    without it the cost table says it all. `notes` are kept with the verdict.
+    without it the cost table says it all. `notes` are kept with the verdict; `caveats`, what cannot be promised, too,
+    and are said before the first epoch.
     """
 
     problem: Problem
@@ -49,6 +50,7 @@ class Job:
     prices: Prices | None = None
     clock: RunClock = field(default_factory=EmulatedClock)
     notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
 
 NoticeKind = Literal["failure", "infeasible", "feasible", "estimator", "handover", "roll-back", "note"]

@@ -207,6 +207,8 @@ class RelayLoop:
 
     def _go(self, trouble: RelayTrainError | None) -> Ended:
         """Run to the end; whatever happens, a verdict is recorded."""
+        for words in self.job.caveats:
+            self._note(self.steering.state.epoch, "note", f"not promised: {words}")
         try:
             if trouble is not None:
                 raise trouble

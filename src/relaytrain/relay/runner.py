@@ -11,11 +11,11 @@ from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Earlier, Transport
 from ..costs.meters import Meter
+from ..data.held import Held, InMemory
 from ..executors.epoch import FederatedEpoch
 from ..executors.pipelined import Members, PipelinedEpoch
 from ..training.checkpoint import Checkpoint
 from ..training.conformal import prediction_sets
-from ..training.evaluate import evaluate
 from ..training.handover import hand_over
 from ..training.local import Site
 from ..training.setup import TrainingSetup
@@ -39,7 +39,7 @@ class TorchRunner:
         self.setup, self.transport, self.meter = setup, transport, meter
         self.epochs = FederatedEpoch(setup, transport, meter, expected_s)
         self.pipelined = PipelinedEpoch(setup, pipelines or {}, self.epochs.evaluate, meter)
-        self._test: Site | None = None
+        self._test: Held | None = None
 
     def first(self) -> Checkpoint:
         """Initial weights from the seed, or the start file."""
@@ -60,10 +60,10 @@ class TorchRunner:
     def test(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss, accuracy and conformal prediction sets on the test set."""
         if self._test is None:
-            self._test = Site.of(self.setup.test)
+            self._test = Site.of(self.setup.test).held
         model = checkpoint.model(resolve=self.setup.resolve)
-        tested = evaluate(model, self._test, loss=self.setup.loss(), thread_count=self.setup.settings.threads)
-        if self.setup.settings.loss != "cross-entropy":
+        tested = self.setup.evaluate(model, self._test)
+        if self.setup.settings.loss != "cross-entropy" or not isinstance(self._test, InMemory):
             return tested
         sets = prediction_sets(model, self._test, seed=self.setup.settings.seed)
         return replace(tested, prediction_sets=None if sets is None else sets.to_dict())
@@ -84,9 +84,7 @@ class TorchRunner:
 
     def _on(self, checkpoint: Checkpoint, nodes: str) -> float:
         """Forward loss on a node set's own data; not charged."""
-        site = Site.of(self.setup.data_of(nodes))
-        model = checkpoint.model(resolve=self.setup.resolve)
-        return evaluate(model, site, loss=self.setup.loss(), thread_count=self.setup.settings.threads).loss
+        return self.setup.evaluate(checkpoint.model(resolve=self.setup.resolve), self.setup.data_of(nodes)).loss
 
     def run_epoch(self, decision: Decision, checkpoint: Checkpoint, *, run: str, attempt: int = 0) -> EpochResult:
         """Train on every node and average, or stage by stage; evaluate."""

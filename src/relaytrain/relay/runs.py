@@ -137,9 +137,11 @@ def kept_scenario(
 
 def train(
     model: nn.Module | Mapping[str, nn.Module],
-    data: Mapping[str, Any] | Sets,
+    data: Mapping[str, Any] | Callable[[str], Any] | Sets,
     problem: Source,
     *,
+    step: Callable[[nn.Module, Any], Any] | None = None,
+    evaluate: Callable[[nn.Module, Any], Mapping[str, Any]] | None = None,
     ratios: Mapping[str, float] | None = None,
     optimizer: MakeOptimizer | None = None,
     lr_schedule: MakeSchedule | None = None,
@@ -157,7 +159,11 @@ def train(
 
     Args:
         model: the first version as it stands, or all versions by name.
-        data: (images, labels) for every node by its name, and for "validation" and "test".
+        data: for every node by its name, for "validation" and for "test": (images, labels), a `Dataset`, a
+            `DataLoader`, an iterable of batches or a function that makes one; or one function of the name. With "train"
+            in place of the nodes, one `Dataset` is divided among them, by their `samples` where all have some.
+        step: your own (model, batch) -> loss; without it (inputs, labels), dicts and outputs with `.loss` will do.
+        evaluate: your own (model, batch) -> sums over the batch by name, with "count".
         problem: a scenario: its versions, node sets, costs, law and target; `[data]` is not read.
         ratios: share of parameters removed for versions pruned from the first; by default the scenario's `ratio`s.
         optimizer: from the model to a `torch.optim.Optimizer` over its parameters; by default the scenario's.
@@ -167,7 +173,7 @@ def train(
         resume: the name of a run of the same call that was interrupted: it goes on.
         told, stop: as for `run`.
     """
-    from ..training.datasets import Sets
+    from ..training.datasets import Sets, sets_of
     from ..training.settings import TrainingSettings
     from ..training.setup import TrainingSetup
     from .assembly import job_of
@@ -175,11 +181,18 @@ def train(
 
     own, named = _own_training(optimizer, lr_schedule)
     loaded = scenario_from(problem, [*overrides, *named, *as_overrides(planner, rule, seed, None)])
-    sets = data if isinstance(data, Sets) else _sets(data)
-    shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
+    sets = data if isinstance(data, Sets) else sets_of(data, loaded.problem, settings.seed)
+    shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
     setup = TrainingSetup.from_model(
-        model, loaded.problem, sets, ratios={**shares, **(ratios or {})}, settings=settings, own=own
+        model,
+        loaded.problem,
+        sets,
+        ratios={**shares, **(ratios or {})},
+        settings=settings,
+        functions=(step, evaluate),
+        own=own,
+        folder=loaded.folder,
     )
     opened = _open(store)
 
@@ -334,24 +347,3 @@ def estimator_overrides(estimator: str | None, fitted: str | PathLike[str] | Non
     else:
         changes = [f"estimator.name={(estimator or '').replace('_', '-')}"]
     return changes
-
-
-def _sets(data: Mapping[str, Any]) -> Sets:
-    import numpy as np
-
-    from ..data.dataset import Dataset, from_arrays
-    from ..training.datasets import Sets
-
-    missing = [name for name in ("validation", "test") if name not in data]
-    if missing:
-        raise UsageError(f"data: no '{missing[0]}', expected (images, labels) by node, and for validation and test")
-    parts: dict[str, Dataset] = {}
-    plain = {name: value for name, value in data.items() if not isinstance(value, Dataset)}
-    classes = max((int(np.asarray(labels).max()) + 1 for _, labels in plain.values()), default=None)
-    for name, value in data.items():
-        if isinstance(value, Dataset):
-            parts[name] = value
-        else:
-            parts[name] = from_arrays(np.asarray(value[0]), np.asarray(value[1]), name=name, classes=classes)
-    nodes = {name: part for name, part in parts.items() if name not in ("validation", "test")}
-    return Sets(nodes, parts["validation"], parts["test"])

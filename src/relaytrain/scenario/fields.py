@@ -184,4 +184,5 @@ _WORD = r"(?:\*|[A-Za-z0-9][A-Za-z0-9_.+-]{0,63})"
 SIDE = Text('a version "L", a pair "L on gold", "* on gold" for all there, or "*"', rf"{_WORD}(?: on {_WORD})?", 140)
 ANY_NAME = Text('a name, or "*" for all', _WORD, 64)
 LABEL = Text("a short text of one line", r"[^\x00-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]*", 200)
+METRIC = Text("loss, error, perplexity, rmse, or a sum of your own evaluate by name", r"[a-z][a-z0-9_]*", 40)
 UNIT = Text("a unit of at most 16 letters, or an empty string", r"[A-Za-z0-9 /%€$µ_-]*", 16)

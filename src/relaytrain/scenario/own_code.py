@@ -12,16 +12,17 @@ from typing import Any
 from .resolve import split_reference
 
 _OURS = Path(__file__).resolve().parent.parent
+_TRAINING = ("loss", "step", "evaluate", "optimizer", "lr_schedule")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def references_of(resolved: Mapping[str, Any]) -> tuple[str, ...]:
-    """The `module:function` references of a resolved scenario: networks, data, loss, optimizer and schedule."""
+    """The `module:function` references of a resolved scenario: networks, data, and all that trains."""
     versions = resolved.get("versions")
     tables = [resolved.get("data"), resolved.get("training"), *(versions if isinstance(versions, list | tuple) else ())]
     known = [table if isinstance(table, Mapping) else {} for table in tables]  # a stored one may be anything
     named = [version.get(key) for version in known[2:] for key in ("factory", "student")]
-    named += [known[0].get("source"), *(known[1].get(key) for key in ("loss", "optimizer", "lr_schedule"))]
+    named += [known[0].get("source"), *(known[1].get(key) for key in _TRAINING)]
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and ":" in name))
 
 

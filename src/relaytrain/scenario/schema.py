@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from .depl import DeplTable
 from .estimator_table import EstimatorTable
-from .fields import ANY_NAME, LABEL, NAME, SIDE, UNIT, Number, Text
+from .fields import ANY_NAME, LABEL, METRIC, NAME, SIDE, UNIT, Number, Text
 from .prior_table import PriorTable
 from .strict_table import Table
 from .training_tables import DataTable, NetworkKeys, TrainingTable
@@ -43,7 +43,7 @@ class TargetTable(Table):
     loss: Loss
     deadline: Annotated[float, Number(0.0, above=True, inf=True, quantity=DURATION)] = math.inf
     probability: Annotated[float, Number(0.0, 1.0, above=True)] = 0.95
-    metric: Literal["loss", "error"] = "loss"
+    metric: Annotated[str, METRIC] = "loss"
     on: Literal["validation", "train", "test"] = "validation"
     max_epochs: Annotated[int | None, Number(1, MAX_EPOCHS, whole=True)] = None
 

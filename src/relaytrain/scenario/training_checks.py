@@ -12,6 +12,10 @@ from .training_tables import TrainingTable
 FEDERATED_ONLY = ("warmup_epochs", "accumulate", "precision", "clip_norm", "clip_value", "prox_mu", "strategy")
 """Keys of `[training]` that a pipeline's stages do not know."""
 
+FIGURES = ("loss", "error", "perplexity", "rmse")
+"""What is known of a set without the user's own evaluate."""
+RISING = ("accuracy", "acc", "f1", "auc", "recall", "precision")
+
 
 def check_training(file: ScenarioFile) -> list[Fault]:
     """What no single field of these tables can know."""
@@ -21,6 +25,8 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         at = ("versions", index)
         if len(version.ways) > 1:
             faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
+        if version.ratio_in is not None and version.ratio is None:
+            faults.append(Fault((*at, "ratio_in"), "ratio_in without ratio", "ratio beside it"))
         if version.of is not None and version.ratio is None:
             faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
         elif version.of is not None and version.of not in earlier and version.of != "full":
@@ -40,6 +46,7 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             faults.append(
                 Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains")
             )
+    faults += _metric(file)
     nodes = [n.name for n in file.nodes]
     if file.training is not None:
         faults += _updates(file.training, [s.name for s in file.node_sets if s.mode == "pipeline"])
@@ -50,6 +57,17 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         if file.data.partition == "by-class" and not file.data.classes:
             faults.append(Fault(("data", "classes"), "nothing", "the classes of each node: partition is by-class"))
     return faults
+
+
+def _metric(file: ScenarioFile) -> list[Fault]:
+    """A figure has to fall, and somebody has to sum it."""
+    metric, at = file.target.metric, ("target", "metric")
+    if metric in RISING:
+        return [Fault(at, shown(metric), 'a figure that falls, such as "error", which is 1 - accuracy')]
+    own = file.training is not None and file.training.evaluate is not None
+    if file.data is not None and metric not in FIGURES and not own:
+        return [Fault(at, shown(metric), f"one of {', '.join(FIGURES)}; others need [training] evaluate")]
+    return []
 
 
 def _updates(training: TrainingTable, pipelines: list[str]) -> list[Fault]:

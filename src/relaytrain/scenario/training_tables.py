@@ -26,6 +26,7 @@ SCHEDULE = Text(
     '"constant", "step", "cosine", or dotted.module:name', rf"constant|step|cosine|{_DOTTED}:{_DOTTED}", 200
 )
 DEVICE = Text('"cpu", "cuda", "cuda:0" or "mps"', r"cpu|mps|cuda(?::[0-9]{1,3})?", 8)
+LAYER = Text("the name of a layer or module, * for any characters", r"[A-Za-z0-9_.*?]+", 300)
 FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
 
 Name = Annotated[str, NAME]
@@ -47,13 +48,17 @@ class TrainingTable(Table):
     `clock` left out: "emulated" once a node has a device profile, else "measured". `quorum` is the share of a node
     set that must answer. `epoch_timeout` left out: learned from the epochs before, generous for the first one.
     `count_pauses`: on the measured clock, time between an interruption and `resume` counts against the deadline.
+    `keep` names layers (or modules with all layers in them, `*` allowed) that pruning leaves as they are.
     `when_infeasible`: go on as well as possible, or stop, once no plan can reach the target any more.
+    `step`: your own (model, batch) -> loss; `evaluate`: (model, batch) -> sums over the batch by name, with "count".
     `optimizer` and `lr_schedule` may name functions of your own, of the model and of the optimizer. A step takes the
     mean of `accumulate` batches. `prox_mu` is FedProx's. `strategy` is what the server does with the nodes' average:
     takes it, or a step of momentum (fedavgm) or Adam (fedadam) towards it.
     """
 
     loss: Annotated[str, LOSS] = "cross-entropy"
+    step: Annotated[str | None, REFERENCE] = None
+    evaluate: Annotated[str | None, REFERENCE] = None
     optimizer: Annotated[str, OPTIMIZER] = "sgd"
     lr: Annotated[float, Number(0.0, 1e3, above=True)] = 1e-3
     momentum: Annotated[float, Number(0.0, 0.9999)] = 0.9
@@ -85,6 +90,7 @@ class TrainingTable(Table):
     quorum: Annotated[float, Number(0.0, 1.0)] = 1.0
     epoch_timeout: Annotated[float | None, Number(0.0, above=True, quantity=DURATION)] = None
     importance: Literal["l1", "l2"] = "l1"
+    keep: Annotated[list[Annotated[str, LAYER]], Field(max_length=1000)] = []
     charge_lost_work: bool = False
     count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
@@ -99,13 +105,14 @@ class DataTable(Table):
     `partition` left out: "parts" where the source is divided already, "sizes" where every node says its `samples`,
     else "iid". With "parts", `nodes` says which part a node takes from; nodes of one part share it by their `samples`.
     "datasets": the data sets of `[[datasets]]`, each divided equally among the nodes of every node set.
-    A function of your own is called with "train" and with "test" and returns (images, labels); with "parts" it is
-    called without arguments and returns the parts by name, "validation" and "test" among them.
+    A function of your own is called with "train" and with "test" and returns (images, labels), or a Dataset, a
+    DataLoader or an iterable of batches; with "parts" it is called without arguments and returns the parts by name,
+    "validation" and "test" among them; with "by-node" it is called with each node's name, "validation" and "test".
     """
 
     source: Annotated[str, SOURCE]
     folder: Annotated[str | None, FILE] = None
-    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts", "datasets"] | None = None
+    partition: Literal["sizes", "iid", "by-class", "dirichlet", "parts", "datasets", "by-node"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     alpha: Annotated[float, Number(0.0, 1e6, above=True)] = 0.5
     classes: dict[Name, Classes] = {}
@@ -119,13 +126,15 @@ class NetworkKeys(Table):
     """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, or a student.
 
     `ratio` is the share of parameters removed `of` another version (by default the first one with a network of its
-    own). `student` names a network reached by distillation. `grow` declares how to come back from a smaller version.
+    own); `ratio_in` asks for a share of the FLOPs of a training step or of the state's bytes instead. `student` names a
+    network reached by distillation. `grow` declares how to come back from a smaller version.
     """
 
     family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None
     width: Annotated[float | None, Number(0.0, 8.0, above=True)] = None
     factory: Annotated[str | None, REFERENCE] = None
     ratio: Annotated[float | None, Number(0.0, 0.999)] = None
+    ratio_in: Literal["parameters", "flops", "bytes"] | None = None
     of: Annotated[str | None, NAME] = None
     student: Annotated[str | None, STUDENT] = None
     grow: Literal["checkpoint", "distill"] | None = None

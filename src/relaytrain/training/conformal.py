@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .local import Site
+from ..data.held import InMemory
 
 LEVEL = 0.9
 LEAST = 10
@@ -41,7 +41,7 @@ class PredictionSets:
 
 
 def prediction_sets(
-    model: nn.Module, site: Site, *, level: float = LEVEL, seed: int = 0, batch: int = 256
+    model: nn.Module, held: InMemory, *, level: float = LEVEL, seed: int = 0, batch: int = 256
 ) -> PredictionSets | None:
     """Sets of `model` on a test set, halved at random by `seed`; None for a set too small to say anything."""
     was = model.training
@@ -49,11 +49,11 @@ def prediction_sets(
     try:
         with torch.no_grad():
             parts = [
-                torch.softmax(model(site.images[i : i + batch]).double(), 1) for i in range(0, len(site.labels), batch)
+                torch.softmax(model(held.images[i : i + batch]).double(), 1) for i in range(0, len(held.labels), batch)
             ]
     finally:
         model.train(was)
-    return conformal(torch.cat(parts).cpu().numpy(), site.labels.cpu().numpy(), level=level, seed=seed)
+    return conformal(torch.cat(parts).cpu().numpy(), held.labels.cpu().numpy(), level=level, seed=seed)
 
 
 def conformal(

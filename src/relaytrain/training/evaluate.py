@@ -1,6 +1,9 @@
-"""Loss and accuracy of a model on a set; not charged to the run."""
+"""Loss, accuracy and other figures of a model on a set; not charged to the run."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -8,33 +11,70 @@ from torch import nn
 from ..core.outcome import Evaluation
 from ..core.user_code import user_code
 from ..data.dataset import Dataset
-from .local import Site
-from .losses import LossFunction, loss_named
+from ..data.held import Held, InMemory
+from ..data.nested import moved
+from ..data.seeding import seeded
+from .losses import LossFunction
+from .step import BatchWatch, PlainStep, TrainingStep, step_of
 from .threads import threads
+
+LOOK_SEED = 0
+"""Whatever a look at a set draws is drawn from this."""
 
 
 def evaluate(
     model: nn.Module,
-    dataset: Dataset | Site,
+    data: Dataset | Held,
     *,
     batch: int = 256,
     loss: LossFunction | None = None,
+    step: TrainingStep | None = None,
     thread_count: int = 1,
 ) -> Evaluation:
-    """Evaluate in eval mode, in the order of the set; the model's modes stay as they were."""
-    site = dataset if isinstance(dataset, Site) else Site.of(dataset)
-    function = loss if loss is not None else loss_named("cross-entropy")
+    """Evaluate in eval mode, in the order of the set; the model's modes stay as they were.
+
+    Args:
+        model: on whatever device it is.
+        data: a set of images, or anything held.
+        batch: how many at a time, where the set leaves that open.
+        loss: of outputs and labels; cross-entropy unless said. `step` takes its place.
+        step: what makes sums of a batch.
+        thread_count: of torch.
+    """
+    held = InMemory.of(data) if isinstance(data, Dataset) else data
+    known = step if step is not None else step_of("cross-entropy") if loss is None else PlainStep(loss)
     modes = {module: module.training for module in model.modules()}
+    device = next((str(parameter.device) for parameter in model.parameters()), "cpu")
     model.eval()
-    total, right = 0.0, 0
+    totals: dict[str, float] = {}
+    watch = BatchWatch(held)
     try:
-        with torch.no_grad(), threads(thread_count), user_code("forward of the network"):
-            for start in range(0, len(site.labels), batch):
-                images, labels = site.images[start : start + batch], site.labels[start : start + batch]
-                outputs = model(images)
-                total += float(function(outputs, labels)) * len(labels)
-                right += int((outputs.argmax(dim=1) == labels).sum())
+        with (
+            torch.no_grad(),
+            threads(thread_count),
+            seeded(LOOK_SEED, held),
+            user_code("forward of the network"),
+        ):
+            for given in held.ordered(batch):
+                for name, value in watch.sums(known, model, moved(given, device)).items():
+                    totals[name] = totals.get(name, 0) + value
     finally:
         for module, training in modes.items():
             module.training = training
-    return Evaluation(total / len(site.labels), right / len(site.labels))
+    return evaluation_of(totals)
+
+
+def evaluation_of(totals: Mapping[str, float]) -> Evaluation:
+    """Figures from sums: each divided by `count`; `correct` makes the accuracy, `squared_error` the RMSE.
+
+    The loss is `loss`, or the first sum where there is none.
+    """
+    count = totals["count"]
+    means = {name: total / count for name, total in totals.items() if name != "count"}
+    loss = means["loss"] if "loss" in means else next(iter(means.values()))
+    accuracy = means.pop("correct", means.get("accuracy", math.nan))
+    squared = means.pop("squared_error", None)
+    figures = {name: mean for name, mean in means.items() if name not in ("loss", "accuracy")}
+    if squared is not None:
+        figures.setdefault("rmse", math.sqrt(squared))
+    return Evaluation(loss, accuracy, figures=figures)

@@ -17,14 +17,15 @@ from torch import nn
 
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
-from ..compression.prune import prune, prune_to, reestimate_batchnorm
+from ..compression.prune import prune, prune_to
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
+from ..data.held import tensor_of
 from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import FamilySpec
 from .checkpoint import Checkpoint
-from .local import tensor_of
+from .datasets import in_memory
 from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
@@ -91,25 +92,32 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
     elif full.to_dict().get("factory") != checkpoint.spec.to_dict().get("factory"):
         return False
     before = setup.plan(checkpoint.version)
+    if before.way == "pruned" and before.ratio_in != plan.ratio_in:
+        facts = setup.version_facts()
+        return facts[before.name].parameters >= facts[plan.name].parameters
     return before.way == "network" or (before.way == "pruned" and before.ratio <= plan.ratio)
 
 
 def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     model = checkpoint.model(resolve=setup.resolve)
-    full = setup.version_facts()[setup.full.name].parameters
+    size = setup.measure(plan.ratio_in) or parameters
+    full = setup.version_facts()[setup.full.name].size(plan.ratio_in)
     importance = setup.settings.importance
     pruned = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=importance)
-    if pruned is None and parameters(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
-        pruned = prune(model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance)
+    if pruned is None and size(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
+        pruned = prune(
+            model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance,
+            keep=setup.settings.keep, measure=size,
+        )  # fmt: skip
     smaller: nn.Module = model if pruned is None else pruned.model
-    reestimate_batchnorm(smaller, setup.batches(nodes))
+    setup.reestimate(smaller, nodes)
     state, server = checkpoint.optimizer, checkpoint.server
     note = None
     if pruned is not None:
         if not _follows(checkpoint):
             state, note = {}, "the optimizer begins anew: not all of its state has the shape of the weights"
         state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
-    reached = 1.0 - parameters(smaller) / full
+    reached = 1.0 - size(smaller) / full
     made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
     return Handed(replace(made, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
 
@@ -127,7 +135,8 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
     teacher = checkpoint.model(resolve=setup.resolve)
     fresh = setup.initial(plan.name)
     student = fresh.model(resolve=setup.resolve)
-    data, asked = setup.data_of(nodes), setup.settings.distill
+    data = in_memory(setup.data_of(nodes), f"distillation into {plan.name}")
+    asked = setup.settings.distill
     options = DistillOptions(
         temperature=asked.temperature, alpha=asked.alpha, epochs=asked.epochs, batch=setup.settings.batch,
         lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),

@@ -2,9 +2,9 @@
 
 Written out, a pass is the plain PyTorch loop:
 
-    torch.manual_seed(seed)                      # seed of (run, epoch, node)
-    for batch in batches of a random order:
-        loss = loss_function(model(images), labels)
+    torch.manual_seed(seed)                      # seed of (run, epoch, node); numpy and random likewise
+    for batch in loader:                         # data.held: images in memory, or what the user brought
+        loss = step(model, batch)                # training.step: the user's, or loss_function(model(inputs), labels)
         optimizer.zero_grad(); loss.backward(); optimizer.step()
 
 so one node, one version and no handover give bit for bit what that loop gives. What else may happen between a loss and
@@ -15,25 +15,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from ..core.errors import RelayTrainError
 from ..core.user_code import UserCodeError
-from ..costs.profiled import minibatches
-from ..data.batches import batches
 from ..data.dataset import Dataset
+from ..data.held import Held, InMemory
+from ..data.nested import Batch, moved, rows
+from ..data.seeding import seeded
 from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
-from .losses import LossFunction, loss_named
 from .optimizer import load_state, read_state
 from .own_training import OwnTraining
 from .settings import TrainingSettings
+from .step import BatchWatch, TrainingStep, step_of
 from .task import FailureKind, NodeResult, NodeTask, failed
 from .threads import threads
 from .update import Update
@@ -61,30 +60,38 @@ def deadline(began_s: float, timeout_s: float | None) -> Progress | None:
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """What a node has at hand: its data as tensors, its device, and the user's code it may call."""
+    """What a node has at hand: its data as batches, its device, and the user's code it may call.
 
-    images: Tensor = field(repr=False)
-    labels: Tensor = field(repr=False)
+    `parts` says which rows belong to which data set.
+    """
+
+    held: Held
     device: str = "cpu"
     resolve: Resolve | None = None
-    loss: LossFunction | None = None
+    step: TrainingStep | None = None
     parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     own: OwnTraining = field(default_factory=OwnTraining)
 
     @classmethod
     def of(
         cls,
-        data: Dataset,
+        data: Dataset | Held,
         *,
         device: str = "cpu",
         resolve: Resolve | None = None,
-        loss: LossFunction | None = None,
+        step: TrainingStep | None = None,
         parts: Mapping[str, tuple[int, int]] | None = None,
         own: OwnTraining | None = None,
     ) -> Site:
-        """A site that holds `data`; `parts` says which rows belong to which data set."""
-        images, labels = tensor_of(data.images).to(device), tensor_of(data.labels).to(device)
-        return cls(images, labels, device, resolve, loss, dict(parts or {}), own or OwnTraining())
+        """A site that holds `data`; images go to its device as a whole, other data batch by batch."""
+        if isinstance(data, Dataset):
+            data = InMemory.of(data, device)
+        return cls(data, device, resolve, step, dict(parts or {}), own or OwnTraining())
+
+    def batches(self, size: int, epoch: int = 1) -> Iterator[Batch]:
+        """The batches of one pass of training, on the device."""
+        for batch in self.held.shuffled(size, epoch):
+            yield moved(batch, self.device)
 
     def only(self, datasets: Sequence[str]) -> Site:
         """The site with the rows of these data sets alone; all of them where none is named."""
@@ -93,14 +100,7 @@ class Site:
         missing = [name for name in datasets if name not in self.parts]
         if missing:
             raise KeyError(f"data set {missing[0]!r} is not at this node; here are {', '.join(self.parts)}")
-        rows = [slice(*self.parts[name]) for name in datasets]
-        images, labels = torch.cat([self.images[at] for at in rows]), torch.cat([self.labels[at] for at in rows])
-        return replace(self, images=images, labels=labels, parts={})
-
-
-def tensor_of(array: NDArray[Any]) -> Tensor:
-    """The array as a tensor, without a copy where torch may write to it."""
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+        return replace(self, held=self.held.spans([self.parts[name] for name in datasets]), parts={})
 
 
 def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> NodeResult:
@@ -115,7 +115,7 @@ def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> 
         progress = capped(task, progress)
         checkpoint = Checkpoint.opened(task.checkpoint)
         with threads(task.settings.threads):
-            trained, train_loss = _trained(task, site, checkpoint, progress)
+            trained, done = _trained(task, site, checkpoint, progress)
     except TooLate as late:
         return fail("late", str(late) or "past its deadline")
     except UserCodeError as error:
@@ -123,16 +123,16 @@ def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> 
         return fail("refused" if short_of_memory else "user", str(error))  # another node may have enough
     except Exception as error:  # torch itself may fail in any way
         return fail("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
-    if not math.isfinite(train_loss):
-        return fail("non-finite", f"its training loss became {train_loss}")
+    if not math.isfinite(done.loss):
+        return fail("non-finite", f"its training loss became {done.loss}")
     return NodeResult(
         task.run,
         task.node,
         task.epoch,
         task.attempt,
-        samples=len(site.labels),
+        samples=done.samples if site.held.samples is None else site.held.samples,
         checkpoint=trained,
-        train_loss=train_loss,
+        train_loss=done.loss,
         cpu_s=time.process_time() - cpu,
         wall_s=time.monotonic() - wall,
     )
@@ -164,22 +164,34 @@ def capped(
     return paused
 
 
-def _trained(task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progress | None) -> tuple[Checkpoint, float]:
+def _trained(
+    task: NodeTask, site: Site, checkpoint: Checkpoint, progress: Progress | None
+) -> tuple[Checkpoint, Passed]:
     settings = task.settings
     model = loaded(checkpoint, resolve=site.resolve, device=site.device)
-    count = minibatches(len(site.labels), settings.batch)
     update = Update(
-        model, settings, task.epoch, batches=count, device=site.device, own=site.own, scaler=checkpoint.scaler
+        model,
+        settings,
+        task.epoch,
+        batches=site.held.batches(settings.batch),
+        device=site.device,
+        own=site.own,
+        scaler=checkpoint.scaler,
     )
     load_state(update.optimizer, model, checkpoint.optimizer)
-    loss = site.loss if site.loss is not None else loss_named(settings.loss)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.seed)
-        with code_of(checkpoint.spec):
-            train_loss = train_pass(model, update, site, settings, loss, progress=progress)
+    with seeded(task.seed, site.held), code_of(checkpoint.spec):
+        done = train_pass(model, update, site, settings, epoch=task.epoch, progress=progress)
     state = read_state(update.optimizer, model) if settings.optimizer_state == "average" else {}
     trained = Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state)
-    return replace(trained, scaler=update.scaler_state()), train_loss
+    return replace(trained, scaler=update.scaler_state()), done
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass saw: the mean loss over all samples, and how many there are."""
+
+    loss: float
+    samples: int
 
 
 def train_pass(
@@ -187,26 +199,26 @@ def train_pass(
     update: Update,
     site: Site,
     settings: TrainingSettings,
-    loss_function: LossFunction,
     *,
+    epoch: int = 1,
     progress: Progress | None = None,
-) -> float:
-    """Train in place, `local_epochs` times over the site's data; the mean loss over all samples seen.
-
-    The order comes from torch's random state. A last batch of one image joins the batch before it, since batch norm
-    needs two.
-    """
+) -> Passed:
+    """Train in place, `local_epochs` times over the site's data. The order comes from the random states."""
     model.train()
+    step = site.step if site.step is not None else step_of(settings.loss)
+    watch = BatchWatch(site.held)
     total, seen = 0.0, 0
-    for _ in range(settings.local_epochs):
-        for chosen in batches(len(site.labels), settings.batch):
-            images, labels = site.images[chosen], site.labels[chosen]
+    for number in range(settings.local_epochs):
+        for batch in site.batches(settings.batch, (epoch - 1) * settings.local_epochs + number):
             with update.forward():
-                loss = loss_function(model(images), labels)
-            update.take(loss, len(labels))
-            total += loss.item() * len(labels)
-            seen += len(labels)
+                loss = watch.loss(step, model, batch)
+            value, count = loss.item(), rows(batch)
+            if not math.isfinite(value):
+                watch.check_numbers(batch)
+            update.take(loss, count)
+            total += value * count
+            seen += count
             if progress is not None:
                 progress()
         update.close()
-    return total / seen
+    return Passed(total / seen, seen // settings.local_epochs)

@@ -41,6 +41,12 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared distance of the outputs from one-hot labels."""
-    wanted = functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
-    return functional.mse_loss(outputs, wanted)
+    """Mean squared distance of the outputs from the labels: from one-hot ones where labels are classes."""
+    if not labels.is_floating_point():
+        return functional.mse_loss(outputs, functional.one_hot(labels, outputs.shape[1]).to(outputs.dtype))
+    if outputs.numel() != labels.numel():
+        raise UserCodeError(
+            f"training.loss: mse of outputs {list(outputs.shape)} and labels {list(labels.shape)}, expected as many of "
+            "both; give the network one output for each number"
+        )
+    return functional.mse_loss(outputs.reshape(labels.shape), labels)

@@ -36,6 +36,8 @@ class TrainingSettings:
     """
 
     loss: str = "cross-entropy"
+    step: str | None = None
+    evaluate: str | None = None
     optimizer: str = "sgd"
     lr: float = 1e-3
     momentum: float = 0.9
@@ -67,6 +69,7 @@ class TrainingSettings:
     quorum: float = 1.0
     epoch_timeout_s: float | None = None
     importance: Literal["l1", "l2"] = "l1"
+    keep: tuple[str, ...] = ()
     charge_lost_work: bool = False
     count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
@@ -80,6 +83,7 @@ class TrainingSettings:
         given = {key: value for key, value in table.items() if value is not None}
         given["epoch_timeout_s"] = given.pop("epoch_timeout", None)
         given["distill"] = DistillSettings(**given.get("distill", {}))
+        given["keep"] = tuple(given.get("keep", ()))
         return cls(**{"clock": clock, **given})
 
     @classmethod
@@ -88,11 +92,12 @@ class TrainingSettings:
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
             raise ScenarioError(f"training: unknown setting {sorted(unknown)[0]!r}")
-        return cls(**{**values, "distill": DistillSettings(**values.get("distill", {}))})
+        distill = DistillSettings(**values.get("distill", {}))
+        return cls(**{**values, "distill": distill, "keep": tuple(values.get("keep", ()))})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {**asdict(self), "devices": dict(self.devices)}
+        return {**asdict(self), "devices": dict(self.devices), "keep": list(self.keep)}
 
     def device_of(self, node: str) -> str:
         """Where `node` computes."""
@@ -101,7 +106,8 @@ class TrainingSettings:
     @property
     def own(self) -> tuple[str, ...]:
         """References to code of the user's own that these settings name."""
-        return tuple(name for name in (self.loss, self.optimizer, self.lr_schedule) if ":" in name)
+        named = (self.loss, self.step, self.evaluate, self.optimizer, self.lr_schedule)
+        return tuple(name for name in named if name is not None and ":" in name)
 
     def lr_at(self, epoch: int) -> float:
         """The learning rate of epoch `epoch` (from 1), warm-up and schedules of the user's own left out."""

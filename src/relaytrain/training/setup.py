@@ -4,37 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import prune, reestimate_batchnorm
+from ..compression.prune import Measure, prune, reestimate_batchnorm
 from ..core.errors import ScenarioError, UsageError
+from ..core.outcome import Evaluation
 from ..core.plan import Decision
 from ..core.problem import Problem
 from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
-from ..models.flops import count
+from ..data.held import Held, InMemory, tensor_of
+from ..data.nested import Batch, resized
+from ..data.own import OwnData, Together, labels_of
+from ..data.seeding import seeded
+from ..models.flops import Counts, count, count_step, weight_bytes
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
 from ..models.spec import FamilySpec, Spec, family_spec
 from ..scenario.model import Scenario
 from ..store.files import read_regular
 from .checkpoint import Checkpoint
-from .datasets import Reader, Sets, build_sets, together
+from .datasets import Reader, Sets, build_sets, in_memory, together
 from .devices import check_devices
-from .local import Site, tensor_of
+from .evaluate import evaluate
+from .local import Site
 from .losses import LossFunction, loss_named
+from .own_data import Data, all_together
 from .own_training import OwnTraining, own_training
 from .references import either
 from .settings import TrainingSettings
+from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_of, step_of
 
 Way = Literal["network", "pruned", "student"]
+RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
+LOOKED_AT = 256
+"""Images that are evaluated at a time."""
 START_LIMIT_BYTES = 1 << 32
 """The largest `start` file that is read."""
 
@@ -51,12 +64,16 @@ class VersionPlan:
     way: Way
     spec: Spec | None = None
     ratio: float = 0.0
+    ratio_in: RatioIn = "parameters"
     grow: Literal["checkpoint", "distill"] | None = None
 
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """What a version measures: FLOPs of one training step of one sample, bytes of its state."""
+    """What a version measures: FLOPs of one training step of one sample, bytes of its state.
+
+    `reached_ratio` is the share that pruning removed of what `ratio_in` names.
+    """
 
     parameters: int
     flops_per_sample: int
@@ -64,6 +81,11 @@ class VersionFacts:
     activation_bytes_per_sample: int
     spec: Spec
     reached_ratio: float
+    ratio_in: RatioIn = "parameters"
+
+    def size(self, ratio_in: RatioIn) -> int:
+        """The figure that a ratio in this unit is a share of."""
+        return {"parameters": self.parameters, "flops": self.flops_per_sample, "bytes": self.weight_bytes}[ratio_in]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that `run_started` keeps."""
@@ -77,14 +99,15 @@ class TrainingSetup:
     `parts` says which rows of a node's data belong to which data set, where there are several to choose from.
     `references` are the user's own functions that a worker process must be able to import, from `folder` first;
     a module that lives in this process only has none and trains in-process only. `preprocessing` is what was done to
-    raw images to make the data. `given`: optimizer and schedule of this process, in the place of those by reference.
+    raw images to make the data. `functions`: step and evaluate as given in Python, in place of what the settings name;
+    `given`: optimizer and schedule of this process, likewise.
     """
 
     problem: Problem
     settings: TrainingSettings
-    datasets: Mapping[str, Dataset]
-    validation: Dataset
-    test: Dataset
+    datasets: Mapping[str, Data]
+    validation: Data
+    test: Data
     versions: Mapping[str, VersionPlan]
     resolve: Resolve | None = None
     references: tuple[str, ...] = ()
@@ -92,6 +115,7 @@ class TrainingSetup:
     models: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
     parts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict, repr=False)
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    functions: tuple[StepFunction | None, EvaluateFunction | None] = (None, None)
     given: OwnTraining | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -130,7 +154,9 @@ class TrainingSetup:
         ratios: Mapping[str, float] | None = None,
         spec: Spec | None = None,
         settings: TrainingSettings | None = None,
+        functions: tuple[StepFunction | None, EvaluateFunction | None] = (None, None),
         own: OwnTraining | None = None,
+        folder: Path | None = None,
     ) -> TrainingSetup:
         """The setup of a module at hand: the first version of `problem` is `model` as it stands, weights included.
 
@@ -141,7 +167,9 @@ class TrainingSetup:
             ratios: share of parameters removed, for each version that is pruned from the first.
             spec: what `model` was built from; with it, worker processes can build it too.
             settings: how to train.
+            functions: step and evaluate of the user's own.
             own: optimizer and schedule as functions at hand.
+            folder: where references in the settings look first.
         """
         settings = settings if settings is not None else TrainingSettings()
         check_devices(settings, problem)
@@ -162,7 +190,7 @@ class TrainingSetup:
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
         made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
-        return replace(made, preprocessing=sets.preprocessing, given=own)
+        return replace(made, preprocessing=sets.preprocessing, functions=functions, given=own, folder=folder)
 
     @property
     def full(self) -> VersionPlan:
@@ -175,13 +203,57 @@ class TrainingSetup:
         return self.problem.pairs[self.problem.start].version
 
     @property
-    def example(self) -> Tensor:
-        """Two inputs of the right shape."""
-        return torch.zeros((2, *self.validation.input))
+    def own_data(self) -> bool:
+        """Whether the data are the user's own, and not images in memory."""
+        return isinstance(self.validation, OwnData)
+
+    @property
+    def example(self) -> Any:
+        """Two inputs of the right shape: a tensor, or as the network is called with data of the user's own."""
+        if isinstance(self.validation, Dataset):
+            return torch.zeros((2, *self.validation.input))
+        return inputs_of(self.example_batch)
+
+    @property
+    def example_batch(self) -> Batch:
+        """Two samples of data of the user's own, as the step gets them."""
+        if "example" not in self._cache:
+            self._cache["example"] = resized(first_batch(self.validation, self.settings.batch), 2)
+        return self._cache["example"]
+
+    @property
+    def input_shape(self) -> list[int] | None:
+        """The shape of one input where it is one tensor of numbers; None for anything else."""
+        given = self.example
+        return list(given.shape[1:]) if isinstance(given, Tensor) and given.is_floating_point() else None
+
+    def classes_of(self, data: Dataset | OwnData | Together) -> int | None:
+        """How many classes are present in some data, where they are known."""
+        if isinstance(data, Dataset):
+            return int((data.histogram() > 0).sum())
+        parts = data.parts if isinstance(data, Together) else (data,)
+        found = [labels_of(part) if part.kind == "samples" else None for part in parts]
+        known = [labels for labels in found if labels is not None]
+        return len(np.unique(np.concatenate(known))) if known and len(known) == len(found) else None
 
     def loss(self) -> LossFunction:
-        """The loss function that trains and evaluates."""
+        """The loss function of outputs and labels."""
         return loss_named(self.settings.loss, self.folder)
+
+    def step(self) -> TrainingStep:
+        """What makes a loss, and sums, of a batch."""
+        if "step" not in self._cache:
+            given, settings = self.functions, self.settings
+            self._cache["step"] = step_of(
+                settings.loss, given[0] or settings.step, given[1] or settings.evaluate, self.folder
+            )
+        step: TrainingStep = self._cache["step"]
+        return step
+
+    def evaluate(self, model: nn.Module, data: Dataset | Held) -> Evaluation:
+        """The figures of a network on a set."""
+        size = LOOKED_AT if isinstance(data, Dataset | InMemory) else self.settings.batch
+        return evaluate(model, data, batch=size, step=self.step(), thread_count=self.settings.threads)
 
     def own_training(self) -> OwnTraining:
         """The user's own optimizer and schedule, where there are any."""
@@ -191,7 +263,7 @@ class TrainingSetup:
         """What `node` has at hand, for training in this process."""
         data, device = self.datasets[node], self.settings.device_of(node)
         parts, own = self.parts.get(node), self.own_training()
-        return Site.of(data, device=device, resolve=self.resolve, loss=self.loss(), parts=parts, own=own)
+        return Site.of(data, device=device, resolve=self.resolve, step=self.step(), parts=parts, own=own)
 
     def nodes_of(self, nodes: str) -> tuple[str, ...]:
         """The nodes of a node set: ordered by name, those of a pipeline as its stages are."""
@@ -211,24 +283,56 @@ class TrainingSetup:
         group = next((s for s in self.problem.node_sets if s.name == nodes), None)
         return tuple(node for node in self.nodes_of(nodes) if group is not None and node in group.owners)
 
-    def samples_at(self, node: str, datasets: Sequence[str] = ()) -> int:
-        """How many samples a pass of `node` goes over: all it holds, or those of the data sets named."""
+    def samples_at(self, node: str, datasets: Sequence[str] = ()) -> int | None:
+        """How many samples a pass of `node` goes over: all it holds, or those of the data sets named.
+
+        None where only the pass itself can tell, and the scenario does not say.
+        """
         parts = self.parts.get(node)
         if not datasets or not parts:
-            return len(self.datasets.get(node, ()))
+            held = self.datasets.get(node)
+            return 0 if held is None else len(held) if isinstance(held, Dataset) else held.samples
         return sum(last - first for first, last in (parts.get(name, (0, 0)) for name in datasets))
 
-    def data_of(self, nodes: str) -> Dataset:
-        """All data that a node set trains on."""
-        return together([self.datasets[node] for node in self.owners_of(nodes)])
+    @property
+    def validation_samples(self) -> int | None:
+        """How many samples are looked at after every epoch, if that is known."""
+        return len(self.validation) if isinstance(self.validation, Dataset) else self.validation.samples
 
-    def target_set(self) -> Dataset:
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """References of the user's own functions that gave the data."""
+        held = [*self.datasets.values(), self.validation, self.test]
+        named = [data.origin.source for data in held if isinstance(data, OwnData) and data.origin is not None]
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What of the data cannot be promised to be the same when an epoch is repeated, in words."""
+        held = [*self.datasets.values(), self.validation, self.test]
+        said = [data.unpromised for data in held if isinstance(data, OwnData)]
+        return tuple(dict.fromkeys(words for words in said if words is not None))
+
+    def counted_at(self, node: str) -> int:
+        """Samples of `node` for costs and weights: counted, else as the scenario says, else 0."""
+        said = next((n.samples for n in self.problem.nodes if n.name == node), None)
+        return self.samples_at(node) or said or 0
+
+    def data_of(self, nodes: str) -> Dataset | OwnData | Together:
+        """All data that a node set trains on."""
+        return self._together([self.datasets[node] for node in self.owners_of(nodes)])
+
+    def _together(self, parts: Sequence[Data]) -> Dataset | OwnData | Together:
+        own = [part for part in parts if isinstance(part, OwnData)]
+        return all_together(own) if own else together([part for part in parts if isinstance(part, Dataset)])
+
+    def target_set(self) -> Dataset | OwnData | Together:
         """The set on which the target is read."""
         on = self.problem.target.on
         if on == "train":
             if "train" not in self._cache:
-                self._cache["train"] = together(list(self.datasets.values()))
-            train: Dataset = self._cache["train"]
+                self._cache["train"] = self._together(list(self.datasets.values()))
+            train: Dataset | OwnData | Together = self._cache["train"]
             return train
         return self.test if on == "test" else self.validation
 
@@ -252,7 +356,7 @@ class TrainingSetup:
                 model = build(plan.spec, seed=self.settings.seed, resolve=self.resolve)
             return Checkpoint.of_model(model, plan.spec, version)
         model, _ = self._pruned(plan)
-        reestimate_batchnorm(model, self.batches(self.problem.pairs[self.problem.start].nodes))
+        self.reestimate(model, self.problem.pairs[self.problem.start].nodes)
         return Checkpoint.of_model(model, self.spec_of(model), version)
 
     def plan(self, version: str) -> VersionPlan:
@@ -279,15 +383,23 @@ class TrainingSetup:
         spec = self.version_facts()[version].spec
         return shapes_of(skeleton(spec)) if isinstance(spec, FamilySpec) else dict(spec.shapes)
 
-    def batches(self, nodes: str, most: int = BATCHNORM_BATCHES) -> list[Tensor]:
-        """Up to `most` batches of images of a node set, taken evenly from its nodes, always the same ones."""
+    def reestimate(self, model: nn.Module, nodes: str, most: int = BATCHNORM_BATCHES) -> None:
+        """Batch-norm statistics anew, in place, from up to `most` batches of a node set, always the same ones."""
         members = self.owners_of(nodes)
-        each = max(2, most * self.settings.batch // len(members))
-        images = torch.cat([tensor_of(self.datasets[node].images[:each]) for node in members])
-        parts = list(torch.split(images, self.settings.batch))
-        if len(parts) > 1 and len(parts[-1]) == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
-        return parts
+        if not self.own_data:
+            each = max(2, most * self.settings.batch // len(members))
+            held = [in_memory(self.datasets[node]) for node in members]
+            images = torch.cat([tensor_of(data.images[:each]) for data in held])
+            parts = list(torch.split(images, self.settings.batch))
+            if len(parts) > 1 and len(parts[-1]) == 1:
+                parts[-2:] = [torch.cat(parts[-2:])]
+            reestimate_batchnorm(model, parts)
+            return
+        each = -(-most // len(members))
+        sites = [self.site(node) for node in members]
+        with seeded(self.settings.seed, *(site.held for site in sites)):
+            batches = (batch for site in sites for batch in islice(site.batches(self.settings.batch), each))
+            reestimate_batchnorm(model, batches, forward=self.step().loss)
 
     def _facts(self, plan: VersionPlan) -> VersionFacts:
         if plan.way == "pruned":
@@ -297,15 +409,31 @@ class TrainingSetup:
             assert plan.spec is not None
             model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
         with code_of(spec):
-            counts = count(model, self.example)
+            counts = self._counts(model)
         return VersionFacts(
-            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached
-        )
+            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached,
+            plan.ratio_in,
+        )  # fmt: skip
+
+    def _counts(self, model: nn.Module) -> Counts:
+        """On images by their shape alone, on data of the user's own by their step."""
+        if not self.own_data:
+            return count(model, self.example)
+        return count_step(model, self.step().loss, lambda size: resized(self.example_batch, size))
 
     def _pruned(self, plan: VersionPlan) -> tuple[nn.Module, float]:
         full = self.initial(self.full.name).model(resolve=self.resolve)
-        pruned = prune(full, self.example, plan.ratio, importance=self.settings.importance)
+        measure, settings = self.measure(plan.ratio_in), self.settings
+        pruned = prune(
+            full, self.example, plan.ratio, importance=settings.importance, keep=settings.keep, measure=measure
+        )
         return pruned.model, pruned.reached
+
+    def measure(self, ratio_in: RatioIn) -> Measure | None:
+        """What counts a model in the unit that a ratio was asked in; None for parameters."""
+        if ratio_in == "parameters":
+            return None
+        return weight_bytes if ratio_in == "bytes" else lambda model: self._counts(model).train_flops
 
     def spec_of(self, model: nn.Module) -> Spec:
         """The spec of a module pruned out of the full version."""
@@ -317,6 +445,13 @@ class TrainingSetup:
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
         return replace(loaded, version=self.start)
+
+
+def first_batch(data: Data | Together, size: int) -> Batch:
+    """The first batch of a look at data, always the same one."""
+    held = Site.of(data).held
+    with seeded(0, held):
+        return next(iter(held.ordered(size)))
 
 
 def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
@@ -350,17 +485,17 @@ def _plans(
     """Plans from the resolved `[[versions]]`; factories are called once for their shapes."""
     plans: dict[str, VersionPlan] = {}
     known: dict[str, Resolve] = {}
-    classes = max(sets.validation.classes, sets.test.classes, *(d.classes for d in sets.nodes.values()))
     for table in tables:
         name, grow = table["name"], table.get("grow")
         own = table.get("student") or table.get("factory") or table.get("family")
         if own is not None:
             first = not any(plan.way == "network" for plan in plans.values())
             way: Way = "student" if table.get("student") or not first else "network"
-            spec = _network(own, table, sets.validation.input, classes, folder, known)
+            spec = _network(own, table, sets, folder, known)
             plans[name] = VersionPlan(name, way, spec, grow=grow)
         else:
-            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), grow=grow)
+            ratio_in: RatioIn = table.get("ratio_in") or "parameters"
+            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
     return plans, either(known) if known else None, tuple(known)
@@ -369,12 +504,12 @@ def _plans(
 def _network(
     own: str,
     table: Mapping[str, Any],
-    shape: tuple[int, int, int],
-    classes: int,
+    sets: Sets,
     folder: Path | None,
     known: dict[str, Resolve],
 ) -> Spec:
     if ":" not in own:
+        shape, classes = _image_form(sets, f"versions.{table['name']}: {own}")
         return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
     known[own] = from_scenario(own, folder)
     network = known[own](own)()
@@ -386,6 +521,23 @@ def _network(
     return spec
 
 
+def _image_form(sets: Sets, who: str) -> tuple[tuple[int, int, int], int]:
+    """Shape of an image and number of classes, which our own families have to know."""
+    every = [*sets.nodes.values(), sets.validation, sets.test]
+    images = [data for data in every if isinstance(data, Dataset)]
+    if images:
+        return images[0].input, max(data.classes for data in images)
+    labels = [labels_of(data) for data in every if isinstance(data, OwnData) and data.kind == "samples"]
+    inputs = inputs_of(first_batch(sets.validation, 2))
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not any(found is not None for found in labels):
+        raise ScenarioError(
+            f"{who} needs images (n, channels, height, width) and the number of classes, which data of your own do not "
+            "tell; give the network as factory, or Datasets of images with `targets`"
+        )
+    channels, height, width = inputs.shape[1:]
+    return (channels, height, width), max(int(found.max()) + 1 for found in labels if found is not None)
+
+
 def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> float:
     """The ratio as a share of the full version: 0.5 of a version that lost 0.5 is 0.75 of the full one."""
     ratio, base = float(table["ratio"]), table.get("of")
@@ -395,5 +547,10 @@ def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> floa
     if before.way == "student":
         raise ScenarioError(
             f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one"
+        )
+    if before.ratio_in != (table.get("ratio_in") or "parameters"):
+        raise ScenarioError(
+            f"versions.{table['name']}.of: {base} is asked in {before.ratio_in}; expected the same ratio_in, "
+            "or a ratio of the full version"
         )
     return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)

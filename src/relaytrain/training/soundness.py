@@ -13,10 +13,13 @@ from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
 from ..data.batches import batches
-from ..models.rebuild import build, code_of
+from ..data.dataset import Dataset
+from ..data.held import tensor_of
+from ..models.rebuild import code_of
 from ..models.spec import FactorySpec
-from .local import tensor_of
+from .datasets import in_memory
 from .optimizer import read_state
+from .own_soundness import network_of, own_faults
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
 from .update import Update
@@ -35,8 +38,11 @@ def check_sound(setup: TrainingSetup) -> None:
 
 def faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
     """What stands in the way of any run: shapes that differ, networks that do not fit the data, too few images."""
-    shape = setup.validation.input
-    sets = {"the test set": setup.test, **{f"node {name}": data for name, data in setup.datasets.items()}}
+    if setup.own_data:
+        yield from own_faults(setup)
+        return
+    shape = in_memory(setup.validation).input
+    sets = {"the test set": in_memory(setup.test), **{f"node {name}": data for name, data in _images(setup).items()}}
     odd = {name: data for name, data in sets.items() if data.input != shape}
     for name, data in odd.items():
         yield ScenarioError(
@@ -47,6 +53,10 @@ def faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
         for plan in setup.versions.values():
             if plan.spec is not None:
                 yield from _of_network(setup, plan)
+
+
+def _images(setup: TrainingSetup) -> dict[str, Dataset]:
+    return {name: in_memory(data) for name, data in setup.datasets.items()}
 
 
 def _of_network(setup: TrainingSetup, plan: VersionPlan) -> Iterator[ScenarioError]:
@@ -67,17 +77,10 @@ def _of_network(setup: TrainingSetup, plan: VersionPlan) -> Iterator[ScenarioErr
     yield from _single_images(setup, plan, model)
 
 
-def network_of(setup: TrainingSetup, plan: VersionPlan) -> nn.Module:
-    """The untrained network of a version that has one of its own; a copy, free to be trained."""
-    assert plan.spec is not None
-    given = setup.models.get(plan.name)
-    return build(plan.spec, resolve=setup.resolve) if given is None else copy.deepcopy(given)
-
-
 def _outputs(setup: TrainingSetup, plan: VersionPlan, model: nn.Module) -> object:
     assert plan.spec is not None
     with code_of(plan.spec), torch.no_grad(), torch.random.fork_rng(devices=[]), threads(setup.settings.threads):
-        outputs: object = model.eval()(tensor_of(setup.validation.images[:LOOKED_AT]))
+        outputs: object = model.eval()(tensor_of(in_memory(setup.validation).images[:LOOKED_AT]))
     return outputs
 
 
@@ -85,14 +88,15 @@ def _misfit(setup: TrainingSetup, outputs: object) -> str | None:
     """Why these outputs cannot be compared with the labels; a loss of the user's own may take any tensor."""
     if not isinstance(outputs, Tensor):
         return f"returns a {type(outputs).__name__}; return one tensor with a row for each input"
-    rows = min(LOOKED_AT, len(setup.validation))
+    validation = in_memory(setup.validation)
+    rows = min(LOOKED_AT, len(validation))
     if outputs.ndim == 0 or len(outputs) != rows:
         return f"returns {list(outputs.shape)} for {rows} inputs; return one tensor with a row for each input"
     if ":" in setup.settings.loss:
         return None
     if outputs.ndim != 2:
         return f"returns {list(outputs.shape)} for {rows} inputs; expected a row of one output for each class"
-    sets = {**setup.datasets, "validation": setup.validation, "test": setup.test}
+    sets = {**_images(setup), "validation": validation, "test": in_memory(setup.test)}
     classes = max(data.classes for data in sets.values())
     if outputs.shape[1] < classes:
         holder, largest = max(((name, int(data.labels.max())) for name, data in sets.items()), key=lambda one: one[1])
@@ -105,7 +109,7 @@ def _misfit(setup: TrainingSetup, outputs: object) -> str | None:
 
 def _single_images(setup: TrainingSetup, plan: VersionPlan, model: nn.Module) -> Iterator[ScenarioError]:
     """Nodes whose only image is too little for batch norm."""
-    for name, data in setup.datasets.items():
+    for name, data in _images(setup).items():
         if len(data) > 1:
             continue
         try:
@@ -121,7 +125,7 @@ def _single_images(setup: TrainingSetup, plan: VersionPlan, model: nn.Module) ->
 def step_fault(setup: TrainingSetup, plan: VersionPlan, node: str) -> ScenarioError | None:
     """What goes wrong in one step of training on a batch of `node`; nothing of it is kept."""
     assert plan.spec is not None
-    data = setup.datasets[node]
+    data = in_memory(setup.datasets[node])
     try:
         with torch.random.fork_rng(devices=[]), threads(setup.settings.threads), code_of(plan.spec):
             torch.manual_seed(setup.settings.seed)
@@ -129,7 +133,7 @@ def step_fault(setup: TrainingSetup, plan: VersionPlan, node: str) -> ScenarioEr
             model = network_of(setup, plan).train()
             update = Update(model, setup.settings, 1, batches=1, own=setup.own_training())
             with update.forward():
-                loss = setup.loss()(model(tensor_of(data.images[chosen])), tensor_of(data.labels[chosen]))
+                loss = setup.step().loss(model, (tensor_of(data.images[chosen]), tensor_of(data.labels[chosen])))
             update.take(loss, len(chosen))
             grown = [] if setup.settings.precision == "fp16" else _not_finite(model)  # too large a scale is no fault
             update.close()

@@ -11,9 +11,11 @@ from statistics import median
 import torch
 
 from ..costs.profiled import Timing, VersionTimings
+from ..data.held import FixedBatches, InMemory
+from ..data.nested import Batch, resized
 from .checkpoint import Checkpoint
 from .local import Site, train_node, train_pass
-from .setup import TrainingSetup
+from .setup import TrainingSetup, first_batch
 from .task import NodeTask
 from .threads import threads
 from .update import Update
@@ -49,8 +51,9 @@ class VersionTimer:
     def __init__(self, setup: TrainingSetup) -> None:
         self.setup = setup
         self.batch, self.local_epochs = setup.settings.batch, setup.settings.local_epochs
-        self._node = max(setup.datasets, key=lambda name: len(setup.datasets[name]))
+        self._node = max(setup.datasets, key=setup.counted_at)
         self._site = setup.site(self._node)
+        self._example: Batch = None
 
     def time(self, batches: int) -> dict[str, VersionTimings]:
         """Steps at the full batch size and at a quarter of it, and whole tasks of one small batch."""
@@ -70,13 +73,13 @@ class VersionTimer:
         return timings
 
     def _steps(self, version: str, start: Checkpoint, sizes: Sequence[int]) -> list[_Case]:
-        settings, loss = self.setup.settings, self.setup.loss()
+        settings = self.setup.settings
         model = start.model(resolve=self.setup.resolve).to(self._site.device)
         update = Update(model, settings, 1, device=self._site.device, own=replace(self._site.own, schedule=None))
         cases = []
         for size in sizes:
             one = replace(settings, batch=size, local_epochs=1)
-            cases.append(_Case(version, size, partial(train_pass, model, update, self._batch(size), one, loss), []))
+            cases.append(_Case(version, size, partial(train_pass, model, update, self._batch(size), one), []))
         return cases
 
     def _task(self, version: str, start: Checkpoint, size: int) -> _Case:
@@ -86,9 +89,13 @@ class VersionTimer:
 
     def _batch(self, size: int) -> Site:
         """`size` samples, repeated from the start where the node holds fewer."""
-        site = self._site
-        chosen = torch.arange(size) % len(site.labels)
-        return replace(site, images=site.images[chosen], labels=site.labels[chosen], parts={})
+        site, held = replace(self._site, parts={}), self._site.held
+        if isinstance(held, InMemory):
+            chosen = torch.arange(size) % held.samples
+            return replace(site, held=InMemory(held.images[chosen], held.labels[chosen]))
+        if self._example is None:
+            self._example = first_batch(self.setup.datasets[self._node], self.batch)
+        return replace(site, held=FixedBatches((resized(self._example, size),), size))
 
 
 def _time(cases: list[_Case], batches: int) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ...data.dataset import Dataset
 from ...data.domain import shrink, standardised
+from ...data.held import InMemory
 from ...data.source import read
 from ...models.rebuild import build
 from ...models.spec import Spec, family_spec
@@ -32,7 +33,6 @@ from ...planners.pipeline.chain import Policy, Unit
 from ...planners.pipeline.partition import split
 from ...planners.pipeline.schedules import async_1f1b
 from ...training.evaluate import evaluate
-from ...training.local import Site
 from ...training.threads import threads
 
 Way = Literal["local", "data", "delayed", "greedy"]
@@ -72,7 +72,7 @@ class PipelineBench:
     task: ComparisonTask
     images: Tensor
     labels: Tensor
-    test: Site
+    test: InMemory
 
     @classmethod
     def of(cls, task: ComparisonTask) -> PipelineBench:
@@ -82,8 +82,8 @@ class PipelineBench:
         chosen = torch.randperm(len(train), generator=dice)[: task.images].numpy()
         small = shrink(train.part(chosen), task.shrink)
         held = shrink(test.part(torch.randperm(len(test), generator=dice)[: task.test_images].numpy()), task.shrink)
-        site = Site.of(standardised(small, small))
-        return cls(task, site.images, site.labels, Site.of(standardised(held, small)))
+        train_on = InMemory.of(standardised(small, small))
+        return cls(task, train_on.images, train_on.labels, InMemory.of(standardised(held, small)))
 
     def spec(self) -> Spec:
         """How to build the network."""

@@ -1,0 +1,141 @@
+"""Whether data and step of the user's own fit each other and the networks, found before a run spends anything.
+
+`run` tries one batch of the validation set; `doctor` walks through the data of every node as well.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ..core.errors import ScenarioError
+from ..core.user_code import UserCodeError
+from ..data.held import FixedBatches, Held
+from ..data.nested import Batch, moved, rows, shapes, without_number
+from ..data.seeding import seeded
+from ..models.rebuild import build, code_of
+from .evaluate import evaluation_of
+from .setup import TrainingSetup, VersionPlan, first_batch
+from .step import BatchWatch
+from .threads import threads
+
+MOST_WALKED, LONGEST_WALK_S = 2000, 20.0
+"""Batches and seconds after which a walk through a node's data ends."""
+MOST_SHAPES = 4
+"""Batches of different shapes that are tried."""
+
+
+def own_faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
+    """What stands in the way of any run: a batch of the validation set is trained on, without keeping anything."""
+    try:
+        batch = first_batch(setup.validation, setup.settings.batch)
+    except ScenarioError as error:
+        yield error
+        return
+    for plan in setup.versions.values():
+        if plan.spec is not None:
+            fault = _trainable(setup, plan) or step_fault_on(setup, plan, _held(setup), [batch], "the validation set")
+            if fault is not None:
+                yield fault
+                return
+
+
+def _held(setup: TrainingSetup) -> Held:
+    held: Held = setup.validation  # type: ignore[assignment]  # asked for data of the user's own only
+    return held
+
+
+def network_of(setup: TrainingSetup, plan: VersionPlan) -> nn.Module:
+    """The untrained network of a version that has one of its own; a copy, free to be trained."""
+    assert plan.spec is not None
+    given = setup.models.get(plan.name)
+    return build(plan.spec, seed=setup.settings.seed, resolve=setup.resolve) if given is None else copy.deepcopy(given)
+
+
+def _trainable(setup: TrainingSetup, plan: VersionPlan) -> ScenarioError | None:
+    if any(parameter.requires_grad for parameter in network_of(setup, plan).parameters()):
+        return None
+    return ScenarioError(f"versions.{plan.name}: the network has no trainable parameters; give it layers to train")
+
+
+def step_fault_on(
+    setup: TrainingSetup, plan: VersionPlan, held: Held, batches: list[Batch], whose: str
+) -> ScenarioError | None:
+    """What goes wrong when the untrained network takes a step on, and is evaluated on, each of these batches."""
+    assert plan.spec is not None
+    step, watch, looks = setup.step(), BatchWatch(held), BatchWatch(held)
+    try:
+        with seeded(setup.settings.seed), threads(setup.settings.threads), code_of(plan.spec):
+            for batch in batches:
+                model = network_of(setup, plan).train()
+                loss = watch.loss(step, model, batch)
+                loss.backward()  # type: ignore[no-untyped-call]
+                if not bool(loss.isfinite()):
+                    watch.check_numbers(batch)
+                    return ScenarioError(
+                        f"versions.{plan.name}: the network has a loss of {loss.item():g} on a batch of {whose}; check "
+                        "its data and start values"
+                    )
+                with torch.no_grad():
+                    sums = looks.sums(step, model.eval(), batch)
+                evaluation_of(sums).metric(setup.problem.target.metric)
+    except ScenarioError as error:
+        return error
+    except RuntimeError as error:  # a network of ours on data that it was not made for
+        return ScenarioError(f"versions.{plan.name}: the network fails on a batch of {whose} ({error})")
+    return None
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A pass over a node's data without training: `different` has the first batch of every shape."""
+
+    batches: int
+    samples: int
+    whole: bool
+    different: tuple[Batch, ...]
+
+
+def walk(setup: TrainingSetup, node: str) -> Walked:
+    """Go through the data of `node` as an epoch would.
+
+    Raises:
+        UserCodeError: they raise, give nothing, or hold NaN; with the user's file and line.
+    """
+    site, began = setup.site(node), time.monotonic()
+    found: dict[str, Batch] = {}
+    count = samples = 0
+    whole = True
+    with seeded(setup.settings.seed, site.held):
+        for batch in site.batches(setup.settings.batch):
+            count, samples = count + 1, samples + rows(batch)
+            if without_number(batch):
+                raise UserCodeError(
+                    f"{site.held.place}: batch {count} of {node} holds NaN or infinity; clean or drop such samples "
+                    "where they are read"
+                )
+            if len(found) < MOST_SHAPES:
+                found.setdefault(shapes(batch), moved(batch, "cpu"))
+            if count >= MOST_WALKED or time.monotonic() - began > LONGEST_WALK_S:
+                whole = False
+                break
+    return Walked(count, samples, whole, tuple(found.values()))
+
+
+def rebuilt_alike(setup: TrainingSetup, plan: VersionPlan) -> bool:
+    """Whether a network saved and built anew gives the same sums on the example, bit for bit."""
+    from .checkpoint import Checkpoint
+
+    start = setup.initial(plan.name)
+    models = [source.model(resolve=setup.resolve) for source in (start, Checkpoint.from_bytes(start.to_bytes()))]
+    batch = setup.example_batch
+    seen = []
+    for model in models:
+        with torch.no_grad(), seeded(0), threads(setup.settings.threads):
+            seen.append(dict(BatchWatch(FixedBatches((batch,))).sums(setup.step(), model.eval(), batch)))
+    return seen[0] == seen[1]

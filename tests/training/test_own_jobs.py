@@ -1,0 +1,170 @@
+"""The user's data and step, unchanged: the examples with one node are a plain PyTorch loop, bit for bit."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Subset
+
+import relaytrain as rt
+from relaytrain.core.plan import Decision
+from relaytrain.executors.epoch import FederatedEpoch
+from relaytrain.executors.inprocess import InProcess
+from relaytrain.executors.processes import Processes
+from relaytrain.scenario import load_scenario
+from relaytrain.training.settings import seed_of
+from relaytrain.training.setup import TrainingSetup
+
+pytestmark = pytest.mark.train
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EPOCHS = 2
+Weights = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module of an example, as if its folder were the user's."""
+    folder, name = request.param
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES / folder))
+    module = importlib.import_module(name)
+    yield module
+    sys.modules.pop(name)
+
+
+def trained(folder: str, file: str, nodes: str, transport: Any = InProcess) -> tuple[Any, Weights, list[float]]:
+    """Two epochs of the full version on a node set of one node."""
+    setup = TrainingSetup.from_scenario(load_scenario(EXAMPLES / folder / file))
+    means = transport(setup)
+    epochs = FederatedEpoch(setup, means)
+    checkpoint, losses = setup.first_checkpoint(), []
+    for epoch in range(1, EPOCHS + 1):
+        done = epochs.run_epoch(Decision(epoch, "full", nodes), checkpoint)
+        checkpoint = done.checkpoint
+        losses.append(done.outcome.loss)
+    means.close()
+    return setup, checkpoint.weights, losses
+
+
+def seed_pass(epoch: int, node: str) -> None:
+    seed = seed_of(0, epoch, node)
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def built(make: Any) -> nn.Module:
+    torch.manual_seed(0)
+    model: nn.Module = make()
+    return model
+
+
+def same(weights: Weights, model: nn.Module) -> bool:
+    return all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def share(setup: TrainingSetup, node: str) -> list[int]:
+    """Which rows of the whole table the scenario gives to a node."""
+    indexes: list[int] = setup.datasets[node].indexes.tolist()
+    return indexes
+
+
+@pytest.mark.parametrize("example", [("tabular", "houses")], indirect=True)
+def test_a_table_with_float_targets_is_plain_pytorch(example: ModuleType) -> None:
+    setup, weights, losses = trained("tabular", "houses.toml", "office")
+    model, wanted = built(example.network), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    whole = example.houses("train")
+    table, held_out = Subset(whole, share(setup, "server")), Subset(whole, setup.validation.indexes.tolist())
+    for epoch in range(1, EPOCHS + 1):
+        seed_pass(epoch, "server")
+        model.train()
+        for rows, prices in DataLoader(table, batch_size=32, shuffle=True):
+            optimizer.zero_grad()
+            functional.mse_loss(model(rows), prices).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            squared = 0.0
+            for rows, prices in DataLoader(held_out, batch_size=32):
+                squared += float((model(rows) - prices).square().mean()) * len(rows)
+        wanted.append((squared / len(held_out)) ** 0.5)
+    assert same(weights, model)
+    assert losses == wanted
+
+
+@pytest.mark.parametrize("example", [("sequence", "verses")], indirect=True)
+def test_a_sequence_model_with_its_own_step_is_plain_pytorch(example: ModuleType) -> None:
+    _, weights, losses = trained("sequence", "verses.toml", "archive")
+    model, wanted = built(example.reader), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader, held_out = example.lines("library"), example.lines("validation")
+    for epoch in range(1, EPOCHS + 1):
+        seed_pass(epoch, "library")
+        model.train()
+        for batch in loader:
+            optimizer.zero_grad()
+            example.step(model, batch).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            sums = [example.evaluate(model, batch) for batch in held_out]
+        mean = sum(s["loss"] for s in sums) / sum(s["count"] for s in sums)
+        wanted.append(float(np.exp(mean)))
+    assert same(weights, model)
+    assert losses == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("example", [("disk_images", "scans")], indirect=True)
+def test_augmented_images_from_disk_are_plain_pytorch(example: ModuleType) -> None:
+    setup, weights, losses = trained("disk_images", "scans.toml", "hospital")
+    model, wanted = built(example.network), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    whole = example.scans("train")
+    images, held_out = Subset(whole, share(setup, "archive")), Subset(whole, setup.validation.indexes.tolist())
+    for epoch in range(1, EPOCHS + 1):
+        seed_pass(epoch, "archive")
+        model.train()
+        for pictures, kinds in DataLoader(images, batch_size=32, shuffle=True):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(pictures), kinds).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            torch.manual_seed(0)
+            np.random.seed(0)
+            right = [int((model(x).argmax(1) == y).sum()) for x, y in DataLoader(held_out, batch_size=32)]
+        wanted.append(1.0 - sum(right) / len(held_out))
+    assert same(weights, model)
+    assert losses == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [("sequence", "verses")], indirect=True)
+def test_worker_processes_fetch_the_data_and_give_the_same_bits(example: ModuleType) -> None:
+    _, here, losses = trained("sequence", "verses.toml", "desks")
+    _, there, others = trained("sequence", "verses.toml", "desks", Processes)
+    assert losses == others
+    assert all(torch.equal(here[name], there[name]) for name in here)
+
+
+@pytest.mark.parametrize("example", [("sequence", "verses")], indirect=True)
+def test_objects_of_this_process_train_as_the_scenario_does(example: ModuleType, tmp_path: Path) -> None:
+    file = EXAMPLES / "sequence" / "verses.toml"
+    by_name = rt.run(file, store=tmp_path / "named", overrides=["target.max_epochs=1"])
+    torch.manual_seed(0)
+    data = {name: example.lines(name) for name in example.COUNTS}
+    own = {"step": example.step, "evaluate": example.evaluate, "overrides": ["target.max_epochs=1"]}
+    given = rt.train(example.reader(), data, file, store=tmp_path / "own", **own)
+    assert [o.loss for o in given.outcomes] == [o.loss for o in by_name.outcomes]
