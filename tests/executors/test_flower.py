@@ -79,7 +79,8 @@ def test_three_transports_and_one_result(tmp_path, mark, family):
 
 def _of(family: str, folder: Path) -> dict[str, Any]:
     if family != "own":
-        return three_legs(family=family, width={"cnn": 0.5, "mobilenet": 0.25, "resnet8": 0.5}[family])
+        pace = {"mobilenet": 0.002}.get(family, 0.02)
+        return three_legs(family=family, width={"mobilenet": 0.25}.get(family, 0.5), lr=pace)
     (folder / "ownnet.py").write_text(OWN)
     made = three_legs()
     first = {key: value for key, value in made["versions"][0].items() if key not in ("family", "width")}

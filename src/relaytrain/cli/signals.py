@@ -73,7 +73,7 @@ class Signals:
 
     def _send(self) -> None:
         if not self.settled:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT if _wanted(signal.SIGINT) else signal.SIGTERM)
 
     @contextmanager
     def handled(self) -> Iterator[None]:

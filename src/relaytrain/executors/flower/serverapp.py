@@ -53,8 +53,8 @@ def _run(program: dict[str, Any]) -> int:
         os.chdir(program["folder"])
         sys.path.insert(0, program["folder"])
     sys.argv = [program["module"], *program["arguments"]]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Flower raises it here when it is lost itself: nobody asked to stop
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         runpy.run_module(program["module"], run_name="__main__", alter_sys=True)
     except SystemExit as ended:

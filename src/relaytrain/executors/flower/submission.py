@@ -94,7 +94,7 @@ def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[]
     while not end.over.wait(LOOK_S):
         for _ in range(asked() - passed_on):
             passed_on += 1
-            end.signal(signal.SIGINT)
+            end.signal(signal.SIGTERM)
         words = lost()
         if words is not None and not end.over.wait(END_S / 5):
             _kill(end.pid)

@@ -207,10 +207,14 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
         meter=method.method,
         provenance=method.provenance,
         torch=str(torch.__version__),
-        words=f"{', '.join(f'{node} with {count} samples' for node, count in samples.items())}; joules: "
+        words=f"{', '.join(f'{node} with {_counted(count)}' for node, count in samples.items())}; joules: "
         f"{method.method} ({method.provenance})",
     )
     return benches
+
+
+def _counted(samples: int | None) -> str:
+    return "data that a pass will count" if samples is None else f"{samples} samples"
 
 
 def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:

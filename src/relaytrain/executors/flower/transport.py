@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 from flwr.app import DEFAULT_TTL, Error, Message, MessageType
 from flwr.serverapp import Grid
+from flwr.supercore.run import RunNotRunningException
 
 from ...training.setup import TrainingSetup
 from ...training.task import BadMessage, NodeResult, NodeTask, failed
@@ -25,6 +27,8 @@ FIRST_WAIT_S = 120.0
 """How long nodes may take to be there when a run starts."""
 LATER_WAIT_S = 0.0
 TTL_SLACK_S = 60.0
+_FLOWER_ERRORS = (httpx.HTTPError, RunNotRunningException)
+"""What the grid raises once the SuperLink has ended the run, or forgotten it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,14 @@ class FlowerTransport:
         away = [task for task in ready if task.node not in there]
         for task in away:
             yield failed(task, "lost", "no Flower node that plays it is connected")
-        yield from self._collect(self._push([task for task in ready if task.node in there], there))
+        open_: dict[str, _Open] = {}
+        try:
+            open_ = self._push([task for task in ready if task.node in there], there)
+            yield from self._collect(open_)
+        except _FLOWER_ERRORS as error:
+            lost = [one.task for one in open_.values()] or [task for task in ready if task.node in there]
+            for task in lost:
+                yield failed(task, "lost", f"Flower serves this run no longer: {type(error).__name__}: {error}"[:300])
 
     def close(self) -> None:
         """Nothing is ours to end: the grid belongs to the ServerApp."""
