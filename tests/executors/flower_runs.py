@@ -60,6 +60,7 @@ class CliRun:
         for line in self:
             if line.startswith(start):
                 return line
+        self.status()
         raise AssertionError(f"no line begins with {start!r}:\n{self.said}")
 
     def status(self) -> int:

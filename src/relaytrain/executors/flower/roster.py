@@ -18,8 +18,10 @@ from ...core.notices import say
 from ...training.task import BadMessage
 from .messages import of_about, to_about
 
-ASK_S = 60.0
-"""How long a node may take to say who it is: a ClientApp has to start."""
+ASK_S = 300.0
+"""How long a node may take to say who it is: a ClientApp has to start, on a busy machine slowly."""
+AGAIN_S, TIMES = 30.0, 5
+"""A node that could not say is asked again, so much later and so often."""
 LOOK_S = 0.5
 WORDS_EVERY_S = 10.0
 PULL_S = 0.1
@@ -33,6 +35,7 @@ class Roster:
     about: dict[int, dict[str, Any]] = field(default_factory=dict)
     _asked: dict[str, tuple[int, float]] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+    _silent: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def plays(self) -> dict[str, int]:
         """The Flower node of each node of the scenario; of two that claim one, the one that came last.
@@ -51,7 +54,8 @@ class Roster:
         now = time.monotonic()
         self._asked = {key: (node, at) for key, (node, at) in self._asked.items() if now - at < ASK_S}
         waited_for = {node for node, _ in self._asked.values()}
-        new = sorted(present - set(self.about) - waited_for)
+        resting = {node for node, (times, at) in self._silent.items() if times >= TIMES or now - at < AGAIN_S}
+        new = sorted(present - set(self.about) - waited_for - resting)
         if new:
             questions = [
                 Message(of_about({}), dst_node_id=node, message_type=MessageType.QUERY, ttl=ASK_S) for node in new
@@ -96,7 +100,7 @@ class Roster:
             if answer.has_error() or answer.metadata.src_node_id != number:
                 words = answer.error.reason if answer.has_error() else "an answer in another node's name"
                 say(f"Flower node {number} does not say who it is: {words}")
-                self.about[number] = {"nodes": []}
+                self._silent[number] = self._silent.get(number, (0, 0.0))[0] + 1, time.monotonic()
                 continue
             try:
                 about = to_about(answer.content)
