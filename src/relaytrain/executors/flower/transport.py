@@ -70,7 +70,11 @@ class FlowerTransport:
                 yield failed(task, "refused", words)
         if not ready:
             return
-        there = self._present([task.node for task in ready])
+        try:
+            there = self._present([task.node for task in ready])
+        except _FLOWER_ERRORS as error:
+            yield from (_forsaken(task, error) for task in ready)
+            return
         away = [task for task in ready if task.node not in there]
         for task in away:
             yield failed(task, "lost", "no Flower node that plays it is connected")
@@ -80,8 +84,7 @@ class FlowerTransport:
             yield from self._collect(open_)
         except _FLOWER_ERRORS as error:
             lost = [one.task for one in open_.values()] or [task for task in ready if task.node in there]
-            for task in lost:
-                yield failed(task, "lost", f"Flower serves this run no longer: {type(error).__name__}: {error}"[:300])
+            yield from (_forsaken(task, error) for task in lost)
 
     def close(self) -> None:
         """Nothing is ours to end: the grid belongs to the ServerApp."""
@@ -152,3 +155,7 @@ class FlowerTransport:
 
 def _words(error: Error) -> str:
     return f"Flower says: {(error.reason or 'no reason')[:300]} (code {error.code})"
+
+
+def _forsaken(task: NodeTask, error: Exception) -> NodeResult:
+    return failed(task, "lost", f"Flower serves this run no longer: {type(error).__name__}: {error}"[:300])
