@@ -78,13 +78,13 @@ class FlowerTransport:
         away = [task for task in ready if task.node not in there]
         for task in away:
             yield failed(task, "lost", "no Flower node that plays it is connected")
-        open_: dict[str, _Open] = {}
+        open_: dict[str, _Open] | None = None
         try:
             open_ = self._push([task for task in ready if task.node in there], there)
             yield from self._collect(open_)
         except _FLOWER_ERRORS as error:
-            lost = [one.task for one in open_.values()] or [task for task in ready if task.node in there]
-            yield from (_forsaken(task, error) for task in lost)
+            unsent = [task for task in ready if task.node in there]
+            yield from (_forsaken(task, error) for task in (unsent if open_ is None else _tasks(open_)))
 
     def close(self) -> None:
         """Nothing is ours to end: the grid belongs to the ServerApp."""
@@ -157,5 +157,9 @@ def _words(error: Error) -> str:
     return f"Flower says: {(error.reason or 'no reason')[:300]} (code {error.code})"
 
 
-def _forsaken(task: NodeTask, error: Exception) -> NodeResult:
+def _tasks(open_: dict[str, _Open]) -> list[NodeTask]:
+    return [one.task for one in open_.values()]
+
+
+def _forsaken(task: NodeTask, error: BaseException) -> NodeResult:
     return failed(task, "lost", f"Flower serves this run no longer: {type(error).__name__}: {error}"[:300])
