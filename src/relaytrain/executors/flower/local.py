@@ -22,7 +22,7 @@ from .nodes_here import NodeHere, Tethered
 from .security import Link, client_context, superlink_command
 from .trainer_link import TrainerPlace
 
-START_S = 90.0
+START_S = 180.0
 LOOK_S = 0.1
 HEALTH_S = 3.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -20,7 +20,7 @@ from .environment import environment, program
 from .security import Link
 from .serverapp_name import APP, CHANNEL
 
-COME_S = 120.0
+COME_S = 300.0
 """How long Flower may take from a submission to the start of its ServerApp."""
 END_S = 5.0
 LOOK_S = 0.1
