@@ -43,9 +43,11 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     sys.modules.pop(name)
 
 
-def trained(folder: str, file: str, nodes: str, transport: Any = InProcess) -> tuple[Any, Weights, list[float]]:
+def trained(
+    folder: str, file: str, nodes: str, transport: Any = InProcess, changes: tuple[str, ...] = ()
+) -> tuple[Any, Weights, list[float]]:
     """Two epochs of the full version on a node set of one node."""
-    setup = TrainingSetup.from_scenario(load_scenario(EXAMPLES / folder / file))
+    setup = TrainingSetup.from_scenario(load_scenario(EXAMPLES / folder / file, changes))
     means = transport(setup)
     epochs = FederatedEpoch(setup, means)
     checkpoint, losses = setup.first_checkpoint(), []
@@ -102,6 +104,37 @@ def test_a_table_with_float_targets_is_plain_pytorch(example: ModuleType) -> Non
         wanted.append((squared / len(held_out)) ** 0.5)
     assert same(weights, model)
     assert losses == wanted
+
+
+@pytest.mark.parametrize("example", [("tabular", "houses")], indirect=True)
+def test_ways_of_training_hold_for_data_of_ones_own(example: ModuleType) -> None:
+    ways = {"precision": "bf16", "accumulate": 2, "clip_norm": 0.5, "warmup_epochs": 1}
+    changes = tuple(f"training.{key}={value}" for key, value in ways.items())
+    setup, weights, _ = trained("tabular", "houses.toml", "office", changes=changes)
+    model = built(example.network).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loader = DataLoader(Subset(example.houses("train"), share(setup, "server")), batch_size=32, shuffle=True)
+    steps = -(-len(loader) // 2)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / steps))
+    for epoch in range(1, EPOCHS + 1):
+        seed_pass(epoch, "server")
+        batches = list(loader)
+        for first in range(0, len(batches), 2):
+            group = batches[first : first + 2]
+            optimizer.zero_grad()
+            for rows, prices in group:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    loss = functional.mse_loss(model(rows), prices)
+                (loss / (2 * len(group[0][1]) / len(prices))).backward()
+            seen, whole = sum(len(prices) for _, prices in group), 2 * len(group[0][1])
+            if seen != whole:
+                for parameter in model.parameters():
+                    assert parameter.grad is not None
+                    parameter.grad.mul_(whole / seen)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            scheduler.step()
+    assert same(weights, model)
 
 
 @pytest.mark.parametrize("example", [("sequence", "verses")], indirect=True)

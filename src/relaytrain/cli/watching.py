@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energies, say_energy, say_share, say_time
 from .options import Format
-from .output import Step, emit, emit_json, note, progress
+from .output import Step, emit, emit_json, note, progress, talk, watched
 from .reading import elsewhere, read_run
 
 if TYPE_CHECKING:
@@ -22,23 +22,33 @@ TONES = {"failure": "bad", "infeasible": "bad", "roll-back": "bad", "estimator":
 """Colours of notices, where they have one."""
 
 
-class Watcher:
-    """Hears a run: a line for an epoch that is safe, one for whatever happens between, a bar or a sign of life."""
+Heard = Callable[["Line | Notice"], None]
 
-    def __init__(self, step: Step | None) -> None:
-        self.step = step
+
+class Watcher:
+    """Hears a run: a line for an epoch that is safe, one for whatever happens between; below them on a terminal how it
+    stands, in a pipe a sign of life."""
+
+    def __init__(self, step: Step | None, shown: Heard | None = None) -> None:
+        self.step, self.shown = step, shown
         self.said: set[str] = set()
 
     @classmethod
     @contextmanager
     def watching(cls) -> Iterator[Watcher]:
         """While the block runs, something is said at least every 10 s."""
-        with progress("epochs") as step:
-            yield cls(step)
+        if watched() and not talk.quiet:
+            with _live() as shown:
+                yield cls(None, shown)
+        else:
+            with progress("epochs") as step:
+                yield cls(step)
 
     def __call__(self, line: Line) -> None:
         """An epoch that is safe."""
         note(words(line), "bad" if line.broken else None)
+        if self.shown is not None:
+            self.shown(line)
         if self.step is not None:
             last = line.plan.decisions[-1].epoch if line.plan is not None and line.plan.decisions else line.epoch
             self.step(line.epoch, max(last, line.epoch))
@@ -47,6 +57,33 @@ class Watcher:
         """Anything else, as it happens."""
         self.said.add(notice.words)
         note(f"  epoch {notice.epoch}: {notice.words}", TONES.get(notice.kind))
+        if self.shown is not None:
+            self.shown(notice)
+
+
+@contextmanager
+def _live() -> Iterator[Heard]:
+    """A view of a few lines on the terminal, gone when the block ends; what is heard moves it."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from ..relay.job import Line
+    from .live_view import LiveState, live_panel
+
+    state = LiveState()
+    view = Live(
+        live_panel(state), console=Console(stderr=True), transient=True, redirect_stdout=False, refresh_per_second=4
+    )
+
+    def heard(what: Line | Notice) -> None:
+        if isinstance(what, Line):
+            state.hear(what)
+        else:
+            state.heard(what)
+        view.update(live_panel(state))
+
+    with view:
+        yield heard
 
 
 def words(line: Line) -> str:

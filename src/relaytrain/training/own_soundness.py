@@ -20,9 +20,11 @@ from ..data.nested import Batch, moved, rows, shapes, without_number
 from ..data.seeding import seeded
 from ..models.rebuild import build, code_of
 from .evaluate import evaluation_of
+from .optimizer import read_state
 from .setup import TrainingSetup, VersionPlan, first_batch
 from .step import BatchWatch
 from .threads import threads
+from .update import Update
 
 MOST_WALKED, LONGEST_WALK_S = 2000, 20.0
 """Batches and seconds after which a walk through a node's data ends."""
@@ -73,8 +75,12 @@ def step_fault_on(
         with seeded(setup.settings.seed), threads(setup.settings.threads), code_of(plan.spec):
             for batch in batches:
                 model = network_of(setup, plan).train()
-                loss = watch.loss(step, model, batch)
-                loss.backward()  # type: ignore[no-untyped-call]
+                update = Update(model, setup.settings, 1, batches=1, own=setup.own_training())
+                with update.forward():
+                    loss = watch.loss(step, model, batch)
+                update.take(loss, rows(batch))
+                update.close()
+                read_state(update.optimizer, model)
                 if not bool(loss.isfinite()):
                     watch.check_numbers(batch)
                     return ScenarioError(
