@@ -24,7 +24,9 @@ development seeds, too: `alone`, one pair until the target, and `once`, one chan
 until it meets the target, its last pair training on, or `CAP_J`. Ratios are of mean energies; intervals are paired
 t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
 
-Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them), 6000 and on are reported.
+Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them). Reported are 8000 and on where an
+atlas has them (of `quickstart`: not played before its belief was chosen), else 6000 and on; those of `quickstart`
+were played with earlier beliefs, and some are in the demo: `--from 6000` plays them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from known_curves import KnownCurves
@@ -56,10 +59,10 @@ from relaytrain.relay.replay import AtlasRunner, Place
 from relaytrain.relay.runs import estimator_overrides
 from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario
-from relaytrain.traces.atlas import LegKey, read_atlas
+from relaytrain.traces.atlas import Atlas, LegKey, read_atlas
 
-DEVELOPMENT, TEST = 5000, 6000
-"""First seeds; each has a thousand."""
+DEVELOPMENT, TEST = 5000, (8000, 6000)
+"""First seeds; each has a thousand. Of the reported ones, the first that an atlas has any of."""
 CELLS = {
     "quickstart": [(loss, late) for loss in (0.28, 0.32, 0.35) for late in (600.0, 110.0, 80.0)],
     "fashion": [(loss, late) for loss in (0.75, 0.80, 0.85) for late in (300.0, 110.0, 80.0)],
@@ -98,7 +101,11 @@ def believing(scenario: Scenario, belief: str | None) -> Scenario:
     """The scenario with another belief: its own, none at all ("wide"), or that of a scenario file."""
     if belief is None:
         return scenario
-    known = {} if belief == "wide" else api.scenario(belief).resolved
+    known: Any = {}
+    if belief.endswith(".json"):
+        known = json.loads(Path(belief).read_text())
+    elif belief != "wide":
+        known = api.scenario(belief).resolved
     kept = {key: value for key, value in scenario.resolved.items() if key not in BELIEF}
     return api.scenario({**kept, **{key: known[key] for key in BELIEF if known.get(key) is not None}})
 
@@ -193,13 +200,13 @@ class Bench:
                     return elapsed_s <= cell[1] + TOLERANCE, energy_j
         return False, CAP_J
 
-    def known(self, seed: int, cell: Cell) -> Row:
+    def known(self, seed: int, cell: Cell, *, longest: int = LONGEST) -> Row:
         """The best schedule for whoever knows the curves."""
         if seed not in self._known:
             self._known[seed] = KnownCurves(self.held, seed, self.costs)
         asked = self.scenario.problem.target.probability
         legs, _, _ = self._known[seed].best(self.schedules, *cell, asked=asked, most_j=CAP_J)
-        met, energy_j = self.follow(seed, legs, cell, longest=LONGEST)
+        met, energy_j = self.follow(seed, legs, cell, longest=longest)
         return Row(seed, KNOWN, *cell, met, energy_j, self.said(legs), 0.0)
 
     def chosen(self, seed: int, name: str, legs: Legs, cell: Cell) -> Row:
@@ -228,6 +235,19 @@ class Bench:
     def said(self, legs: Legs) -> str:
         """In words."""
         return " -> ".join(f"{self.atlas.pairs[pair]} x{count or 'on'}" for pair, count in legs)
+
+
+def development_of(atlas: Atlas) -> list[int]:
+    """Seeds to choose on."""
+    return [seed for seed in sorted(atlas.seeds) if DEVELOPMENT <= seed < DEVELOPMENT + 1000]
+
+
+def reported_of(atlas: Atlas, first: int | None = None) -> list[int]:
+    """Seeds to report: the thousand from `first` on, else of `TEST` the first that there are any of."""
+    for begin in TEST if first is None else (first,):
+        if found := [seed for seed in sorted(atlas.seeds) if begin <= seed < begin + 1000]:
+            return found
+    return []
 
 
 def _place(path: Sequence[int]) -> Place:
@@ -352,14 +372,15 @@ def main() -> None:
     )
     parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
     parser.add_argument("--dev", action="store_true", help="play development seeds instead of test seeds")
+    parser.add_argument("--from", dest="first", type=int, metavar="SEED", help="play the thousand from this one on")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many of them at most")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="keep rows here; what is there is not played again")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     path = given.atlas or given.scenario
-    held = sorted(read_atlas(path).seeds)
-    development, test = ([s for s in held if first <= s < first + 1000] for first in (DEVELOPMENT, TEST))
-    seeds = (development if given.dev else test)[: given.seeds]
+    held = read_atlas(path)
+    development = development_of(held)
+    seeds = (development if given.dev else reported_of(held, given.first))[: given.seeds]
     cells: list[Cell] = CELLS.get(given.scenario, [])
     if given.cells:
         cells = [(float(loss), float(late)) for loss, late in (words.split("/") for words in given.cells)]

@@ -16,7 +16,9 @@ from typing import Any
 
 import relaytrain
 from relaytrain.estimators.prior.fitting import fit_belief, tables_of
-from relaytrain.traces.atlas import read_atlas
+from relaytrain.scenario import Scenario, load_scenario
+from relaytrain.scenario.wide import epoch_worth
+from relaytrain.traces.atlas import Atlas, read_atlas
 
 PRESETS = {"quickstart": (0.5, 1.8), "fashion": (1.0, 1.3), "deeper": (0.5, 1.8)}
 """With floor and drop of pairs that no atlas has, because no memory holds them."""
@@ -26,7 +28,8 @@ HEAD = """\
 # What losses do, fitted to relays of real training (benchmarks/fit_presets.py, seeds that nothing is reported on).
 # The loss after x epochs is floor + drop (1 + x / scale)^-power: gold's pictures, seen by other cameras, leave the
 # highest floor, bronze's own the lowest. Few images teach a network little before it knows what it is about: `progress`
-# by epoch.
+# by epoch, and in [prior] how a leg's floor and pace depend on the experience (`entered`, in epochs on gold) that it
+# begins with.
 """
 
 
@@ -53,13 +56,23 @@ def lines_of(table: str, rows: dict[str, Any]) -> list[str]:
     return lines
 
 
+def taught_scenario(scenario: Scenario, atlas: Atlas) -> Scenario:
+    """The scenario with the belief that an atlas teaches, as `fitted` writes it."""
+    tables = tables_of(fit_belief(atlas, epoch_worth(scenario.problem)), atlas.pairs, "fitted")
+    floor, drop = PRESETS.get(scenario.name, (0.5, 1.8))
+    tables["law"]["curves"].insert(0, {"floor": floor, "drop": drop, "scale": 10.0, "power": 4.0})
+    kept = {key: value for key, value in scenario.resolved.items() if key not in ("law", "prior", "estimator")}
+    return load_scenario({**kept, **tables})
+
+
 def fitted(path: Path) -> str:
     """The preset's text with the tables that its atlas teaches."""
     source = Path(relaytrain.__file__).parent / "traces" / "atlases" / f"{path.stem}.npz"
     atlas = read_atlas(source)
     atlas = atlas.only([seed for seed in sorted(atlas.seeds) if seed in DEVELOPMENT])
     said = f"benchmarks/fit_presets.py, {len(atlas.seeds)} seeds of the atlas {path.stem}, from {min(atlas.seeds)} on"
-    tables = tables_of(fit_belief(atlas), atlas.pairs, said)
+    worth = epoch_worth(load_scenario(path.stem).problem)
+    tables = tables_of(fit_belief(atlas, worth), atlas.pairs, said)
     floor, drop = PRESETS[path.stem]
     tables["law"]["curves"].insert(0, {"floor": floor, "drop": drop, "scale": 10.0, "power": 4.0})
     text = path.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaytrain.core.cost import CostTable
-from relaytrain.estimators.prior.fitting import FittedLeg, fit_pair
+from relaytrain.estimators.prior.leg_fits import FittedLeg, fit_alone
 from relaytrain.traces.atlas import Atlas, LegKey
 
 Array = NDArray[np.float64]
@@ -38,13 +38,15 @@ class KnownCurves:
         self.first_loss = float(atlas.seeds[seed][LegKey((), atlas.start)].start)
         self.curves: dict[LegKey, Array] = {}
         left: dict[int, list[Array]] = {}
-        for key, held in atlas.seeds[seed].items():
-            leg = FittedLeg(seed, key, np.array(held.losses), 1 + sum(count for _, count in key.before))
-            if len(leg.losses) < 4:
-                continue
-            fit_pair(key.pair, [leg], self.first_loss)
-            left.setdefault(key.pair, []).append(np.diff(np.log(leg.losses / leg.curve)))
-            self.curves[key] = leg.curve
+        legs = [
+            FittedLeg(seed, key, np.array(held.losses), 0.0)
+            for key, held in atlas.seeds[seed].items()
+            if len(held.losses) >= 4
+        ]
+        fit_alone(legs, self.first_loss)
+        for leg in legs:
+            left.setdefault(leg.key.pair, []).append(np.diff(np.log(leg.losses / leg.curve)))
+            self.curves[leg.key] = leg.curve
         self.scatter = {pair: _by_epoch(rows) for pair, rows in left.items()}
 
     def judged(self, legs: Legs, loss: float, deadline_s: float, most_j: float) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from decisions import DEVELOPMENT, TEST, Cell
+from decisions import Cell, development_of, reported_of
 from numpy.typing import NDArray
 
 from relaytrain import api
@@ -184,8 +184,7 @@ def main() -> None:
         loss, late = given.cell.split("/")
         settings = [(given.scenario, (float(loss), float(late)))]
     for name, cell in settings:
-        first = DEVELOPMENT if given.dev else TEST
-        seeds = [seed for seed in sorted(read_atlas(name).seeds) if first <= seed < first + 1000]
+        seeds = (development_of if given.dev else reported_of)(read_atlas(name))
         each = math.ceil(given.loops / len(seeds))
         began = time.monotonic()
         with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:

@@ -118,6 +118,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
     from .planners.over_worlds import plan_over
+    from .planners.pact.among import nested_rows
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
     from .planners.pact.rules import RULES
@@ -138,6 +139,7 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     if isinstance(loaded.law, LevelLaw):  # one without curves has no worlds
         planners[f"pact/{SAMPLED}"] = planner_for(loaded, "pact", SAMPLED)
     planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
+    planners |= nested_rows(loaded.problem.versions)
     planners |= {f"single/{version}": Single(version) for version in versions}
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():

@@ -1,16 +1,20 @@
 """Worlds of the prior: drawn from what it believes, joint over pairs, and taught by what a run shows."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from relaytrain import api
+from relaytrain.core.errors import ScenarioError
 from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
+from relaytrain.core.state import State
 from relaytrain.estimators.prior.belief import Noise
 from relaytrain.estimators.prior.fitting import fit_belief, tables_of
 from relaytrain.estimators.prior.reweighting import Prior
+from relaytrain.planners.pact.sampled import Walker, trails_of
 from relaytrain.scenario import load_scenario
 from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey
 
@@ -109,7 +113,7 @@ def test_a_belief_is_fitted_at_the_level_of_seeds():
     atlas, floors = synthetic(10)
     belief = fit_belief(atlas)
     for pair in (SILVER, BRONZE):
-        found = np.array([belief.pairs[pair].floors[seed] for seed in range(10)])
+        found = belief.floors[pair][-1] * np.exp([belief.pairs[pair].floor.seeds[seed] for seed in range(10)])
         assert np.corrcoef(found, floors[pair])[0, 1] > 0.9
         assert found.mean() == pytest.approx(floors[pair].mean(), abs=0.03)
         first, late, _ = belief.noise[pair]
@@ -132,3 +136,37 @@ def test_a_fitted_belief_is_a_scenarios_own_tables():
         again.belief.late is not None
         and (again.belief.late[[SILVER, BRONZE]] < again.belief.scatters[[SILVER, BRONZE]]).all()
     )
+
+
+def test_a_leg_is_that_of_the_network_that_begins_it():
+    """A schedule in a drawn world against the curve written out: floor and pace by the samples seen before a leg."""
+    scenario = api.scenario("quickstart")
+    problem, worlds = scenario.problem, prior().sample((), scenario.problem.pairs, 3, 1)
+    walker = Walker(problem, scenario.costs, worlds, State(0, problem.initial_loss, 0.0, GOLD))
+    knots, rules = scenario.prior["entered"], scenario.prior["curves"]
+    told = {(rule["version"], rule["nodes"]): rule for rule in rules}
+    legs = ((GOLD, 7), (SILVER, 5), (BRONZE, 4))
+    trails, _ = trails_of(walker, legs, 16)
+    for world in range(3):
+        loss, seen, at, found = problem.initial_loss, 0.0, GOLD, []
+        for pair, epochs in legs:
+            rule = told[problem.pairs[pair].version, problem.pairs[pair].nodes]
+            if pair != at:
+                loss += worlds.jump0[world, at, pair] + worlds.jump1[at, pair] * loss
+            floor, drop, scale, power = worlds.curves[world, pair]
+            rows = np.arange(np.ceil(knots[-1]) + 1)
+            floor += np.interp(seen, rows, np.interp(rows, knots, rule["entered_floor"]))
+            scale /= np.interp(seen, rows, np.interp(rows, knots, rule["entered_pace"]))
+            above = loss > floor
+            rest = ((loss - floor) / drop) ** (-1.0 / power) if above else np.inf
+            found += [floor + drop * (rest + k / scale) ** -power if above else loss for k in range(1, epochs + 1)]
+            loss, seen, at = found[-1], seen + rule["epoch_worth"] * epochs, pair
+        assert trails[world, :16, 2] == pytest.approx(found, rel=1e-9)
+
+
+def test_experience_has_to_rise_and_every_curve_to_know_it():
+    tables = deepcopy(dict(api.scenario("quickstart").resolved))
+    tables["prior"]["entered"][1] = 0.0
+    tables["prior"]["curves"][1]["entered_pace"].pop()
+    with pytest.raises(ScenarioError, match=r"(?s)figures that rise.*as many as prior.entered has, 8"):
+        load_scenario(tables)

@@ -192,6 +192,7 @@ def test_worker_processes_fetch_the_data_and_give_the_same_bits(example: ModuleT
     assert all(torch.equal(here[name], there[name]) for name in here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", [("sequence", "verses")], indirect=True)
 def test_objects_of_this_process_train_as_the_scenario_does(example: ModuleType, tmp_path: Path) -> None:
     file = EXAMPLES / "sequence" / "verses.toml"

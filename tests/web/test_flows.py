@@ -302,6 +302,7 @@ def test_a_report_opens_from_disk_and_prints(visit, folder, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(report_html(RunView.of(RunStore.open(folder).events("stub-met-1"))), encoding="utf-8")
     seen = visit()
+    seen.page.goto("about:blank")
     seen.context.set_offline(True)
     seen.page.goto(file.as_uri())
     assert seen.page.locator("#verdict").inner_text() == "target met"

@@ -80,7 +80,7 @@ class PieceBench:
     def pruned_fraction(self, version: str) -> float:
         """Share of the full version's parameters that a version does without; asked, for pruned ones."""
         plan = self.setup.plan(version)
-        if plan.way == "pruned":
+        if plan.way in ("pruned", "nested"):
             return plan.ratio
         facts = self.setup.version_facts()
         return max(0.0, 1.0 - facts[version].parameters / facts[self.setup.full.name].parameters)

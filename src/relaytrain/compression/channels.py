@@ -17,7 +17,8 @@ from ..core.errors import ScenarioError, UsageError
 from ..data.calling import Example, called, changed, tensors_in
 from .heads import LAYERS, Anatomy, anatomy, settle_heads, with_gradient
 
-Importance = Literal["l1", "l2"]
+Importance = Literal["l1", "l2", "leading"]
+"""What ranks the channels of a layer: a norm of their weights, or their place, the first being worth most."""
 Kept = Mapping[str, Tensor]
 """By name of a tensor in the state: for every remaining value, its flat position in the tensor before pruning."""
 
@@ -70,7 +71,7 @@ class Surgeon:
             pruner = tp.pruner.BasePruner(
                 copied,
                 self.example,
-                importance=tp.importance.MagnitudeImportance(p=1 if self.importance == "l1" else 2),
+                importance=_leading if self.importance == "leading" else _norm(tp, self.importance),
                 pruning_ratio=channels,
                 # Own ratios, since torch-pruning rounds down and skips a layer that would lose its last channel.
                 pruning_ratio_dict={layers[name]: ratio for name, ratio in ratios.items() if name not in ignored},
@@ -219,3 +220,12 @@ def _pruning_errors() -> Iterator[None]:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+
+
+def _norm(tp: Any, importance: Importance) -> Any:
+    return tp.importance.MagnitudeImportance(p=1 if importance == "l1" else 2)
+
+
+def _leading(group: Any, **_: Any) -> Tensor:
+    """The first channels of a group are worth most, so that what remains is a slice."""
+    return torch.arange(len(group[0].idxs), 0, -1, dtype=torch.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -42,7 +43,8 @@ class Version:
     """The network, full or compressed (paper: m).
 
     `flops_per_sample` counts one forward and one backward pass. Unknown figures are None. `chain`: how a pipeline may
-    split it.
+    split it. `slices`: nested versions inside it, which a share `slice_share` of its batches trains; handovers between
+    them go both ways and move nothing but bytes.
     """
 
     name: str
@@ -51,6 +53,20 @@ class Version:
     weight_bytes: int | None = None
     activation_bytes_per_sample: int | None = None
     chain: Chain | None = None
+    slices: tuple[str, ...] = ()
+    slice_share: float = 0.0
+
+    def trained(self, figure: Callable[[str], float]) -> float:
+        """The mean over the batches of an epoch of what `figure` says of each version: its own, or that of a slice."""
+        own = figure(self.name)
+        if not self.slices:
+            return own
+        inner = sum(figure(name) for name in self.slices) / len(self.slices)
+        return (1.0 - self.slice_share) * own + self.slice_share * inner
+
+    def is_around(self, other: Version) -> bool:
+        """Whether one of the two is a slice of the other."""
+        return other.name in self.slices or self.name in other.slices
 
 
 @dataclass(frozen=True)

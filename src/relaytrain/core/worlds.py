@@ -44,8 +44,10 @@ class Worlds:
     present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
     column holding on; `luck` (N, P) its factor. `leg_epochs`: how many the present leg has behind it. `table`: gains in
     place of `curves` and `mult`. `entered` (K, P, 2): what is added to a pair's floor, and its pace
-    multiplied by, for a leg that is yet to begin after so many epochs of the run, the last row holding on: a network
-    that has learned little is slower and ends higher.
+    multiplied by, for a leg that is yet to begin with so much experience, between two rows in proportion, the last one
+    holding on: a network that has learned little is slower and ends higher. `worth` (P,): the experience of an epoch;
+    `experience`: what there is of it (without both, epochs of the run). `present`: the same two figures of the present
+    leg.
     """
 
     curves: Array
@@ -58,6 +60,9 @@ class Worlds:
     leg_epochs: int = 0
     table: GainTable | None = None
     entered: Array | None = None
+    worth: Array | None = None
+    experience: float | None = None
+    present: tuple[float, float] = (0.0, 1.0)
 
     def only(self, chosen: NDArray[np.int64]) -> Worlds:
         """Some of them."""

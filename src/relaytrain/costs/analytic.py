@@ -10,8 +10,11 @@ Pipeline epoch: of the exact partition where the version's chain is known (see `
 share one copy in proportion to their speed, so compute = samples * flops / sum of speeds; activations cross every inner
 boundary forth and back meanwhile, so the epoch takes the longer of the two.
 
+A version with nested ones inside it trains these in turns with itself: flops(m) is the mean over its batches then.
+
 Handover into (m', N'): the bytes of m' go to every node of N' (the slowest link decides, every bit is paid for);
-a change of version adds the compression's own seconds and joules. What does not fit a memory costs infinity.
+a change of version adds the compression's own seconds and joules, unless it is a slice, up or down. What does not fit a
+memory costs infinity.
 
 Where a share of a set's nodes is drawn for every epoch, both are the expectation over all draws (see `sampled`), and
 how far a draw's seconds scatter is part of the spread. The version has to fit each node, for each may be drawn.
@@ -140,7 +143,9 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float, float]:
             return math.inf, math.inf, 0.0
     if pipeline:
         return (*_pipeline_epoch(version, group, members, flops), 0.0)
-    compute = [(node.samples or 0) * flops / device.flops_per_s for node, device in members]
+    each = {name: v.flops_per_sample or flops for name, v in model.versions.items()}
+    mean = version.trained(lambda name: each[name])
+    compute = [(node.samples or 0) * mean / device.flops_per_s for node, device in members]
     exchange = [2 * 8 * size / device.bits_per_s for _, device in members]
     if group.sampled < len(members):
         own = [
@@ -190,6 +195,8 @@ def _handover(
     size, before = weight_bytes(model.versions[new.version]), weight_bytes(model.versions[old.version])
     if size is None:
         return math.inf, math.inf
+    if model.versions[new.version].is_around(model.versions[old.version]):
+        return sending
     if before is not None and size > before and not model.settings.grow_back:
         model.reasons[key] = (
             f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true, "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.cost import CostTable
 from ..core.errors import UsageError
-from ..core.problem import Problem
+from ..core.problem import Problem, Version
 from .meters import CpuMeter
 from .sampled import sampled_cost
 
@@ -125,16 +125,21 @@ class Profile:
         meter = meter if meter is not None else CpuMeter()
         run_s, run_j = before.run_s.copy(), before.run_j.copy()
         sets = {group.name: group for group in problem.node_sets}
+        versions = {version.name: version for version in problem.versions}
         for index, pair in enumerate(problem.pairs):
             if math.isinf(run_s[index]) or pair.version not in self.versions:
                 continue
             group = sets[pair.nodes]
-            cpu = [self.cpu_s(pair.version, [samples[node]]) for node in group.nodes]
+            version = versions.get(pair.version, Version(pair.version))
+            cpu = [version.trained(self._on(samples[node])) for node in group.nodes]
             spent = sum(cpu) * group.sampled / len(cpu)
             nothing = [0.0] * len(cpu)
             wall = max(sampled_cost(cpu, nothing, nothing, group.sampled).seconds, spent / workers)
             run_s[index], run_j[index] = wall, meter.reading(spent, wall).energy_j
         return replace(before, run_s=run_s, run_j=run_j, provenance="measured")
+
+    def _on(self, samples: int) -> Callable[[str], float]:
+        return lambda name: self.cpu_s(name, [samples])
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .nested import mapped, tensors
+
 Example = Any
 """What a module is called with to learn its structure: a tensor, or a dict, tuple or list of them."""
 
@@ -22,21 +24,9 @@ def called(model: nn.Module, example: Example) -> Any:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """Every tensor in an example or an output, in order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [tensor for item in value.values() for tensor in tensors_in(item)]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    return []
+    return list(tensors(value))
 
 
 def changed(example: Example, change: Callable[[Tensor], Tensor]) -> Example:
     """`example` with every tensor changed."""
-    if isinstance(example, Tensor):
-        return change(example)
-    if isinstance(example, Mapping):
-        return {key: changed(value, change) for key, value in example.items()}
-    if isinstance(example, list | tuple):
-        return type(example)(changed(value, change) for value in example)
-    return example
+    return mapped(example, change)

@@ -121,9 +121,10 @@ def _networks(setup: TrainingSetup) -> Iterator[Diagnosis]:
     from .network_check import check_network
 
     for plan in setup.versions.values():
-        if plan.way == "pruned":
+        if plan.way in ("pruned", "nested"):
             continue
-        prunes = any(other.way == "pruned" for other in setup.versions.values()) and plan.name == setup.full.name
+        smaller = any(other.way in ("pruned", "nested") for other in setup.versions.values())
+        prunes = smaller and plan.name == setup.full.name
         model = setup.initial(plan.name).model(resolve=setup.resolve).train()
         example, keep = example_input(tuple(setup.example.shape[1:])), setup.settings.keep
         faults = check_network(model, example, prunes=prunes, keep=keep)

@@ -14,7 +14,7 @@ class SeenLeg:
     """Epochs of one pair (an index) in a row: losses after each, from `start`, the loss probed after the switch.
 
     `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty
-    of `start`, none where it was probed.
+    of `start`, none where it was probed. `experience`: of the network when the leg began, as a belief counts it.
     """
 
     pair: int
@@ -23,6 +23,7 @@ class SeenLeg:
     jumped_from: tuple[int, float] | None = None
     losses: list[float] = field(default_factory=list)
     doubt: float = 0.0
+    experience: float = 0.0
 
 
 def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[SeenLeg]:

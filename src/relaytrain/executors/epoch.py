@@ -336,7 +336,7 @@ class FederatedEpoch:
     def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> NodeTask:
         return NodeTask(
             run, decision.epoch, attempt, node, checkpoint.for_nodes, self.setup.settings, decision.resources,
-            self.deadline_s(decision, attempt), decision.datasets,
+            self.deadline_s(decision, attempt), decision.datasets, self.setup.slices_of(decision.version),
         )  # fmt: skip
 
     def deadline_s(self, decision: Decision, attempt: int = 0) -> float | None:

@@ -77,7 +77,9 @@ class PipelinedEpoch:
         kept = {key: t for name, state in done.states.items() for key, t in _buffers(rule, name, state).items()}
         state = kept if settings.optimizer_state == "average" else {}
         weights = {name: done.weights[name] for name in checkpoint.weights}
-        trained = Checkpoint(checkpoint.spec, _copied(weights), _copied(state), checkpoint.version)
+        trained = Checkpoint(
+            checkpoint.spec, _copied(weights), _copied(state), checkpoint.version, whole=checkpoint.whole
+        )
         finite = all(math.isfinite(loss) for loss in done.losses)
         evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
         if not math.isfinite(evaluation.loss):

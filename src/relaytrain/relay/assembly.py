@@ -22,6 +22,7 @@ from ..executors.processes import Processes
 from ..planners.registry import PLAN_ONCE, planner_for
 from ..scenario import Scenario
 from ..scenario.own_code import loaded_code, references_of
+from ..training.known_data import classes_of
 from ..training.setup import TrainingSetup
 from ..training.soundness import check_sound
 from .job import Job, Settings
@@ -157,7 +158,7 @@ def counted(setup: TrainingSetup, problem: Problem) -> Problem:
     nodes = []
     for node in problem.nodes:
         if node.name in setup.datasets:
-            classes = node.classes or setup.classes_of(setup.datasets[node.name])
+            classes = node.classes or classes_of(setup.datasets[node.name])
             node = replace(node, samples=setup.samples_at(node.name) or node.samples, classes=classes)
         nodes.append(node)
     versions = tuple(replace(v, parameters=v.parameters or facts[v.name].parameters) for v in problem.versions)
@@ -170,7 +171,7 @@ def _node_sets(setup: TrainingSetup) -> dict[str, dict[str, int | None]]:
     known = {}
     for name in groups:
         data = setup.data_of(name)
-        known[name] = {"samples": sum(map(setup.counted_at, setup.owners_of(name))), "classes": setup.classes_of(data)}
+        known[name] = {"samples": sum(map(setup.counted_at, setup.owners_of(name))), "classes": classes_of(data)}
     return known
 
 
@@ -182,7 +183,10 @@ def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -
             if before.version == now.version or not math.isfinite(change_s[i, j]):
                 continue
             old, new = setup.plan(before.version), setup.plan(now.version)
-            shrinks = new.way == "pruned" and (old.way == "network" or (old.way == "pruned" and old.ratio <= new.ratio))
+            if setup.is_slice(before.version, now.version):
+                continue  # both ways, without a `grow`
+            prunable = old.way in ("network", "nested") or (old.way == "pruned" and old.ratio <= new.ratio)
+            shrinks = new.way == "pruned" and prunable
             if new.way != "student" and new.grow is None and not shrinks:
                 change_s[i, j] = change_j[i, j] = math.inf
                 reasons[i, j] = f"no way from {before.version} to {now.version}: give {now.version} a `grow`"

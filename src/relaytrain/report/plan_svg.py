@@ -139,7 +139,7 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
     rows = [
         f"expected, ends at {plan.losses[-1]:.4g}",
         f"or as high as {plan.guaranteed[-1]:.2g}"
-        if plan.guess
+        if plan.guess or plan.energy_interval_j is not None  # a plan over worlds states one probability, and not here
         else f"with {say_share(plan.rung or plan.asked)} probability at most {plan.guaranteed[-1]:.4g}{more}",
         f"handover ({len(plan.handovers)})",
     ]

@@ -145,6 +145,7 @@ class RunFold:
         self.fences: set[int] = set()
         self.path: list[Pair] = []
         self.lost_s = 0.0  # charged waste so far: it moves everything after it
+        self.done_s = 0.0  # of the epochs that stand
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
@@ -192,7 +193,7 @@ class RunFold:
         )
 
     def _now_s(self) -> float:
-        return math.fsum(e.elapsed_s for e in self.epochs) + self.lost_s
+        return self.done_s + self.lost_s
 
     def _run_started(self, event: Event) -> None:
         scenario = table(event.body.get("scenario"))
@@ -248,6 +249,7 @@ class RunFold:
                 predicted=plan.predicted if plan and plan.epoch == event.epoch else NOTHING_SAID,
             )
         )
+        self.done_s += elapsed_s
 
     def _node_failed(self, event: Event) -> None:
         body = event.body
@@ -259,6 +261,7 @@ class RunFold:
         kept = event.epoch or 0
         gone, self.epochs = self.epochs[kept:], self.epochs[:kept]
         self.undone += gone
+        self.done_s = math.fsum(e.elapsed_s for e in self.epochs)
         self.handovers = [h for h in self.handovers if h.epoch <= kept]
         if self.charged:
             self.lost_s += math.fsum(e.elapsed_s for e in gone)

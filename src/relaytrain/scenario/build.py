@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable, Provenance
+from ..core.nesting import slice_changes
 from ..core.problem import Chain, Clock, DataSource, Node, NodeSet, Pair, PipelineWay, Problem, Target, Units, Version
 from ..core.state import Grid
 from ..core.world import JumpRange, RandomWorld, WorldSettings
@@ -19,8 +20,10 @@ from ..costs.devices import FIGURES, DeviceProfile
 from .checks import admissible
 from .faults import Fault
 from .model import PlannerSettings
+from .nested import slices_in
 from .schema import RandomTable, ScenarioFile, VersionTable
 from .strict_table import Table
+from .training_tables import TrainingTable
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
@@ -39,7 +42,7 @@ def build_problem(file: ScenarioFile) -> Problem:
         start=start,
         initial_loss=file.start.loss,
         target=Target(t.loss, t.deadline, t.probability, t.metric, t.on),
-        versions=tuple(_version(version) for version in file.versions),
+        versions=_versions(file),
         nodes=tuple(Node(n.name, n.device, n.samples, n.classes) for n in file.nodes),
         node_sets=tuple(
             NodeSet(
@@ -65,6 +68,12 @@ def clock_of(file: ScenarioFile) -> Clock:
     return "emulated" if any(node.device is not None for node in file.nodes) else "measured"
 
 
+def _versions(file: ScenarioFile) -> tuple[Version, ...]:
+    share, inside = (file.training or TrainingTable()).slice_share, slices_in(file.versions)
+    made = [(_version(table), inside.get(table.name, ())) for table in file.versions]
+    return tuple(replace(v, slices=inner, slice_share=share) if inner else v for v, inner in made)
+
+
 def _version(table: VersionTable) -> Version:
     chain = None if table.chain is None else Chain(**_frozen(table.chain))
     figures = (table.parameters, table.flops_per_sample, table.weight_bytes, table.activation_bytes_per_sample)
@@ -88,7 +97,7 @@ def _state_tensors(file: ScenarioFile) -> int:
 class ChangeRules:
     """Which changes (row to column) a rule means; the diagonal, no change at all, is never meant."""
 
-    def __init__(self, pairs: tuple[Pair, ...]) -> None:
+    def __init__(self, pairs: tuple[Pair, ...], versions: tuple[Version, ...] = ()) -> None:
         self._versions = np.array([p.version for p in pairs])
         self._nodes = np.array([p.nodes for p in pairs])
         version_moves = self._versions[:, None] != self._versions[None, :]
@@ -98,6 +107,7 @@ class ChangeRules:
             "version": version_moves & ~nodes_move,
             "nodes": nodes_move & ~version_moves,
             "both": version_moves & nodes_move,
+            "nested": slice_changes(pairs, versions),
         }
 
     def mask(self, before: str, now: str, kind: str = "any") -> Mask:
@@ -148,7 +158,7 @@ def build_costs(
                 got = f"no {key} for {pair} and no {lacking[pair]} to model it from"
                 faults.append(Fault(path, got, "one of the two to be given"))
     told = np.eye(len(pairs), dtype=bool)
-    rules = ChangeRules(pairs)
+    rules = ChangeRules(pairs, problem.versions)
     explained = np.full(told.shape, -1)  # the rule whose reason holds; -2: the modelled reason is overruled
     for number, rule in enumerate(file.changes):
         mask = rules.mask(rule.from_, rule.to, rule.kind)
@@ -242,7 +252,7 @@ def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
 def _random_world(table: RandomTable, problem: Problem) -> RandomWorld:
     """Lists become tuples, and each rule about jumps the changes of pair that it means, the last rule winning."""
     settings = _frozen(table)
-    rules = ChangeRules(problem.pairs)
+    rules = ChangeRules(problem.pairs, problem.versions)
     chosen = np.full((len(problem.pairs), len(problem.pairs)), -1)
     for number, rule in enumerate(table.jumps):
         chosen[rules.mask(rule.from_, rule.to)] = number

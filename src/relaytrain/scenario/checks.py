@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from ..core.errors import did_you_mean
 from .faults import Fault, Path
 from .fields import shown
-from .prior_table import PriorHandoverTable
+from .prior_table import PriorHandoverTable, PriorTable
 from .schema import (
     MAX_PAIRS,
     ChangeTable,
@@ -108,6 +109,7 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
     for index, curve in enumerate(prior.curves if prior else []):
         faults += missing(("prior", "curves", index, "version"), curve.version, versions, "version")
         faults += missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
+    faults += _entered(prior) if prior else []
     drawn = file.world.random
     rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [
         *((("changes", i), rule) for i, rule in enumerate(file.changes)),
@@ -120,6 +122,21 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
             version, _, group_name = side.partition(" on ")
             faults += missing((*path, key), version, versions, "version")
             faults += missing((*path, key), group_name or "*", sets, "node set")
+    return faults
+
+
+def _entered(prior: PriorTable) -> list[Fault]:
+    """Experience rises, and curves say something for each of its figures."""
+    faults = []
+    if any(later <= before for before, later in pairwise(prior.entered)):
+        faults.append(Fault(("prior", "entered"), shown(prior.entered), "figures that rise"))
+    for index, curve in enumerate(prior.curves):
+        for key in ("entered_floor", "entered_pace"):
+            figures = getattr(curve, key)
+            if figures and len(figures) != len(prior.entered):
+                path: Path = ("prior", "curves", index, key)
+                expected = f"as many as prior.entered has, {len(prior.entered)}"
+                faults.append(Fault(path, f"{len(figures)} figures", expected))
     return faults
 
 

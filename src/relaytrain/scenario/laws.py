@@ -143,7 +143,7 @@ def _jumps(law: LawTable, problem: Problem, *, epochs: bool) -> tuple[Array, Arr
     jump, slope = np.zeros(shape), np.zeros((1, *shape[1:]))
     robust = np.full(shape, np.nan)
     robust_slope = np.full((1, *shape[1:]), np.nan)
-    rules = ChangeRules(pairs)
+    rules = ChangeRules(pairs, problem.versions)
     for rule in law.jumps:
         mask = rules.mask(rule.from_, rule.to, rule.kind)
         _assign(jump, mask, rule.jump)

@@ -8,6 +8,7 @@ from .fields import ANY_NAME, SIDE, Number, Text
 from .strict_table import Table
 
 MAX_ENTRIES = 4096
+MAX_ENTERED, MOST_EXPERIENCE = 64, 2000.0
 
 
 class PriorCurveTable(Table):
@@ -15,7 +16,9 @@ class PriorCurveTable(Table):
 
     `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
     `noise`: relative scatter of the pair's own losses, where it differs from that of all; along a leg it falls to
-    `late_noise`, over `noise_fall` epochs.
+    `late_noise`, over `noise_fall` epochs. `epoch_worth`: what an epoch adds to a network's experience;
+    `entered_floor`, `entered_pace`: what is added to the floor, and the pace multiplied by, for a leg that begins with
+    the experience of each entry of `entered`.
     """
 
     version: Annotated[str, ANY_NAME] = "*"
@@ -29,6 +32,9 @@ class PriorCurveTable(Table):
     noise: Annotated[float | None, Number(1e-4, 3.0)] = None
     late_noise: Annotated[float | None, Number(1e-4, 3.0)] = None
     noise_fall: Annotated[float | None, Number(0.1, 1e4)] = None
+    epoch_worth: Annotated[float | None, Number(0.0, 1e6)] = None
+    entered_floor: Annotated[list[Annotated[float, Number(-1e6, 1e6)]], Field(max_length=MAX_ENTERED)] = []
+    entered_pace: Annotated[list[Annotated[float, Number(1e-6, 1e6)]], Field(max_length=MAX_ENTERED)] = []
 
 
 class PriorHandoverTable(Table):
@@ -36,7 +42,7 @@ class PriorHandoverTable(Table):
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both"] = "any"
+    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     mean: Annotated[float | None, Number(-1e6, 1e6)] = None
     mean_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     spread: Annotated[float | None, Number(0.0, 1e6)] = None
@@ -48,7 +54,9 @@ class PriorTable(Table):
     `noise`: relative scatter of a loss round its curve; `correlation`: of neighbouring epochs' scatter; `common`: the
     share of a pair's deviation in pace that all pairs of a run have in common, `floor_common` that in floors.
     `recovers`: what a handover does to the loss is undone by the first epoch, and its figures say whence the curve goes
-    on, not what the forward pass after the switch shows. `source` says where the figures come from.
+    on, not what the forward pass after the switch shows. `entered`: experience (in epochs of the start pair, unless
+    `epoch_worth` says otherwise), rising, at which curves say how a leg that begins with it differs. `source` says
+    where the figures come from.
     """
 
     source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
@@ -57,5 +65,6 @@ class PriorTable(Table):
     common: Annotated[float, Number(0.0, 0.99)] = 0.5
     floor_common: Annotated[float, Number(0.0, 0.99)] = 0.0
     recovers: bool = False
+    entered: Annotated[list[Annotated[float, Number(0.0, MOST_EXPERIENCE)]], Field(max_length=MAX_ENTERED)] = []
     curves: Annotated[list[PriorCurveTable], Field(max_length=MAX_ENTRIES)] = []
     handovers: Annotated[list[PriorHandoverTable], Field(max_length=MAX_ENTRIES)] = []

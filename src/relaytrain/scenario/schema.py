@@ -165,7 +165,7 @@ class ChangeTable(Table):
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both"] = "any"
+    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     seconds: Annotated[float | None, Number(0.0, inf=True, quantity=DURATION)] = None
     energy: Annotated[float | None, Number(0.0, inf=True, quantity=ENERGY)] = None
     reason: Annotated[str | None, LABEL] = None
@@ -217,7 +217,7 @@ class JumpTable(Table):
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both"] = "any"
+    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None
     jump_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     robust_jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None

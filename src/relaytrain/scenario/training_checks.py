@@ -33,6 +33,8 @@ def check_training(file: ScenarioFile) -> list[Fault]:
             faults.append(
                 Fault((*at, "of"), shown(version.of), f"a version declared before: {', '.join(earlier) or 'none'}")
             )
+        if version.way is not None and version.ratio is None:
+            faults.append(Fault((*at, "way"), f"way = {shown(version.way)} without ratio", "ratio beside it"))
         if version.width is not None and version.family is None and version.student is None:
             faults.append(Fault((*at, "width"), "width without family", "family or student beside it"))
         for key in ("family", "student"):

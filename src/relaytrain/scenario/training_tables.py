@@ -29,6 +29,9 @@ DEVICE = Text('"cpu", "cuda", "cuda:0" or "mps"', r"cpu|mps|cuda(?::[0-9]{1,3})?
 LAYER = Text("the name of a layer or module, * for any characters", r"[A-Za-z0-9_.*?]+", 300)
 FILE = Text("a path of at most 1000 characters", r"[^\x00-\x1f\x7f]+", 1000)
 
+SLICE_SHARE = 0.5
+"""Of the batches of a version with nested ones inside it: so many train one of these."""
+
 Name = Annotated[str, NAME]
 Classes = Annotated[list[Annotated[int, Number(0, 1e6, whole=True)]], Field(min_length=1, max_length=10_000)]
 
@@ -48,6 +51,7 @@ class TrainingTable(Table):
     `clock` left out: "emulated" once a node has a device profile, else "measured". `quorum` is the share of a node
     set that must answer. `epoch_timeout` left out: learned from the epochs before, generous for the first one.
     `count_pauses`: on the measured clock, time between an interruption and `resume` counts against the deadline.
+    `slice_share`: of the batches of a version that has nested versions inside it, the share that trains these.
     `keep` names layers (or modules with all layers in them, `*` allowed) that pruning leaves as they are.
     `when_infeasible`: go on as well as possible, or stop, once no plan can reach the target any more.
     `step`: your own (model, batch) -> loss; `evaluate`: (model, batch) -> sums over the batch by name, with "count".
@@ -90,6 +94,7 @@ class TrainingTable(Table):
     quorum: Annotated[float, Number(0.0, 1.0)] = 1.0
     epoch_timeout: Annotated[float | None, Number(0.0, above=True, quantity=DURATION)] = None
     importance: Literal["l1", "l2"] = "l1"
+    slice_share: Annotated[float, Number(0.0, 0.9)] = SLICE_SHARE
     keep: Annotated[list[Annotated[str, LAYER]], Field(max_length=1000)] = []
     charge_lost_work: bool = False
     count_pauses: bool = True
@@ -126,8 +131,10 @@ class NetworkKeys(Table):
     """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, or a student.
 
     `ratio` is the share of parameters removed `of` another version (by default the first one with a network of its
-    own); `ratio_in` asks for a share of the FLOPs of a training step or of the state's bytes instead. `student` names a
-    network reached by distillation. `grow` declares how to come back from a smaller version.
+    own); `ratio_in` asks for a share of the FLOPs of a training step or of the state's bytes instead. Removed are the
+    least important channels (`way` "pruned"), or all but the leading ones ("nested"), which are trained together with
+    the whole, so that a handover is a slice and the way back is open. `student` names a network reached by
+    distillation. `grow` declares how to come back from a smaller version.
     """
 
     family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None
@@ -136,6 +143,7 @@ class NetworkKeys(Table):
     ratio: Annotated[float | None, Number(0.0, 0.999)] = None
     ratio_in: Literal["parameters", "flops", "bytes"] | None = None
     of: Annotated[str | None, NAME] = None
+    way: Literal["pruned", "nested"] | None = None
     student: Annotated[str | None, STUDENT] = None
     grow: Literal["checkpoint", "distill"] | None = None
 

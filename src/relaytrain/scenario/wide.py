@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.law import Z_ROBUST, Array, LevelLaw
+from ..core.nesting import slice_changes
 from ..core.problem import Problem
 
 FLOOR = 0.7
@@ -22,6 +23,8 @@ PACE_SPREAD = 1.0
 """Of the logarithm of a pair's pace."""
 JUMP = 0.5
 """Spread of where a curve goes on after a handover, over that of floors."""
+SLICE = 0.3
+"""The same of a slice, up or down, over that of other handovers."""
 SCALE, POWER = 10.0, 4.0
 """Epochs and power of the curve in the middle; the spread of the pace is wide enough for others."""
 SLOWER = 0.5
@@ -36,7 +39,7 @@ def wide_law(problem: Problem) -> LevelLaw:
     curves = np.tile([floor, max(first - floor, 1e-6 * first), SCALE, POWER], (count, 1))
     robust = curves.copy()
     robust[:, 0] += Z_ROBUST * spread
-    nothing, jump = np.zeros((count, count)), Z_ROBUST * JUMP * spread * (1.0 - np.eye(count))
+    nothing, jump = np.zeros((count, count)), Z_ROBUST * JUMP * spread * _less_sure(problem)
     pace = _pace(problem)[None, :]
     return LevelLaw(
         curves=curves,
@@ -51,18 +54,36 @@ def wide_law(problem: Problem) -> LevelLaw:
     )
 
 
+def _less_sure(problem: Problem) -> Array:
+    """(P, P): 1 for a handover, less for a slice on the same nodes, nothing where nothing changes."""
+    nodes = np.array([pair.nodes for pair in problem.pairs])
+    slices = slice_changes(problem.pairs, problem.versions) & (nodes[:, None] == nodes[None, :])
+    return np.asarray(np.where(slices, SLICE, 1.0 - np.eye(len(problem.pairs))))
+
+
 def floor_spread(problem: Problem) -> float:
     """The standard deviation of a pair's floor, in loss."""
     first = problem.initial_loss
     return max(min(FLOOR_SPREAD * problem.target.loss, MOST_SPREAD * first), 1e-3 * first)
 
 
-def _pace(problem: Problem) -> Array:
-    """Progress (P,) of an epoch beside that of the pair with most samples; 1 where samples are not known."""
+def epoch_samples(problem: Problem) -> Array | None:
+    """Samples (P,) that an epoch of every pair sees; None where they are not known."""
     samples = {node.name: node.samples for node in problem.nodes}
     of_set = {s.name: [samples.get(node) for node in s.owners] for s in problem.node_sets}
     known = [of_set.get(pair.nodes, []) for pair in problem.pairs]
     if not all(each and all(each) for each in known):
-        return np.ones(len(problem.pairs))
-    totals = np.array([float(sum(n for n in each if n)) for each in known])
-    return np.asarray((totals / totals.max()) ** SLOWER)
+        return None
+    return np.array([float(sum(n for n in each if n)) for each in known])
+
+
+def epoch_worth(problem: Problem) -> Array:
+    """Experience (P,) of an epoch: its samples over those of one on the start pair; 1 where they are not known."""
+    samples = epoch_samples(problem)
+    return np.ones(len(problem.pairs)) if samples is None else np.asarray(samples / samples[problem.start])
+
+
+def _pace(problem: Problem) -> Array:
+    """Progress (P,) of an epoch beside that of the pair with most samples; 1 where samples are not known."""
+    samples = epoch_samples(problem)
+    return np.ones(len(problem.pairs)) if samples is None else np.asarray((samples / samples.max()) ** SLOWER)

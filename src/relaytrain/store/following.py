@@ -7,6 +7,7 @@ what was checked before.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -126,7 +127,7 @@ class Glances:
             names = self._names(connection)
         for run in names:
             with self._lock, database.reading(self.folder) as connection:
-                self._glance(connection, run, float("inf"))
+                self._glance(connection, run, math.inf)
 
     def _names(self, connection: Connection) -> list[str]:
         named = {row[0] for row in connection.execute(_RUNS) if events.is_run_id(row[0])}
@@ -142,8 +143,8 @@ class Glances:
             del self._folds[run]
             fold = None
         if fold is None or fold.seq != newest:
-            short = newest - (0 if fold is None else fold.seq) <= FEW
-            if time.monotonic() > until_s and not (short and fold is not None):
+            new = newest - (0 if fold is None else fold.seq)
+            if (new > MANY and until_s < math.inf) or (time.monotonic() > until_s and not (new <= FEW and fold)):
                 return self._ends(connection, run, last, held)
             if fold is None:
                 fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
@@ -183,8 +184,8 @@ class Glances:
         )
 
 
-FEW = 200
-"""New events of a run that was read already are read at once, whatever the time."""
+FEW, MANY = 200, 2000
+"""New events of a run that was read already are read at once, whatever the time; so many only by `read_all`."""
 
 
 def _whole(value: object) -> int:

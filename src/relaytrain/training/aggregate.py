@@ -63,7 +63,8 @@ def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     weights = _mean([(samples, update.weights) for samples, update in ordered])
     optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
     scaler = least_scale([update.scaler for _, update in ordered])
-    return Checkpoint(global_checkpoint.spec, weights, optimizer, global_checkpoint.version, scaler=scaler)
+    before = global_checkpoint
+    return Checkpoint(before.spec, weights, optimizer, before.version, scaler=scaler, whole=before.whole)
 
 
 def open_update(

@@ -4,6 +4,7 @@
     optimizer/BUFFER/NAME   momentum_buffer, exp_avg ... of parameter NAME
     server/BUFFER/NAME      what the server's own optimizer keeps of it
     scaler/NAME             of fp16's scale of losses
+    whole/...               of a slice that trains: all of the full version that it was cut out of
 
 Nothing in a blob is believed before it is checked: header, spec, then names, shapes and kinds against the spec.
 """
@@ -16,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -31,7 +33,7 @@ from .task import Blob, as_bytes
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""
 MAX_HEADER_BYTES = 64 * 2**20
-WEIGHTS, OPTIMIZER, SERVER, SCALER = "weights/", "optimizer/", "server/", "scaler/"
+WEIGHTS, OPTIMIZER, SERVER, SCALER, WHOLE = "weights/", "optimizer/", "server/", "scaler/", "whole/"
 SHAPED = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq"})
 """Buffers that always have the shape of their weight."""
 
@@ -44,6 +46,8 @@ class Checkpoint:
 
     `optimizer` keys read `BUFFER/PARAMETER`, such as `momentum_buffer/features.0.weight`; empty before the first step.
     So do those of `server`, the state of the server's optimizer. `scaler` holds the scale of fp16's losses.
+    `whole`: of a nested version, the full one as it was when this slice was cut out; what a slice does not have stays
+    there until the way back up.
     """
 
     spec: Spec
@@ -52,6 +56,7 @@ class Checkpoint:
     version: str = ""
     server: Tensors = field(repr=False, default_factory=dict)
     scaler: Tensors = field(repr=False, default_factory=dict)
+    whole: Checkpoint | None = None
 
     @classmethod
     def of_model(
@@ -64,16 +69,24 @@ class Checkpoint:
 
     @cached_property
     def for_nodes(self) -> Checkpoint:
-        """Without what the server keeps for itself: what is sent to nodes."""
-        return replace(self, server={}) if self.server else self
+        """Without what the server keeps for itself, and what a slice was cut out of: what is sent to nodes."""
+        return replace(self, server={}, whole=None) if self.server or self.whole is not None else self
 
     @cached_property
     def data(self) -> bytes:
         """The safetensors bytes; equal weights, optimizer state, spec and version give equal bytes."""
+        tensors, header = self._tensors(), self._header()
+        if self.whole is not None:
+            tensors |= {WHOLE + name: tensor for name, tensor in self.whole._tensors().items()}
+            header["whole"] = self.whole._header()
+        return bytes(save_tensors(tensors, metadata={METADATA_KEY: json.dumps(header, sort_keys=True)}))
+
+    def _tensors(self) -> Tensors:
         kinds = {WEIGHTS: self.weights, OPTIMIZER: self.optimizer, SERVER: self.server, SCALER: self.scaler}
-        tensors = {kind + name: tensor for kind, held in kinds.items() for name, tensor in held.items()}
-        header = json.dumps({"spec": json.loads(spec_json(self.spec)), "version": self.version}, sort_keys=True)
-        return bytes(save_tensors(tensors, metadata={METADATA_KEY: header}))
+        return {kind + name: tensor for kind, held in kinds.items() for name, tensor in held.items()}
+
+    def _header(self) -> dict[str, Any]:
+        return {"spec": json.loads(spec_json(self.spec)), "version": self.version}
 
     def to_bytes(self) -> bytes:
         """The same as `data`."""
@@ -86,11 +99,20 @@ class Checkpoint:
         Raises:
             ScenarioError: it is not a whole checkpoint, or its tensors are not those of its spec.
         """
-        spec, version = read_header(data, where)
+        headers = _headers(data, where)
         try:
             tensors: Tensors = load_tensors(data)
         except (SafetensorError, ValueError, KeyError) as error:
             raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
+        kept = {name.removeprefix(WHOLE): tensors.pop(name) for name in list(tensors) if name.startswith(WHOLE)}
+        if len(headers) == 1 and kept:
+            raise ScenarioError(f"{where}: holds a full version that its header does not know")
+        own = cls._checked(headers[0], tensors, where)
+        return own if len(headers) == 1 else replace(own, whole=cls._checked(headers[1], kept, f"{where}: whole"))
+
+    @classmethod
+    def _checked(cls, header: tuple[Spec, str], tensors: Tensors, where: str) -> Checkpoint:
+        spec, version = header
         weights, state, server, scaler = (
             {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}
             for kind in (WEIGHTS, OPTIMIZER, SERVER, SCALER)
@@ -128,6 +150,11 @@ class Checkpoint:
 
 def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
     """Spec and version name in a blob's header, without touching its tensors."""
+    return _headers(data, where)[0]
+
+
+def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
+    """Spec and version name of a checkpoint and, where it is a slice, of the full version that it holds beside it."""
     if len(data) < 8:
         raise ScenarioError(f"{where}: {len(data)} bytes, expected a checkpoint of relaytrain")
     size = int.from_bytes(data[:8], "little")
@@ -137,12 +164,13 @@ def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
         header = json.loads(data[8 : 8 + size])
         text = header["__metadata__"][METADATA_KEY]
         inner = json.loads(text)
-        spec, version = json.dumps(inner["spec"]), inner["version"]
+        found = [inner, *([inner["whole"]] if "whole" in inner else [])]
+        read = [(json.dumps(each["spec"]), each["version"]) for each in found]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a checkpoint of relaytrain") from None
-    if not isinstance(version, str) or len(version) > 200:
+    if not all(isinstance(version, str) and len(version) <= 200 for _, version in read):
         raise ScenarioError(f"{where}: its version is not a name")
-    return read_spec(spec, f"{where}: spec"), version
+    return [(read_spec(spec, f"{where}: spec"), version) for spec, version in read]
 
 
 def _plain(tensor: Tensor) -> Tensor:

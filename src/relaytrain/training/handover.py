@@ -4,6 +4,7 @@
 |---|---|
 | same | the version stays (new nodes, same weights) |
 | prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
+| slice | the new version is nested in the one before, or around it: cut out of the full version, or the full one |
 | distill | the new version is a student, or declared `grow = "distill"` |
 | restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
 """
@@ -18,6 +19,7 @@ from torch import nn
 from ..compression.carry import carry_optimizer
 from ..compression.distill import DistillOptions, distill
 from ..compression.prune import prune, prune_to
+from ..compression.slices import cut_out, cut_state, state_written_into, written_into
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
 from ..data.held import tensor_of
@@ -29,6 +31,8 @@ from .datasets import in_memory
 from .settings import seed_of
 from .setup import TrainingSetup, VersionPlan
 from .threads import threads
+
+ANEW = "the optimizer begins anew: not all of its state has the shape of the weights"
 
 
 def hand_over(
@@ -60,6 +64,9 @@ def _handed(
 ) -> Handed:
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
+    if setup.is_slice(checkpoint.version, plan.name):
+        return _sliced(setup, checkpoint, plan, nodes)
+    checkpoint = widened(checkpoint)
     if _is_smaller(setup, checkpoint, plan):
         return _pruned(setup, checkpoint, plan, nodes)
     if plan.grow == "distill":
@@ -77,6 +84,38 @@ def _handed(
         f"versions.{plan.name}: larger than {checkpoint.version}, and no way to it is declared; "
         'give it grow = "checkpoint" or grow = "distill", or forbid the change with seconds = inf'
     )
+
+
+def widened(checkpoint: Checkpoint) -> Checkpoint:
+    """The full version with the slice that was trained written into it; itself where there is no more."""
+    whole = checkpoint.whole
+    if whole is None:
+        return checkpoint
+    shapes = {name: tuple(tensor.shape) for name, tensor in whole.weights.items()}
+    both = _follows(whole) and _follows(checkpoint)
+    return replace(
+        whole,
+        weights=written_into(whole.weights, checkpoint.weights),
+        optimizer=state_written_into(whole.optimizer, checkpoint.optimizer, shapes) if both else {},
+        server=state_written_into(whole.server, checkpoint.server, shapes),
+        scaler=checkpoint.scaler,
+    )
+
+
+def _sliced(setup: TrainingSetup, before: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
+    """A slice of the full version, which stays beside it; only batch norm's statistics are its own, estimated again."""
+    whole = widened(before)
+    made, note = replace(whole, version=plan.name), None if _follows(before) else ANEW
+    if plan.way == "nested":
+        shapes, spec = setup.shapes_of(plan.name), setup.version_facts()[plan.name].spec
+        state = cut_state(whole.optimizer, shapes) if _follows(whole) else {}
+        server = cut_state(whole.server, shapes)
+        made = Checkpoint(spec, cut_out(whole.weights, shapes), state, plan.name, server, whole.scaler, whole)
+    model = made.model(resolve=setup.resolve)
+    setup.reestimate(model, nodes)
+    weights = Checkpoint.of_model(model, made.spec, made.version).weights
+    reached = setup.version_facts()[plan.name].reached_ratio
+    return Handed(replace(made, weights=weights), "slice", reached, note=note)
 
 
 def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan) -> bool:
@@ -115,7 +154,7 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
     note = None
     if pruned is not None:
         if not _follows(checkpoint):
-            state, note = {}, "the optimizer begins anew: not all of its state has the shape of the weights"
+            state, note = {}, ANEW
         state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
     reached = 1.0 - size(smaller) / full
     made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)

@@ -30,6 +30,7 @@ from ..data.seeding import seeded
 from ..models.rebuild import Resolve, code_of
 from .checkpoint import Checkpoint
 from .optimizer import load_state, read_state
+from .ordered_widths import ordered_widths
 from .own_training import OwnTraining
 from .settings import TrainingSettings
 from .step import BatchWatch, TrainingStep, step_of
@@ -179,7 +180,8 @@ def _trained(
         scaler=checkpoint.scaler,
     )
     load_state(update.optimizer, model, checkpoint.optimizer)
-    with seeded(task.seed, site.held), code_of(checkpoint.spec):
+    widths = ordered_widths(model, task.slices, settings.slice_share, task.seed, resolve=site.resolve)
+    with seeded(task.seed, site.held), code_of(checkpoint.spec), widths:
         done = train_pass(model, update, site, settings, epoch=task.epoch, progress=progress)
     state = read_state(update.optimizer, model) if settings.optimizer_state == "average" else {}
     trained = Checkpoint.of_model(model, checkpoint.spec, checkpoint.version, state)

@@ -20,8 +20,9 @@ from ..data.nested import Batch, moved, rows, shapes, without_number
 from ..data.seeding import seeded
 from ..models.rebuild import build, code_of
 from .evaluate import evaluation_of
+from .known_data import first_batch
 from .optimizer import read_state
-from .setup import TrainingSetup, VersionPlan, first_batch
+from .setup import TrainingSetup, VersionPlan
 from .step import BatchWatch
 from .threads import threads
 from .update import Update
@@ -34,6 +35,7 @@ MOST_SHAPES = 4
 
 def own_faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
     """What stands in the way of any run: a batch of the validation set is trained on, without keeping anything."""
+    yield from _images_only(setup)
     try:
         batch = first_batch(setup.validation, setup.settings.batch)
     except ScenarioError as error:
@@ -45,6 +47,22 @@ def own_faults(setup: TrainingSetup) -> Iterator[ScenarioError]:
             if fault is not None:
                 yield fault
                 return
+
+
+def _images_only(setup: TrainingSetup) -> Iterator[ScenarioError]:
+    """What works on images in memory alone, asked of other data."""
+    for plan in setup.versions.values():
+        if plan.way == "student" or plan.grow == "distill":
+            yield ScenarioError(
+                f"versions.{plan.name}: distillation works on images in memory, got data of your own; reach it by "
+                "ratio, or give (images, labels) as arrays"
+            )
+    for group in setup.problem.node_sets:
+        if group.mode == "pipeline":
+            yield ScenarioError(
+                f"node_sets.{group.name}: a pipeline works on images in memory, got data of your own; give it "
+                'mode = "federated", or (images, labels) as arrays'
+            )
 
 
 def _held(setup: TrainingSetup) -> Held:

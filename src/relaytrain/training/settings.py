@@ -30,6 +30,7 @@ class DistillSettings:
 class TrainingSettings:
     """A scenario's `[training]` table; the defaults are PACT's (section II).
 
+    `slice_share`: of the batches of a version that has nested versions inside it, the share that trains these.
     `devices` says where a node computes (`device` unless named). `quorum` is the share of a node set that must answer
     for an epoch to count. `epoch_timeout_s` None: learned from the epochs before, generous for the first one.
     `optimizer` and `lr_schedule` are names or references to the user's own (`training.own_training`).
@@ -69,6 +70,7 @@ class TrainingSettings:
     quorum: float = 1.0
     epoch_timeout_s: float | None = None
     importance: Literal["l1", "l2"] = "l1"
+    slice_share: float = 0.5
     keep: tuple[str, ...] = ()
     charge_lost_work: bool = False
     count_pauses: bool = True

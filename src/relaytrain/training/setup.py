@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..compression.prune import Measure, prune, reestimate_batchnorm
+from ..compression.prune import Measure, Pruned, prune, reestimate_batchnorm
+from ..compression.slices import leading
 from ..core.errors import ScenarioError, UsageError
 from ..core.outcome import Evaluation
 from ..core.plan import Decision
@@ -23,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
 from ..data.held import Held, InMemory, tensor_of
 from ..data.nested import Batch, resized
-from ..data.own import OwnData, Together, labels_of
+from ..data.own import OwnData, Together
 from ..data.seeding import seeded
 from ..models.flops import Counts, count, count_step, weight_bytes
 from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
@@ -34,6 +34,7 @@ from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, in_memory, together
 from .devices import check_devices
 from .evaluate import evaluate
+from .known_data import first_batch, image_form
 from .local import Site
 from .losses import LossFunction, loss_named
 from .own_data import Data, all_together
@@ -42,7 +43,7 @@ from .references import either
 from .settings import TrainingSettings
 from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_of, step_of
 
-Way = Literal["network", "pruned", "student"]
+Way = Literal["network", "pruned", "nested", "student"]
 RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
@@ -57,7 +58,8 @@ class VersionPlan:
     """How a version comes about.
 
     network: of its own, the first of them is the full version. pruned: `ratio` of the full version's parameters
-    removed. student: a network of its own, reached by distillation. `grow` is the declared way back from a smaller one.
+    removed. nested: likewise, all but its leading channels, which are trained with it. student: a network of its own,
+    reached by distillation. `grow` is the declared way back from a smaller one.
     """
 
     name: str
@@ -152,6 +154,7 @@ class TrainingSetup:
         sets: Sets,
         *,
         ratios: Mapping[str, float] | None = None,
+        nested: Collection[str] = (),
         spec: Spec | None = None,
         settings: TrainingSettings | None = None,
         functions: tuple[StepFunction | None, EvaluateFunction | None] = (None, None),
@@ -165,6 +168,7 @@ class TrainingSetup:
             problem: its versions name what there is.
             sets: data by node, validation and test.
             ratios: share of parameters removed, for each version that is pruned from the first.
+            nested: those of them that are slices of the first, trained with it.
             spec: what `model` was built from; with it, worker processes can build it too.
             settings: how to train.
             functions: step and evaluate of the user's own.
@@ -186,7 +190,7 @@ class TrainingSetup:
                 use: Spec = spec if spec is not None and index == 0 else own_spec
                 plans[name] = VersionPlan(name, "network" if index == 0 else "student", use)
             elif ratios is not None and name in ratios:
-                plans[name] = VersionPlan(name, "pruned", ratio=ratios[name])
+                plans[name] = VersionPlan(name, "nested" if name in nested else "pruned", ratio=ratios[name])
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
         made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
@@ -226,15 +230,6 @@ class TrainingSetup:
         """The shape of one input where it is one tensor of numbers; None for anything else."""
         given = self.example
         return list(given.shape[1:]) if isinstance(given, Tensor) and given.is_floating_point() else None
-
-    def classes_of(self, data: Dataset | OwnData | Together) -> int | None:
-        """How many classes are present in some data, where they are known."""
-        if isinstance(data, Dataset):
-            return int((data.histogram() > 0).sum())
-        parts = data.parts if isinstance(data, Together) else (data,)
-        found = [labels_of(part) if part.kind == "samples" else None for part in parts]
-        known = [labels for labels in found if labels is not None]
-        return len(np.unique(np.concatenate(known))) if known and len(known) == len(found) else None
 
     def loss(self) -> LossFunction:
         """The loss function of outputs and labels."""
@@ -349,21 +344,36 @@ class TrainingSetup:
     def initial(self, version: str) -> Checkpoint:
         """An untrained `version`: drawn from the seed, pruned ones out of the untrained full version."""
         plan = self.plan(version)
-        if plan.way != "pruned":
+        if plan.way not in ("pruned", "nested"):
             assert plan.spec is not None
             model = self.models.get(version)
             if model is None:
                 model = build(plan.spec, seed=self.settings.seed, resolve=self.resolve)
             return Checkpoint.of_model(model, plan.spec, version)
-        model, _ = self._pruned(plan)
+        model = self._pruned(plan).model
         self.reestimate(model, self.problem.pairs[self.problem.start].nodes)
-        return Checkpoint.of_model(model, self.spec_of(model), version)
+        whole = self.initial(self.full.name) if plan.way == "nested" else None
+        return replace(Checkpoint.of_model(model, self.spec_of(model), version), whole=whole)
 
     def plan(self, version: str) -> VersionPlan:
         """How `version` comes about."""
         if version not in self.versions:
             raise ScenarioError(f"versions: no version {version!r}, expected one of {', '.join(self.versions)}")
         return self.versions[version]
+
+    def slices_of(self, version: str) -> tuple[Spec, ...]:
+        """The nested versions inside `version`, which are trained with it, from the largest."""
+        if self.plan(version).way != "nested" and version != self.full.name:
+            return ()
+        facts = self.version_facts()
+        nested = [facts[name] for name, plan in self.versions.items() if plan.way == "nested"]
+        inner = [each for each in nested if each.parameters < facts[version].parameters]
+        return tuple(each.spec for each in sorted(inner, key=lambda each: -each.parameters))
+
+    def is_slice(self, before: str, now: str) -> bool:
+        """Whether both are the full version or nested in it, so that a handover between them is a slice."""
+        ways = [("nested" if name == self.full.name else self.plan(name).way) for name in (before, now)]
+        return before != now and ways == ["nested", "nested"]
 
     def timer(self) -> Timer:
         """What `costs.profiled.profile` times versions with."""
@@ -402,9 +412,9 @@ class TrainingSetup:
             reestimate_batchnorm(model, batches, forward=self.step().loss)
 
     def _facts(self, plan: VersionPlan) -> VersionFacts:
-        if plan.way == "pruned":
-            model, reached = self._pruned(plan)
-            spec = self.spec_of(model)
+        if plan.way in ("pruned", "nested"):
+            pruned = self._pruned(plan)
+            model, spec, reached = pruned.model, self.spec_of(pruned.model), pruned.reached
         else:
             assert plan.spec is not None
             model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
@@ -421,13 +431,14 @@ class TrainingSetup:
             return count(model, self.example)
         return count_step(model, self.step().loss, lambda size: resized(self.example_batch, size))
 
-    def _pruned(self, plan: VersionPlan) -> tuple[nn.Module, float]:
+    def _pruned(self, plan: VersionPlan) -> Pruned:
         full = self.initial(self.full.name).model(resolve=self.resolve)
         measure, settings = self.measure(plan.ratio_in), self.settings
-        pruned = prune(
+        if plan.way == "nested":
+            return leading(full, self.example, plan.ratio, keep=settings.keep, measure=measure)
+        return prune(
             full, self.example, plan.ratio, importance=settings.importance, keep=settings.keep, measure=measure
         )
-        return pruned.model, pruned.reached
 
     def measure(self, ratio_in: RatioIn) -> Measure | None:
         """What counts a model in the unit that a ratio was asked in; None for parameters."""
@@ -444,14 +455,12 @@ class TrainingSetup:
         loaded = start_file(path, self.folder)
         if type(loaded.spec) is not type(self.full.spec):
             raise ScenarioError(f"training.start: {path} holds another kind of network than {self.full.name}")
+        if self.plan(self.start).way == "nested" and loaded.whole is None:
+            raise ScenarioError(
+                f"training.start: {path} holds no full version beside the slice; expected a checkpoint of a run in "
+                f"which {self.start} is nested, or a start at {self.full.name}"
+            )
         return replace(loaded, version=self.start)
-
-
-def first_batch(data: Data | Together, size: int) -> Batch:
-    """The first batch of a look at data, always the same one."""
-    held = Site.of(data).held
-    with seeded(0, held):
-        return next(iter(held.ordered(size)))
 
 
 def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
@@ -494,8 +503,9 @@ def _plans(
             spec = _network(own, table, sets, folder, known)
             plans[name] = VersionPlan(name, way, spec, grow=grow)
         else:
+            removed: Way = "nested" if table.get("way") == "nested" else "pruned"
             ratio_in: RatioIn = table.get("ratio_in") or "parameters"
-            plans[name] = VersionPlan(name, "pruned", ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
+            plans[name] = VersionPlan(name, removed, ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
     return plans, either(known) if known else None, tuple(known)
@@ -509,7 +519,7 @@ def _network(
     known: dict[str, Resolve],
 ) -> Spec:
     if ":" not in own:
-        shape, classes = _image_form(sets, f"versions.{table['name']}: {own}")
+        shape, classes = image_form(sets, f"versions.{table['name']}: {own}")
         return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
     known[own] = from_scenario(own, folder)
     network = known[own](own)()
@@ -519,23 +529,6 @@ def _network(
         )
     spec, _ = of_module(network, own)
     return spec
-
-
-def _image_form(sets: Sets, who: str) -> tuple[tuple[int, int, int], int]:
-    """Shape of an image and number of classes, which our own families have to know."""
-    every = [*sets.nodes.values(), sets.validation, sets.test]
-    images = [data for data in every if isinstance(data, Dataset)]
-    if images:
-        return images[0].input, max(data.classes for data in images)
-    labels = [labels_of(data) for data in every if isinstance(data, OwnData) and data.kind == "samples"]
-    inputs = inputs_of(first_batch(sets.validation, 2))
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not any(found is not None for found in labels):
-        raise ScenarioError(
-            f"{who} needs images (n, channels, height, width) and the number of classes, which data of your own do not "
-            "tell; give the network as factory, or Datasets of images with `targets`"
-        )
-    channels, height, width = inputs.shape[1:]
-    return (channels, height, width), max(int(found.max()) + 1 for found in labels if found is not None)
 
 
 def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> float:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from ..core.errors import RelayTrainError
+from ..models.spec import Spec, validate_spec
 from .settings import TrainingSettings, seed_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ Key = tuple[str, int, str, int]
 class NodeTask:
     """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress.
 
-    `datasets`: which of the data sets staged at the node it passes over; none named means all it holds.
+    `datasets`: which of the data sets staged at the node it passes over; none named means all it holds. `slices`:
+    versions inside the checkpoint's that are trained with it (`ordered_widths`).
     """
 
     run: str
@@ -67,6 +69,7 @@ class NodeTask:
     resources: float = 1.0
     timeout_s: float | None = None
     datasets: tuple[str, ...] = ()
+    slices: tuple[Spec, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -81,14 +84,17 @@ class NodeTask:
     def to_bytes(self) -> bytes:
         """The form that goes over a pipe."""
         header = {name: value for name, value in vars(self).items() if name != "checkpoint"}
-        return pack({**header, "settings": self.settings.to_dict()}, as_bytes(self.checkpoint))
+        header |= {"settings": self.settings.to_dict(), "slices": [spec.to_dict() for spec in self.slices]}
+        return pack(header, as_bytes(self.checkpoint))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NodeTask:
         """The inverse of `to_bytes`."""
         header, body = unpack(data)
         settings = TrainingSettings.from_dict(header.pop("settings"))
-        return cls(settings=settings, checkpoint=body, datasets=tuple(header.pop("datasets", ())), **header)
+        slices = tuple(validate_spec(spec, "task: slice") for spec in header.pop("slices", ()))
+        datasets = tuple(header.pop("datasets", ()))
+        return cls(settings=settings, checkpoint=body, datasets=datasets, slices=slices, **header)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from ..costs.profiled import Timing, VersionTimings
 from ..data.held import FixedBatches, InMemory
 from ..data.nested import Batch, resized
 from .checkpoint import Checkpoint
+from .known_data import first_batch
 from .local import Site, train_node, train_pass
-from .setup import TrainingSetup, first_batch
+from .setup import TrainingSetup
 from .task import NodeTask
 from .threads import threads
 from .update import Update

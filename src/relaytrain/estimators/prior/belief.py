@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
-from ...core.problem import Pair, Problem
+from ...core.problem import Pair, Problem, Version
 from ...scenario.build import ChangeRules
 from ...scenario.model import Scenario
 from ...scenario.wide import wide_law
@@ -92,6 +92,26 @@ class Hope:
 
 
 @dataclass(frozen=True)
+class ByExperience:
+    """How legs differ by the experience of the network that begins them: `figures` (K, P, 2), what is added to a floor
+    and a pace is multiplied by, at experience 0, 1, 2 ..., the last row holding on; `worth` (P,): of an epoch."""
+
+    figures: Array
+    worth: Array
+
+    def at(self, experience: float) -> Array:
+        """Both figures (P, 2) of a leg that begins with it."""
+        last = len(self.figures) - 1
+        row = int(min(experience, last))
+        more = min(experience, last) - row
+        return np.asarray((1.0 - more) * self.figures[row] + more * self.figures[min(row + 1, last)])
+
+    def ordered(self, index: NDArray[np.int64]) -> ByExperience:
+        """The same with the pairs in another order."""
+        return ByExperience(self.figures[:, index], self.worth[index])
+
+
+@dataclass(frozen=True)
 class CurveBelief:
     """The prior as arrays over P pairs.
 
@@ -100,7 +120,7 @@ class CurveBelief:
     jump jump0 + jump1 * l of a handover; `jump_spread` (P, P): its standard deviation; `scatter` (P,): `noise` where a
     pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`:
     a handover's jump is not the probed one but whence the curve goes on. `hope`: where nothing was ever measured, the
-    loss that one of the pairs is taken to reach.
+    loss that one of the pairs is taken to reach. `entered`: how a leg's floor and pace depend on when it begins.
     """
 
     pairs: tuple[Pair, ...]
@@ -118,6 +138,7 @@ class CurveBelief:
     recovers: bool = False
     lattice: Lattice = USUAL
     hope: Hope | None = None
+    entered: ByExperience | None = None
 
     @property
     def guessed(self) -> bool:
@@ -148,6 +169,7 @@ class CurveBelief:
             "late": None if self.late is None else self.late[index],
             "fall": None if self.fall is None else self.fall[index],
             "hope": None if self.hope is None else replace(self.hope, can=self.hope.can[index]),
+            "entered": None if self.entered is None else self.entered.ordered(index),
         }
         return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
@@ -203,10 +225,10 @@ class CurveBelief:
         else:
             start = law
         plain = cls.from_law(pairs, start, initial_loss)
-        return plain if not table else _overlaid(plain, table)
+        return plain if not table else _overlaid(plain, table, scenario.problem.versions)
 
 
-def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
+def _overlaid(plain: CurveBelief, table: Mapping[str, Any], versions: tuple[Version, ...]) -> CurveBelief:
     """`plain` with what `[prior]` says instead, entry by entry; later entries win, key by key."""
     curves, mult = plain.curves.copy(), plain.mult.copy()
     pace, floor = plain.pace_spread.copy(), plain.floor_spread.copy()
@@ -224,7 +246,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
             if rule.get("floor_spread") is not None:
                 floor[index] = rule["floor_spread"]
     jump0, jump1, jump_spread = plain.jump0.copy(), plain.jump1.copy(), plain.jump_spread.copy()
-    rules = ChangeRules(plain.pairs)
+    rules = ChangeRules(plain.pairs, versions)
     for rule in table.get("handovers", ()):
         mask = rules.mask(rule.get("from", "*"), rule.get("to", "*"), rule.get("kind", "any"))
         for target, key in ((jump0, "mean"), (jump1, "mean_per_loss"), (jump_spread, "spread")):
@@ -239,7 +261,26 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any]) -> CurveBelief:
     late = np.where(np.isnan(late), scatter, late)
     recovers = bool(table.get("recovers", False))
     told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
-    return CurveBelief(plain.pairs, curves, mult, *told, lattice=USUAL if pace.max() < DOUBTFUL else CLOSING)
+    lattice = USUAL if pace.max() < DOUBTFUL else CLOSING
+    return CurveBelief(plain.pairs, curves, mult, *told, lattice=lattice, entered=_entered(table, covering, plain))
+
+
+def _entered(
+    table: Mapping[str, Any], covering: Sequence[tuple[Mapping[str, Any], list[int]]], plain: CurveBelief
+) -> ByExperience | None:
+    """How legs differ by experience, between the figures of the file in proportion."""
+    if not (known := table.get("entered")):
+        return None
+    rows = np.arange(np.ceil(known[-1]) + 1.0)
+    figures = np.tile([0.0, 1.0], (len(rows), len(plain.pairs), 1))
+    worth = np.ones(len(plain.pairs))
+    for rule, covered in covering:
+        for column, key in enumerate(("entered_floor", "entered_pace")):
+            if rule.get(key):
+                figures[:, covered, column] = np.interp(rows, known, rule[key])[:, None]
+        if rule.get("epoch_worth") is not None:
+            worth[covered] = rule["epoch_worth"]
+    return ByExperience(figures, worth)
 
 
 def _covers(rule: Mapping[str, Any], pair: Pair) -> bool:

@@ -42,9 +42,13 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     fates = rng.random((count, pairs))
     drawn = np.minimum(np.searchsorted(np.cumsum(common.ravel()), shared), common.size - 1)
     chosen, lucky = np.empty((count, pairs), np.int64), np.empty((count, pairs), np.int64)
-    for pair, likelihood in enumerate(given.likelihood()):
-        for way in np.unique(drawn):
-            heap, mine = np.cumsum(prior.prior_of(pair).one(int(way), likelihood)), drawn == way
+    tried = {leg.pair for leg in legs}
+    for pair in range(pairs):
+        shares = prior.prior_of(pair)
+        if pair not in tried:
+            chosen[:, pair] = shares.untried(drawn, own[:, pair])
+        for way in np.unique(drawn) if pair in tried else ():
+            heap, mine = np.cumsum(shares.one(int(way), given.of(pair))), drawn == way
             chosen[mine, pair] = np.minimum(np.searchsorted(heap, own[mine, pair] * heap[-1]), len(heap) - 1)
         heaps = np.cumsum(given.seen[:, pair, chosen[:, pair]], axis=0)
         lucky[:, pair] = (heaps < fates[:, pair] * heaps[-1]).sum(axis=0)
@@ -60,12 +64,15 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     curves[:, :, 2] = scales[rows, chosen] / np.exp(pace)
     jump0, spread = prior.jumps(legs)
     stands = np.full(count, prior.initial_loss)
-    leg_epochs = 0
+    leg_epochs, present, entered = 0, (0.0, 1.0), belief.entered
     if legs:
-        at, leg_epochs = legs[-1].pair, len(legs[-1].losses)
+        at, leg_epochs, present = legs[-1].pair, len(legs[-1].losses), prior.entered(legs[-1])
         stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], prior.tiny)
-        floor_now = curves[:, at, 0]
-        np.minimum(floor_now, stands, out=floor_now)  # spread over a cell must not lift a floor above the curve
+        floor_now = curves[:, at, 0]  # spread over a cell must not lift a floor above the curve
+        np.minimum(floor_now, stands - present[0], out=floor_now)
+    elif entered is not None:
+        lift, pace = entered.at(0.0)[prior.start]
+        present = float(lift), float(pace)
     drawn_worlds = Worlds(
         curves,
         belief.mult,
@@ -75,5 +82,9 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         belief.scatter_by_epoch(SEEN_EPOCHS),
         belief.lattice.luck[lucky],
         leg_epochs,
+        entered=None if entered is None else entered.figures,
+        worth=None if entered is None else entered.worth,
+        experience=None if entered is None else prior.experience(legs),
+        present=present,
     )
     return drawn_worlds if belief.hope is None else drawn_worlds.only(belief.hope.kept(curves[:, :, 0], wanted))

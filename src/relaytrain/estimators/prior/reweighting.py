@@ -22,6 +22,7 @@ Paper: stands in for lambda_run and lambda_change of PACT section IV when there 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,6 +54,12 @@ FARTHEST = 3.0
 
 REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
+
+REMEMBERED = 4
+"""Posteriors."""
+
+MOST_ROWS = 512
+"""Epochs for which a law says how much more is learned."""
 
 TINY = 1e-3
 """Of the start loss, or of 1 if that is larger: losses are told apart down to it."""
@@ -110,10 +117,10 @@ class Prior:
     def _law(self, legs: Sequence[SeenLeg], history: Sequence[EpochOutcome]) -> LossLaw:
         belief, weights = self.belief, self.weights(legs)
         log_pace, floors = self.hypotheses
-        curves = belief.curves.copy()
+        curves, entered = belief.curves.copy(), self._entered_now(legs)
         curves[:, 2:], usual = self._usual_shape(weights)
-        curves[:, 0] = (usual * floors).sum(axis=1)
-        curves[:, 2] /= np.exp((usual * log_pace).sum(axis=1))
+        curves[:, 0] = np.maximum((usual * floors).sum(axis=1) + entered[:, 0], 0.0)
+        curves[:, 2] /= np.exp((usual * log_pace).sum(axis=1)) * entered[:, 1]
         jump0, jump_spread = self.jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
         at = legs[-1].pair if legs else self.start
@@ -127,7 +134,7 @@ class Prior:
             landed = stands + jump0[at] + belief.jump1[at] * stands
         landed = np.where(np.isfinite(landed), np.maximum(landed, self.tiny), stands)
         landed[at] = stands
-        ahead = self._ahead(landed)
+        ahead = self._ahead(landed, entered)
         noise = np.repeat(belief.scatters[:, None], len(HORIZONS), axis=1)
         if legs:
             ahead[at] = self._ahead_of(legs[-1])
@@ -136,12 +143,13 @@ class Prior:
         robust = curves.copy()
         robust[:, 0] = floor
         tops = landed[np.isfinite(landed)]
+        mult = self._progress(legs, len(history), entered)
         return LevelLaw(
             curves=curves,
             jump0=jump0,
             jump1=belief.jump1,
-            mult=belief.mult,
-            mult_robust=belief.mult * slow,
+            mult=mult,
+            mult_robust=mult * slow,
             jump0_robust=np.where(np.isfinite(jump0), jump0 + Z_ROBUST * jump_spread, jump0),
             jump1_robust=belief.jump1,
             curves_robust=robust,
@@ -149,6 +157,42 @@ class Prior:
             scatter=scatter,
             standing=standing,
         )
+
+    def _entered_now(self, legs: Sequence[SeenLeg]) -> Array:
+        """What is added to floors and paces are multiplied by, (P, 2): of the present leg, and of others begun now."""
+        entered = self.belief.entered
+        if entered is None:
+            return np.tile([0.0, 1.0], (len(self.belief.pairs), 1))
+        figures = entered.at(self.experience(legs))
+        if legs:
+            figures[legs[-1].pair] = self.entered(legs[-1])
+        return figures
+
+    def _progress(self, legs: Sequence[SeenLeg], done: int, now: Array) -> Array:
+        """The law's progress (K, P) by epoch of the run: a pair begun later, the present one training on until then, is
+        the faster by what is learned meanwhile."""
+        entered, mult = self.belief.entered, self.belief.mult
+        if entered is None:
+            return mult
+        at = legs[-1].pair if legs else self.start
+        worth, has = float(entered.worth[at]), self.experience(legs)
+        more = min(math.ceil(max(len(entered.figures) - 1 - has, 0.0) / worth), MOST_ROWS) if worth > 0.0 else 0
+        paces = np.array([entered.at(has + worth * k)[:, 1] / now[:, 1] for k in range(more + 1)])
+        paces[:, at] = 1.0
+        rows = np.concatenate([np.ones((done, len(now))), paces])
+        return np.asarray(rows * mult[np.minimum(np.arange(len(rows)), len(mult) - 1)])
+
+    def experience(self, legs: Sequence[SeenLeg]) -> float:
+        """Of the network after these legs."""
+        entered = self.belief.entered
+        return 0.0 if entered is None else float(sum(entered.worth[leg.pair] * len(leg.losses) for leg in legs))
+
+    def entered(self, leg: SeenLeg) -> tuple[float, float]:
+        """What is added to the floor, and the pace multiplied by, of a leg that began with its experience."""
+        if self.belief.entered is None:
+            return 0.0, 1.0
+        lift, pace = self.belief.entered.at(leg.experience)[leg.pair]
+        return float(lift), float(pace)
 
     def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
         """Worlds drawn from the same belief; a pure function of what it is given."""
@@ -168,7 +212,19 @@ class Prior:
 
     def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
-        common, in pace and in floor."""
+        common, in pace and in floor. The last ones are remembered: a law and worlds are asked for after each epoch."""
+        key = (share, *((leg.pair, leg.first_epoch, leg.start, leg.doubt, tuple(leg.losses)) for leg in legs))
+        if key not in self._posteriors:
+            while len(self._posteriors) >= REMEMBERED:
+                del self._posteriors[next(iter(self._posteriors))]
+            self._posteriors[key] = self._posterior(legs, share)
+        return self._posteriors[key]
+
+    @cached_property
+    def _posteriors(self) -> dict[tuple[object, ...], tuple[Given, Array]]:
+        return {}
+
+    def _posterior(self, legs: Sequence[SeenLeg], share: float) -> tuple[Given, Array]:
         lattice = self.belief.lattice
         logs = np.zeros((len(lattice.luck), *self.hypotheses[0].shape)) + lattice.luck_chance[:, None, None]
         for leg in legs:
@@ -259,6 +315,7 @@ class Prior:
         """Where what a handover does to the loss is soon undone, legs begin where the belief has the curve go on."""
         belief = self.belief
         for position, leg in enumerate(legs):
+            leg.experience = self.experience(legs[:position])
             if belief.recovers and leg.jumped_from is not None and position:
                 before, closer = legs[position - 1], self.closed_in(legs[:position])
                 weights = closer.weights(legs[:position])[before.pair]
@@ -268,11 +325,16 @@ class Prior:
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
         return legs
 
-    def _path(self, pair: int | slice, loss: Array, advance: Array) -> Array:
-        """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T)."""
+    def _path(self, pair: int | slice, loss: Array, advance: Array, lift: Array | float = 0.0) -> Array:
+        """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T);
+        floors are lifted."""
         log_pace, floors = self.hypotheses
         drop = self.belief.curves[pair, 1][..., None, None]
-        curve = (floors[pair][..., None], drop, *(part[pair][..., None] for part in self.shapes))
+        curve = (
+            np.maximum(floors[pair][..., None] + lift, 0.0),
+            drop,
+            *(part[pair][..., None] for part in self.shapes),
+        )
         return onward(curve, loss, np.exp(log_pace[pair])[..., None] * advance[..., None, :])
 
     def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
@@ -285,8 +347,8 @@ class Prior:
         mult, last = self.belief.mult[:, leg.pair], len(self.belief.mult)
         rows = np.arange(skipped, len(leg.losses) + max(more, default=0)) + leg.first_epoch
         advance = np.cumsum(mult[np.minimum(rows, last) - 1])
-        seen = len(leg.losses) - skipped
-        path = self._path(leg.pair, first, advance)
+        seen, (lift, pace) = len(leg.losses) - skipped, self.entered(leg)
+        path = self._path(leg.pair, first, pace * advance, lift)
         return path[:, :seen], path[:, seen - 1 + np.array(more, dtype=np.int64)]
 
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
@@ -322,10 +384,10 @@ class Prior:
         seen = np.log(loss)
         return float(whence(curve, wanted, mult, seen - farthest, seen + farthest) - seen)
 
-    def _ahead(self, landed: Array) -> Array:
+    def _ahead(self, landed: Array, entered: Array) -> Array:
         """Losses (P, H, horizons) from `landed` under every hypothesis."""
-        advance = np.array(HORIZONS, dtype=np.float64) * self.belief.mult[-1][:, None]
-        return self._path(slice(None), landed[:, None, None], advance)
+        advance = np.array(HORIZONS, dtype=np.float64) * (self.belief.mult[-1] * entered[:, 1])[:, None]
+        return self._path(slice(None), landed[:, None, None], advance, entered[:, 0, None, None])
 
     def jumps(self, legs: Sequence[SeenLeg]) -> tuple[Array, Array]:
         """Mean and spread of every handover's jump after those seen in this run."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.law import Array
 from .belief import Noise
@@ -59,6 +60,24 @@ class SharedPrior:
         """The weight of hypotheses for one value of what is common, up to one factor."""
         c, d = divmod(common, len(self.floors))
         return np.asarray((self.paces[c][:, None] * self.floors[d])[:, :, None] * self.offsets * given)
+
+    def untried(self, common: NDArray[np.int64], fates: Array) -> NDArray[np.int64]:
+        """Hypotheses (N,) of a pair of which nothing was seen, by what is common and a uniform number each: one axis
+        after the other, the number's remainder deciding the next."""
+        c, d = np.divmod(common, len(self.floors))
+        pace, rest = _pick(self.paces[c], fates)
+        floor, rest = _pick(self.floors[d], rest)
+        offset, _ = _pick(np.broadcast_to(self.offsets, (len(rest), len(self.offsets))), rest)
+        return np.asarray((pace * self.floors.shape[1] + floor) * len(self.offsets) + offset)
+
+
+def _pick(weights: Array, fates: Array) -> tuple[NDArray[np.int64], Array]:
+    """By rows of weights (N, M) and uniform numbers (N,) which is chosen, and what is left of the number."""
+    heaps = np.cumsum(weights, axis=1)
+    goal, rows = fates * heaps[:, -1], np.arange(len(fates))
+    chosen = np.minimum((heaps <= goal[:, None]).sum(axis=1), weights.shape[1] - 1)
+    share = weights[rows, chosen]
+    return chosen, np.clip((goal - heaps[rows, chosen] + share) / share, 0.0, 1.0 - 1e-12)
 
 
 def shared_prior(noise: Noise, paces: Array, floors: Array, offsets: Array) -> SharedPrior:

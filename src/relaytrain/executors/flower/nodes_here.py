@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...store.files import ops
 from .environment import environment, program
+from .tether import descendants_of
 from .trainer_link import TrainerPlace
 
-STOP_S = 15.0
+STOP_S = 60.0
 LIVES = 5
 """How often a SuperNode that has ended is started anew."""
 TETHER = (sys.executable, "-m", "relaytrain.executors.flower.tether")
@@ -49,11 +52,18 @@ class Tethered:
     def end(self) -> None:
         """Wait until all of it is gone."""
         self.ask_to_end()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            return
+        while left := descendants_of(self.process.pid):  # before their leash, which would leave them behind
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.process.poll() is not None:
+                return
+            time.sleep(0.1)
+        self.process.kill()
+        self.process.wait()
 
 
 class NodeHere:

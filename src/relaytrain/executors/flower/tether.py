@@ -19,6 +19,8 @@ from pathlib import Path
 LOOK_S = 0.1
 GRACE_S = 5.0
 """How long the command may take to end in order."""
+END_S = 50.0
+"""And how long all the rest may take to be gone: on a busy machine even the killed take their time."""
 _SUBREAPER = 36
 
 
@@ -53,11 +55,11 @@ def _end_all(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.kill()
         child.wait()
-    until = time.monotonic() + GRACE_S
+    asked_until, until = time.monotonic() + GRACE_S / 2, time.monotonic() + END_S
     while left := children_of(os.getpid()):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if time.monotonic() < until - GRACE_S / 2 else signal.SIGKILL)
+                os.kill(pid, signal.SIGTERM if time.monotonic() < asked_until else signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > until:

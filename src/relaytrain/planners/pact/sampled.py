@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -25,7 +26,7 @@ from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
 from ..search.allowance import check, current
-from ..search.world_walk import followed, walk
+from ..search.world_walk import followed, trailed
 from .planner import Pact
 from .value import standing
 
@@ -43,7 +44,7 @@ MOST_EPOCHS = 20_000
 
 
 NO_CURVES = "the law has no curves to draw worlds from: planned by levels, as the rule adaptive does"
-MOST_PATH = 512
+MOST_PATH, SHORTEST = 512, 2
 """Epochs of a path that is shown."""
 LOW, HIGH = 0.1, 0.9
 """Between these quantiles lies the energy that a plan states."""
@@ -141,14 +142,18 @@ class Walker:
         self.worlds, self.state = worlds, state
         self.seconds, self.joules = np.ascontiguousarray(costs.epoch_s), np.ascontiguousarray(costs.epoch_j)
         self.open = np.isfinite(self.seconds) & np.isfinite(self.joules)
-        self.first = np.zeros((len(problem.pairs), 3))
+        self.per_pair = np.zeros((len(problem.pairs), 4))
         if (first := costs.first) is not None:
             self.open = self.open & np.isfinite(first.seconds + first.joules)[None, :]
-            self.first = np.column_stack((first.seconds, first.joules, first.group)).astype(np.float64)
+            self.per_pair[:, :3] = np.column_stack((first.seconds, first.joules, first.group))
+        self.per_pair[:, 3] = 1.0 if worlds.worth is None else worlds.worth
         last = problem.max_epochs if problem.max_epochs is not None else state.epoch + MOST_EPOCHS
         target = problem.target
         self.goal = np.array([math.log(max(target.loss, 1e-9)), target.deadline_s + TOLERANCE, float(last)])
-        self.start = np.array([state.pair, state.epoch, worlds.leg_epochs, state.elapsed_s], dtype=np.float64)
+        experience = float(state.epoch) if worlds.experience is None else worlds.experience
+        self.start = np.array(
+            [state.pair, state.epoch, worlds.leg_epochs, state.elapsed_s, experience, *worlds.present], dtype=np.float64
+        )
 
     def follow(
         self, schedules: Schedules, count: int, chosen: NDArray[np.int64] | None = None
@@ -160,14 +165,14 @@ class Walker:
         counts = current()
         followed(
             min(count, len(worlds)), *worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
-            self.seconds, self.joules, self.first, self.goal, np.empty((0, 3)), energy, missed, counts,
+            self.seconds, self.joules, self.per_pair, self.goal, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
         check(counts)
         return energy, missed
 
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
         """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
-        epoch_s = self.seconds[self.state.pair] + self.first[:, 0]
+        epoch_s = self.seconds[self.state.pair] + self.per_pair[:, 0]
         begins = np.flatnonzero(self.state.elapsed_s + epoch_s[schedules.pairs[:, 0]] <= self.goal[1])
         for _ in range(PUT_OFF):
             later = self.state.elapsed_s + 2.0 * (self.goal[1] - self.state.elapsed_s)
@@ -224,14 +229,22 @@ def schedules_from(walker: Walker, at: int) -> Schedules:
     """All schedules of up to three legs from the pair `at`."""
     can = np.flatnonzero(walker.open.diagonal())
     after = [int(q) for q in np.flatnonzero(walker.open[at]) if q != at and q in can]
-    stay = [0] if walker.open[at, at] else []
+    stay = bool(walker.open[at, at])
+    if len(after) > LIKELY:
+        after = _likely(walker, at, after, [0, *COUNTS] if stay else [0])
+    thirds = (
+        tuple(int(r) for r in np.flatnonzero(walker.open[q]) if r != q and (r == at or r in after)) for q in after
+    )
+    return _schedules(at, stay, tuple(zip(after, thirds, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def _schedules(at: int, stay: bool, after: tuple[tuple[int, tuple[int, ...]], ...]) -> Schedules:
+    """The same, from the pairs that may follow and those that may follow each."""
     rows: list[Legs] = [((at, ON),)] if stay else []
     first = [0, *COUNTS] if stay else [0]
-    if len(after) > LIKELY:
-        after = _likely(walker, at, after, first)
-    for q in after:
+    for q, third in after:
         rows += [((at, m), (q, ON)) for m in first]
-        third = [int(r) for r in np.flatnonzero(walker.open[q]) if r != q and (r == at or r in after)]
         rows += [((at, m), (q, n), (r, ON)) for r in third for m in first for n in COUNTS]
     return packed(rows)
 
@@ -284,7 +297,7 @@ def composed(
             **standing(problem, state), **nothing, planner=planner.name, feasible=met,
             probability=1.0 if met else 0.0, bound_j=math.inf, gap=0.0,
         )  # fmt: skip
-    trails, ends = trails_of(walker, best.legs)
+    trails, ends = trails_of(walker, best.legs, reach)
     arrived = np.flatnonzero(trails[:, :, 1].mean(axis=0) <= 0.5)
     epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), reach), MOST_PATH)
     actions = [pair for pair, count in best.legs for _ in range(min(count, MOST_PATH))][:epochs]
@@ -326,9 +339,9 @@ def _paid_once(walker: Walker, actions: list[int]) -> NDArray[np.float64]:
     paid = np.zeros((len(actions), 2))
     seen: set[float] = set()
     for epoch, pair in enumerate(actions):
-        if (group := float(walker.first[pair, 2])) not in seen:
+        if (group := float(walker.per_pair[pair, 2])) not in seen:
             seen.add(group)
-            paid[epoch] = walker.first[pair, :2]
+            paid[epoch] = walker.per_pair[pair, :2]
     return paid
 
 
@@ -344,20 +357,22 @@ LEAST = 0.5
 """A plan that is less sure than this is called infeasible, as with the other rules, whose ladder ends there."""
 
 
-def trails_of(walker: Walker, legs: Legs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """A schedule in every world, (N, E, 3): joules by the end of each epoch, the chance that the target was not met
-    before it, the curve after it; and how many epochs were walked, (N,)."""
+def trails_of(walker: Walker, legs: Legs, reach: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """A schedule in every world, (N, E, 3), E being `reach` at least: joules by the end of each epoch, the chance that
+    the target was not met before it, the curve after it; and how many epochs were walked, (N,)."""
     worlds, arrays = walker.worlds, walker.worlds.arrays
     trails, ends = np.zeros((len(worlds), MOST_PATH, 3)), np.zeros(len(worlds), np.int64)
     pairs, counts = (np.array(part, np.int64) for part in zip(*legs, strict=True))
-    for world in range(len(worlds)):
-        _, left, walked = walk(
-            world, *arrays, walker.start, pairs, counts, walker.seconds, walker.joules, walker.first, walker.goal,
-            trails[world],
-        )  # fmt: skip
-        end = ends[world] = min(walked, MOST_PATH)
-        trails[world, end:] = trails[world, end - 1] if end else (0.0, left, worlds.stands[world])
-        trails[world, end:, 1] = left
+    left = np.zeros(len(worlds))
+    trailed(
+        len(worlds), *arrays, walker.start, pairs, counts, walker.seconds, walker.joules, walker.per_pair, walker.goal,
+        trails, left, ends,
+    )  # fmt: skip
+    ends = np.minimum(ends, MOST_PATH)
+    trails = trails[:, : max(int(ends.max()) + 1, reach, SHORTEST)]
+    for world, end in enumerate(ends):
+        trails[world, end:] = trails[world, end - 1] if end else (0.0, left[world], worlds.stands[world])
+        trails[world, end:, 1] = left[world]
     return trails, ends
 
 

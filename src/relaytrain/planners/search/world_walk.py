@@ -62,21 +62,22 @@ def walk(
     counts: Any,
     seconds: Any,
     joules: Any,
-    first: Any,
+    per_pair: Any,
     goal: Any,
     trail: Any,
 ) -> Any:
     """One schedule in one world: expected joules and the chance not to arrive.
 
-    `start`: pair, epoch, epochs of the leg, seconds so far. `first` (P, 3): what a group's first use costs, seconds and
-    joules, and the group; zero where it is paid. `goal`: log of the target, deadline, last epoch. `trail`
+    `start`: pair, epoch, epochs of the leg, seconds so far, experience, and of the present leg what is added to the
+    floor and its pace multiplied by. `per_pair` (P, 4): what a group's first use costs, seconds and joules, and the
+    group; zero where it is paid; the experience of an epoch. `goal`: log of the target, deadline, last epoch. `trail`
     (E, 3), where it has rows: of every epoch walked joules spent by its end, the chance not to have met the target
     before it, and the curve; its number of epochs is the third result.
     """
     pair = int(start[0])
     epoch = int(start[1])
     on_leg = int(start[2])
-    elapsed = start[3]
+    elapsed, experience = start[3], start[4]
     log_goal, deadline, last = goal[0], goal[1], int(goal[2])
     goal_loss = math.exp(log_goal)
     loss = stands[world]
@@ -94,17 +95,23 @@ def walk(
                 return spent, left, walked
             loss = max(loss, 1e-6)
             on_leg = 0
-        once_s, once_j = first[now, 0], first[now, 1]
+        once_s, once_j = per_pair[now, 0], per_pair[now, 1]
         for earlier in range(leg):
-            if first[legs[earlier], 2] == first[now, 2]:
+            if per_pair[legs[earlier], 2] == per_pair[now, 2]:
                 once_s, once_j = 0.0, 0.0
         floor = curves[world, now, 0]
         drop = curves[world, now, 1]
         scale = curves[world, now, 2]
+        lift, pace = start[5], start[6]
         if now != pair:
-            begun = min(epoch, entered.shape[0] - 1)
-            floor = max(floor + entered[begun, now, 0], 0.0)
-            scale = scale / entered[begun, now, 1]
+            begun = min(experience, entered.shape[0] - 1.0)
+            row = int(begun)
+            more = begun - row
+            after = min(row + 1, entered.shape[0] - 1)
+            lift = (1.0 - more) * entered[row, now, 0] + more * entered[after, now, 0]
+            pace = (1.0 - more) * entered[row, now, 1] + more * entered[after, now, 1]
+        floor = max(floor + lift, 0.0)
+        scale = scale / pace
         power = curves[world, now, 3]
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
@@ -120,6 +127,7 @@ def walk(
                 trail[walked, 1] = left
             pair = now
             epoch += 1
+            experience += per_pair[now, 3]
             on_leg += 1
             if gains.shape[0] > 0:
                 gain = gain_at(loss, epoch, gains, levels, now)
@@ -155,10 +163,44 @@ def walk(
                 spent += left * joules[now, now] * paid_for
                 left *= kept
                 epoch += int(more)
+                experience += more * per_pair[now, 3]
                 on_leg += int(more)
                 elapsed += more * seconds[now, now]
                 break
     return spent, left, walked
+
+
+@jit
+def trailed(
+    count: int,
+    curves: Any,
+    mult: Any,
+    jump0: Any,
+    jump1: Any,
+    stands: Any,
+    scatter: Any,
+    luck: Any,
+    entered: Any,
+    gains: Any,
+    levels: Any,
+    factors: Any,
+    start: Any,
+    legs: Any,
+    counts: Any,
+    seconds: Any,
+    joules: Any,
+    per_pair: Any,
+    goal: Any,
+    trails: Any,
+    left: Any,
+    walked: Any,
+) -> None:
+    """One schedule in every world with its trail; the chance not to arrive, and the epochs walked."""
+    for world in range(count):
+        _, left[world], walked[world] = walk(
+            world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
+            legs, counts, seconds, joules, per_pair, goal, trails[world],
+        )  # fmt: skip
 
 
 @jit
@@ -181,7 +223,7 @@ def followed(
     chosen: Any,
     seconds: Any,
     joules: Any,
-    first: Any,
+    per_pair: Any,
     goal: Any,
     trail: Any,
     energy: Any,
@@ -201,7 +243,7 @@ def followed(
         for world in range(count):
             spent, left, walked = walk(
                 world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
-                schedules[s], counts[s], seconds, joules, first, goal, trail,
+                schedules[s], counts[s], seconds, joules, per_pair, goal, trail,
             )  # fmt: skip
             taken[WORK] += EPOCH_NS * (walked + 1)
             total += spent
