@@ -5,7 +5,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: setup demo fast test test-core soak bench check
+.PHONY: setup demo fast test test-core soak bench check docs
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -42,3 +42,9 @@ bench: setup
 check: setup
 	$(PY) -m ruff check src tests benchmarks examples
 	$(PY) -m mypy
+
+docs: setup
+	$(PY) -m pip install -q -c constraints.txt -e ".[docs]"
+	RELAYTRAIN_DOCS=all $(PY) -m pytest -n 2 tests/docs
+	.venv/bin/sphinx-build -q -W --keep-going -b html docs docs/_build
+	@echo "the pages: docs/_build/index.html"

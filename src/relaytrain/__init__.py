@@ -100,7 +100,7 @@ def _drawn_by(module: str, function: str) -> Callable[[Any], Any]:
 
 
 draw_with("terminal", _drawn_by(".report.tables", "plan_view"))
-draw_with("notebook", _drawn_by(".report.plan_svg", "plan_html"))
+draw_with("notebook", _drawn_by(".report.notebook", "notebook_html"))
 
 
 def __getattr__(name: str) -> Any:

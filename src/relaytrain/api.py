@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from .core.display import drawn
 from .core.errors import ScenarioError
 from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
@@ -34,15 +36,24 @@ def plan(
     *,
     planner: str | Planner | None = None,
     rule: str | None = None,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     state: State | None = None,
 ) -> Plan:
-    """The plan for a scenario; `planner` and `rule` default to what the scenario says."""
+    """The plan for a scenario; `planner`, `rule` and `estimator` default to what the scenario says.
+
+    `fitted`: a file of `relaytrain fit`, which then says what is expected of the losses.
+    """
     from .planners.over_worlds import plan_over
     from .planners.plan_size import limited
     from .planners.registry import planner_for
 
+    if estimator is not None or fitted is not None:
+        from .relay.runs import estimator_overrides
+
+        overrides = [*overrides, *estimator_overrides(estimator, fitted)]
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
     law = _first_law(loaded)
@@ -110,6 +121,11 @@ class Comparison:
         """Plain JSON values."""
         rows = {name: {**plan.to_dict(), "over_optimum": self.ratio(name)} for name, plan in self.plans.items()}
         return {"schema": "relaytrain.comparison/1", "problem": self.problem, "plans": rows}
+
+    def _repr_html_(self) -> str:
+        """A table in notebooks."""
+        page: str = drawn(self, "notebook")
+        return page
 
 
 def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Comparison:

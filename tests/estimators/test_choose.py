@@ -55,6 +55,17 @@ def test_sessions_learn_with_it(file):
         assert session.state.epoch == 3
 
 
+@pytest.mark.slow
+def test_a_plan_rests_on_it(file):
+    limits = ["target.deadline=90"]
+    plan = rt.plan("quickstart", rule="adaptive", fitted=file, overrides=limits)
+    changes = [*limits, *as_overrides(None, None, None, None, fitted=file)]
+    assert plan.to_dict() == rt.plan("quickstart", rule="adaptive", overrides=changes).to_dict()
+    assert plan.to_dict() != rt.plan("quickstart", rule="adaptive", overrides=limits).to_dict()
+    with pytest.raises(ScenarioError, match="relaytrain collect"):
+        rt.plan("quickstart", estimator="auto")
+
+
 def test_refusals_name_the_remedy(file, capsys):
     for changes, words in (
         (["estimator.name=auto"], "relaytrain collect"),

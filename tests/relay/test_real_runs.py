@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,10 @@ pytestmark = pytest.mark.train
 torch.set_num_threads(1)
 
 
+HEARD: list[Any] = []
+"""What the user's functions were called with by the run of `finished`."""
+
+
 @pytest.fixture(scope="module")
 def scenario_file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("scenario") / "relay.json"
@@ -34,7 +39,8 @@ def scenario_file(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, scenario_file):
     folder = tmp_path_factory.mktemp("runs")
-    return rt.run(scenario_file, store=folder, name="straight-run")
+    HEARD.clear()
+    return rt.run(scenario_file, store=folder, name="straight-run", on_epoch=HEARD.append, on_verdict=HEARD.append)
 
 
 def stop_at(epoch: int, folder: Path, run: str):
@@ -43,6 +49,14 @@ def stop_at(epoch: int, folder: Path, run: str):
             RunStore.open(folder).request_stop(run)
 
     return told
+
+
+def test_a_run_calls_the_users_functions_and_is_drawn_in_notebooks(finished):
+    *lines, last = HEARD
+    assert [line.epoch for line in lines] == list(range(1, len(finished.outcomes) + 1)) and last == finished
+    assert all(0.0 <= line.accuracy <= 1.0 and line.train_loss > 0.0 for line in lines)
+    page = finished._repr_html_()
+    assert "<svg" in page and finished.run in page and "<script" not in page
 
 
 def test_a_run_trains_and_hands_over(finished):
@@ -147,6 +161,21 @@ def test_train_takes_a_module_and_arrays(tmp_path):
     assert result.model(images).shape == (200, 10)
     if result.outcomes[-1].decision.version != "full":
         assert sum(p.numel() for p in result.model.parameters()) < sum(p.numel() for p in net.parameters())
+
+
+@pytest.mark.slow
+def test_train_takes_a_fitted_estimator(tmp_path):
+    from dataclasses import replace
+
+    from relaytrain.estimators.learned.zero_trace import zero_trace
+
+    file = replace(zero_trace(), name="auto", metric="test").save(tmp_path / "fit.npz")
+    few = ["target.max_epochs=2"]
+    result = rt.train(
+        Net(), own_data(), own_problem(), store=tmp_path, name="with-a-fit", rule="adaptive", fitted=file, overrides=few
+    )
+    started = RunStore.open(tmp_path).events("with-a-fit")[0].body
+    assert started["estimator"]["name"] == "auto" and len(result.outcomes) == 2
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.scenario import new_scenario_text, resolve
+from relaytrain.scenario import resolve
 
 
 def test_a_function_of_the_folder(tmp_path: Path) -> None:
@@ -95,8 +95,3 @@ def test_the_first_use_of_a_reference_is_said_once(tmp_path: Path) -> None:
         with hearing(said.append):
             resolve("rt_said:net", tmp_path)
     assert len(said) == 2 and all("rt_said:net" in words and str(tmp_path) in words for words in said)
-
-
-def test_a_new_scenario_refuses_other_forms() -> None:
-    with pytest.raises(ScenarioError, match="expected"):
-        new_scenario_text("my", model="os:system")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -114,9 +116,79 @@ def test_a_loader_may_import_scipy_and_sklearn(cellar):
 def test_what_new_writes_is_where_the_scenario_came_from(cellar):
     made = relaytrain("new", "fresh.toml", "--model", "cellar:taster", "--data", "cellar:wines", folder=cellar)
     assert made.status == 0, made.said
-    assert relaytrain("validate", "fresh.toml", folder=cellar).status == 0
-    keys = {line.split("=")[0].strip() for line in (cellar / "fresh.toml").read_text().splitlines() if "=" in line}
-    assert {"factory", "ratio", "source", "lr", "loss", "deadline"} <= keys
+    assert "left out: target.loss: only you know it" in made.out and "relaytrain scout fresh.toml" in made.out
+    told = relaytrain("validate", "fresh.toml", folder=cellar)
+    assert told.status == 3 and "target.loss" in told.err, told.said
+    assert relaytrain("plan", "fresh.toml", "--set", "target.loss=0.4", folder=cellar).status == 4  # a guess, said so
+
+    text = tomllib.loads((cellar / "fresh.toml").read_text())
+    full, small = text["versions"]
+    model = _package().taster()
+    assert full["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert full["weight_bytes"] == 4 * full["parameters"] and full["factory"] == "cellar:taster"
+    assert full["flops_per_sample"] == 2 * (3 * (13 * 16 + 16 * 16 + 16 * 3) - 13 * 16)  # the inputs need no gradient
+    assert small["parameters"] < full["parameters"] and small["ratio"] == 0.5
+    assert {node["name"]: (node["samples"], node["classes"]) for node in text["nodes"]} == {
+        "laboratory": (80, 3),
+        "growers": (160, 3),
+    }
+    assert math.isfinite(text["start"]["loss"]) and all(pair["seconds"] > 0.0 for pair in text["pairs"])
+    assert "law" not in text and "loss" not in text["target"] and "lr" not in text["training"]
+
+
+BROKEN = """
+import numpy as np, torch
+def fails(): raise ValueError("no weights for you")
+def text(): return "a network"
+def net(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+def images(split):
+    rng = np.random.default_rng(len(split))
+    return rng.random((60, 1, 8, 8), dtype=np.float32), np.arange(60) % 3
+def nothing(split): return None
+def raises(split): raise KeyError("no such file")
+def wide(split): return images(split)[0][:, :, :4], images(split)[1]
+def one_thing(): return [1, 2]
+images_list = [1]
+"""
+
+
+@slow
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--model", "broken:net"), 2, "no --data, expected both"),
+        (("--data", "broken:images"), 2, "no --model, expected both"),
+        (("--target", "0.3"), 2, "beside --model and --data"),
+        (("--model", "broken:net", "--data", "broken:images", "--target", "-1"), 2, "expected a positive number"),
+        (("--model", "broken:fails", "--data", "broken:images"), 3, "broken.py:3: ValueError: no weights for you"),
+        (("--model", "broken:text", "--data", "broken:images"), 3, "broken:text"),
+        (("--model", "broken:missing", "--data", "broken:images"), 3, "expected a name in the module"),
+        (("--model", "broken:net", "--data", "broken:raises"), 3, "broken.py:10: KeyError"),
+        (("--model", "broken:net", "--data", "broken:nothing"), 3, "broken:nothing"),
+        (("--model", "broken:net", "--data", "broken:one_thing"), 3, "gave a list, expected parts by name"),
+        (("--model", "broken:net", "--data", "broken:images_list"), 3, "is a list, expected a function"),
+        (("--model", "broken:net", "--data", "broken:wide"), 3, "64"),
+        (("--model", "vgg99", "--data", "broken:images"), 3, "expected module:function or one of"),
+    ],
+)
+def test_new_says_what_is_wrong_with_network_or_data_and_writes_nothing(tmp_path, words, status, said):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    call = relaytrain("new", "mine.toml", *words, folder=tmp_path)
+    assert call.status == status and said in call.err, call.said
+    assert not (tmp_path / "mine.toml").exists()
+
+
+@slow
+def test_new_with_a_target_is_whole_and_trains(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    words = ("--model", "broken:net", "--data", "broken:images", "--target", "0.001", "--format", "json")
+    made = relaytrain("new", "mine.toml", *words, folder=tmp_path)
+    assert made.status == 0, made.said
+    said = json.loads(made.out)
+    assert said["counted"]["versions"]["full"]["parameters"] == 65 * 3
+    assert said["counted"]["nodes"] == {"here": {"samples": 54, "classes": 3}}
+    ran = relaytrain("run", "mine.toml", "--set", "target.max_epochs=2", "--format", "json", folder=tmp_path)
+    assert ran.status == 5 and json.loads(ran.out)["epochs"] == 2, ran.said
 
 
 def test_doctor_finds_the_package_healthy(cellar):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,16 +20,27 @@ from .output import note, talk
 FIRST_TIME = "compiling the searches, once: about 20 s"
 SAID = "relaytrain-compiled"
 """A file beside the compiled code: its making was announced, and what other searches add to it is not news."""
+PATIENCE_CPU_S = 6.0
+"""So much of one core is given to a search that is not compiled yet, before it is compiled after all."""
+COMPILE = "RELAYTRAIN_COMPILE"
+"""Set to 1: no search is tried uncompiled."""
 SLOW = "no folder for compiled code can be written: searching uncompiled, which is slow; set NUMBA_CACHE_DIR to one"
 
 
 @contextmanager
-def compiled(*, scipy: bool = False) -> Iterator[None]:
+def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]:
     """Plan inside this block: start-up stays short and compilation is announced.
 
     `scipy`: somebody needs all of it, as code of the user's own may, which is why verbs that import such code say so.
+    `small`: a single plan by the exact search of this module, which as plain Python is mostly done in a second or two,
+    where compiling takes twenty. So while that module is not compiled it is searched uncompiled; if that takes long,
+    the command begins anew and compiles. It must not have told or kept anything by then.
     """
     _choose_cache()
+    if small is not None and _better_uncompiled(small):
+        with _uncompiled():
+            yield
+        return
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
         yield
         return
@@ -46,6 +59,37 @@ def compiled(*, scipy: bool = False) -> Iterator[None]:
         events.unregister("numba:compile", listener)
         if block:
             sys.modules.pop(blocked, None)
+
+
+def _better_uncompiled(module: str) -> bool:
+    """The module was never compiled here, and this process can still do without."""
+    asked = os.environ.get(COMPILE) == "1" or os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
+    alone = "numba" not in sys.modules and threading.current_thread() is threading.main_thread()
+    if asked or not alone or not hasattr(signal, "setitimer"):
+        return False
+    folder = _folder()
+    root = folder.parent if folder.name == "__pycache__" else folder
+    return not any(root.rglob(f"{module}.*.nbi"))
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Plain Python for a while; then this process becomes one that compiles."""
+
+    def begin_anew(number: int, frame: object) -> None:
+        os.environ.pop("NUMBA_DISABLE_JIT", None)
+        os.environ[COMPILE] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    before = signal.signal(signal.SIGVTALRM, begin_anew)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+        os.environ.pop("NUMBA_DISABLE_JIT", None)
 
 
 def _announcer(listener: Any) -> Any:

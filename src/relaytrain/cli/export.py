@@ -1,10 +1,10 @@
-"""`relaytrain export`: a trained version in files that others read."""
+"""`relaytrain export`: what a run trained, or what it showed, in forms that others read."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,20 +13,25 @@ from .options import Format, Output, Quiet, Verbose
 from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
-SHORT = "The trained network, or the run as traces, in files."
+SHORT = "The trained network, or the run for other tools."
 HELP = """Write the network that a run trained: spec and safetensors, state_dicts, torch.export, ONNX.
 
 model.pt2 and model.onnx take raw inputs: what the run did to them (shrink, standardise) is inside; README.md has the
 constants for the bare network. Every file is read back and compared with the run, bit for bit. A network of your own is
 built only when you name the function that makes it with --model; without it the weights are written all the same. With
 --as traces the folder gets what the run's epochs and handovers showed, for estimators to learn from.
+
+--as csv and parquet write tables: epochs, nodes and handovers into a folder, or the epochs into a FILE.csv. --as
+tensorboard, mlflow and wandb (offline) replay the run's events into that tool, as `run --log` does live; PLACE is a
+folder, of mlflow also a tracking URI. What is there already is left out.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain export quickstart-1a2b3c4d trained/
-  relaytrain export quickstart-1a2b3c4d trained/ --best
   relaytrain export quickstart-1a2b3c4d traces/quick --as traces
   relaytrain export mine-1a2b3c4d trained/ --model my_pkg:net
+  relaytrain export quickstart-1a2b3c4d epochs.csv --as csv
+  relaytrain export quickstart-1a2b3c4d tb --as tensorboard && tensorboard --logdir tb
 """
 
 
@@ -35,9 +40,14 @@ class ExportKind(StrEnum):
 
     network = "network"
     traces = "traces"
+    csv = "csv"
+    parquet = "parquet"
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+    wandb = "wandb"
 
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")]
+Place = Annotated[str, typer.Argument(metavar="PLACE", help="The folder to write to; see --as.", show_default=False)]
 Best = Annotated[bool, typer.Option("--best", help="The epoch with the lowest loss instead of the last one.")]
 Model = Annotated[
     str | None, typer.Option("--model", metavar="MODULE:FUNCTION", help="Makes the network, if it is one of your own.")
@@ -51,7 +61,7 @@ Force = Annotated[bool, typer.Option("--force", help="Write into a folder that h
 
 def export(
     run: Run,
-    folder: Folder,
+    place: Place,
     kind: As = ExportKind.network,
     best: Best = False,
     model: Model = None,
@@ -63,8 +73,13 @@ def export(
     verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
+    folder = Path(place)
     if kind is ExportKind.traces:
         return _traces(run, folder, store, force, output)
+    if kind in (ExportKind.csv, ExportKind.parquet):
+        return _tables(run, folder, kind, store, force, output)
+    if kind is not ExportKind.network:
+        return _log(run, f"{kind.value}={place}", store, output)
     need_torch("export")
     sizes = _sizes(shape)
     opened = open_store(store)
@@ -104,6 +119,38 @@ def _traces(run: str, folder: Path, store: Path | None, force: bool, output: For
         emit_json({"schema": "relaytrain.exported-traces/1", "run": name, "folder": str(folder), **counts})
     else:
         emit(f"{legs} legs of {epochs} epochs, {handovers} handovers of {name} -> {folder}")
+    return 0
+
+
+def _tables(run: str, place: Path, kind: ExportKind, store: Path | None, force: bool, output: Format) -> int:
+    opened = open_store(store)
+    from ..export.epoch_table import export_tables
+
+    as_kind: Literal["csv", "parquet"] = "csv" if kind is ExportKind.csv else "parquet"
+    written = export_tables(opened, find_run(opened, run), place, as_kind, force=force)
+    files = [str(file) for file in written.files]
+    if output is Format.json:
+        about = {"run": written.run, "kind": kind.value, "files": files, "rows": dict(written.rows)}
+        emit_json({"schema": "relaytrain.exported-tables/1", **about})
+    else:
+        counts = ", ".join(f"{count} {name}" for name, count in written.rows.items())
+        emit(f"{counts} of {written.run} -> {', '.join(files)}")
+    return 0
+
+
+def _log(run: str, text: str, store: Path | None, output: Format) -> int:
+    from ..loggers.log_kinds import LogTarget
+    from ..loggers.replaying import log_run
+
+    target = LogTarget.of(text, option="--as")
+    opened = open_store(store)
+    logged = log_run(opened, find_run(opened, run), target)
+    if output is Format.json:
+        about = {"run": logged.run, "kind": target.kind, "where": logged.where}
+        counts = {"events": logged.events, "new_entries": logged.new}
+        emit_json({"schema": "relaytrain.exported-log/1", **about, **counts})
+    else:
+        emit(f"{logged.events} events of {logged.run} read, {logged.new} new entries -> {logged.where}")
     return 0
 
 

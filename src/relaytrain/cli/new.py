@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..core.errors import UsageError, did_you_mean
+from ..scenario.resolve import split_reference
 from .options import Format, Output, Quiet, Verbose
-from .output import check_folder, emit, emit_json
+from .output import check_folder, emit, emit_json, progress
+from .reading import need_torch
 from .schema import schema_text
 
 SHORT = "Write a commented scenario to start from."
 HELP = """Write a commented scenario to start from, and the schema that lets editors complete it.
 
-Nothing is overwritten unless --force is given.
+With --model and --data your network is built and your data are read, once: parameters, FLOPs, bytes, samples, classes,
+the loss before training and what an epoch costs on this machine are counted or measured and written down; nothing is
+made up. What that cannot tell is left out, and said with the command that finds it. Nothing is overwritten unless
+--force is given. Exit status 3 when network or data fail, with your file and line.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain new my.toml
   relaytrain new factory.toml --from smart_factory && relaytrain plan factory.toml
-  relaytrain new my.toml --model my_package:net --data my_package:images
+  relaytrain new my.toml --model my_package:net --data my_package:images --target 0.3
+  relaytrain new my.toml --model my_package:net --data cifar10
 """
 SCHEMA_FILE = "scenario.schema.json"
 
@@ -32,10 +39,21 @@ File = Annotated[
 ]
 From = Annotated[str | None, typer.Option("--from", metavar="PRESET", help="Copy a preset instead of the skeleton.")]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="MODULE:NAME", help="A function that returns your torch module.")
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODULE:NAME",
+        help="A function that returns your torch module; or a family (cnn, vgg11 ...).",
+    ),
 ]
 Data = Annotated[
-    str | None, typer.Option("--data", metavar="MODULE:NAME", help="A function that returns your images and labels.")
+    str | None,
+    typer.Option(
+        "--data", metavar="MODULE:NAME", help="A function that returns your images and labels; or digits, cifar10 ..."
+    ),
+]
+Target = Annotated[
+    float | None, typer.Option("--target", metavar="LOSS", help="The loss to reach; without it the file leaves it out.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
@@ -45,23 +63,31 @@ def new(
     preset: From = None,
     model: Model = None,
     data: Data = None,
+    target: Target = None,
     force: Force = False,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
     """Write a skeleton, or a preset under a new name."""
-    from ..scenario import new_scenario_text
     from ..store.files import write_atomic
 
     _check(file, force=force)
+    counted: dict[str, Any] = {}
+    missing: list[str] = []
     if preset is not None and (model is not None or data is not None):
         raise UsageError("new: got --from with --model or --data, expected one or the other: presets name their own")
     name = re.sub(r"[^A-Za-z0-9_.+-]+|\.\.+", "-", file.stem).strip("-._+")[:64] or "scenario"
-    if preset is None:
-        text = new_scenario_text(name, model=model, data=data, file=shlex.quote(str(file)))
-    else:
+    if preset is not None:
         text = _preset_text(preset, name)
+    elif model is not None or data is not None:
+        text, counted, missing = _counted(name, file, model, data, target)
+    elif target is not None:
+        raise UsageError("--target: expected beside --model and --data; the skeleton has a target to edit")
+    else:
+        from ..scenario import new_scenario_text
+
+        text = new_scenario_text(name, file=shlex.quote(str(file)))
     texts = {file: text}
     beside = file.parent / SCHEMA_FILE
     if force or not beside.exists():
@@ -69,11 +95,35 @@ def new(
     for path, content in texts.items():
         write_atomic(path, content)
     if output is Format.json:
-        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts]})
+        found = {"counted": counted, "left_out": missing} if counted else {}
+        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts], **found})
     else:
-        wrote = "\n".join(f"wrote {path}" for path in texts)
-        emit(f"{wrote}\nnext: edit it, then  relaytrain plan {shlex.quote(str(file))}")
+        wrote = "".join(f"wrote {path}\n" for path in texts)
+        left_out = "".join(f"left out: {words}\n" for words in missing)
+        emit(f"{wrote}{left_out}next: edit it, then  relaytrain plan {shlex.quote(str(file))}")
     return 0
+
+
+def _counted(
+    name: str, file: Path, model: str | None, data: str | None, target: float | None
+) -> tuple[str, dict[str, Any], list[str]]:
+    """The text of a scenario whose figures are counted, those figures, and what it leaves out."""
+    for given in (model, data):
+        if given is not None and not given.isidentifier() and not given.replace("-", "").isalnum():
+            split_reference(given)
+    if model is None or data is None:
+        lacks = "--model" if model is None else "--data"
+        raise UsageError(f"new: no {lacks}, expected both: a network is counted on the data it will see")
+    if target is not None and not (math.isfinite(target) and target > 0.0):
+        raise UsageError(f"--target: got {target:g}, expected a positive number")
+    need_torch("new --model")
+    from ..doctor.counted_scenario import count_scenario
+    from ..doctor.counted_text import counted_text, left_out
+
+    with progress("counting"):
+        found = count_scenario(model, data, file.parent)
+    called = shlex.quote(str(file))
+    return counted_text(found, name, called, target), found.to_dict(), left_out(found, called, target)
 
 
 def _check(file: Path, *, force: bool) -> None:

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import math
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import UsageError
+from ..core.errors import StoppedByUser, TargetMissed, UsageError
 from .options import Format, Output, Quiet, Verbose
-from .output import emit_json, emit_view, note
+from .output import emit, emit_json, emit_view, note
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
-from .reading import need_torch
+from .reading import Store, elsewhere, need_torch, read_run
+from .signals import signals
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..pipeline.pipeline_work import PipelineResult
+    from ..relay.pipeline_runs import PipelineEnded, PipelineJob
+    from ..store import RunStore
 
 SHORT = "Train a network stage by stage, a process each."
 HELP = """Train a network on this host as a pipeline, a process a stage, and show what came out.
 
-The split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go
-on without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several
+NETWORK is a family, or module:function of yours that returns an nn.Sequential, found in the present folder or
+installed; --data likewise. The run is kept in the store: relaytrain ls, show, report, export and stop know it, and
+`relaytrain resume RUN` goes on after its last epoch, inside an epoch from the newest snapshot of all stages. The
+split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go on
+without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several
 hosts: --prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker
-FOLDER/job.json` on each. Stages listen on loopback or a named interface; any other address needs --trusted-network, as
-gloo does not authenticate.
+FOLDER/job.json` on each. Stages listen on loopback or a named interface; any other address needs --trusted-network,
+as gloo does not authenticate.
 """
 EXAMPLES = """\b
 Examples:
+  relaytrain pipeline run my_pkg:net --data my_pkg:images --epochs 3 --minibatches 200
   relaytrain pipeline run vgg11 --width 0.125
   relaytrain pipeline run vgg11 --width 0.125 --device "pi, 1 GFLOP/s, 4 MiB, 10 Mbit/s" \
 --device "nuc, 4 GFLOP/s" --emulate
@@ -37,16 +47,21 @@ Examples:
 """
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
 
-Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg11 without one.")]
+Network = Annotated[str, argument("[NETWORK]", "A family's name or module:function; vgg11 without one.")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."
     ),
 ]
-Data = Annotated[str, option("--data", "NAME", "digits, fashion-mnist, cifar10 ... (digits).")]
+Data = Annotated[str, option("--data", "NAME", "digits, fashion-mnist, cifar10 ... or module:function (digits).")]
 Width = Annotated[float, option("--width", "X", "All widths times this (0.125).")]
-Minibatches = Annotated[int, option("--minibatches", "N", "How many to train (40).")]
+Minibatches = Annotated[int, option("--minibatches", "N", "How many an epoch has (40).")]
+Epochs = Annotated[int, option("--epochs", "N", "How many to train; each ends with a checkpoint (1).")]
+Target = Annotated[
+    float | None, typer.Option("--target", metavar="LOSS", help="End once an epoch's mean training loss is below.")
+]
+Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="The run's name.", show_default=False)]
 Optimizer = Annotated[str, option("--optimizer", "NAME", "sgd, momentum, adam (momentum).")]
 Rate = Annotated[float, option("--lr", "X", "Learning rate (0.01).")]
 Seed = Annotated[int, option("--seed", "N", "Of weights and order (0).")]
@@ -74,6 +89,8 @@ def run(
     width: Width = 0.125,
     batch: Batch = 8,
     minibatches: Minibatches = 40,
+    epochs: Epochs = 1,
+    target: Target = None,
     in_flight: InFlight = None,
     keep: Keep = "best-of",
     optimizer: Optimizer = "momentum",
@@ -88,24 +105,29 @@ def run(
     trusted_network: Trusted = False,
     simulate: Simulate = False,
     prepare: Prepare = None,
+    name: Name = None,
+    store: Store = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")
-    from ..pipeline.named_run import TrainingOrder, run_order, said
+    from ..pipeline.named_run import TrainingOrder
     from ..pipeline.named_run import prepare as write_job
     from ..pipeline.pipeline_work import Emulation, Runtime, Training
     from ..planners.pipeline.policy_choice import Keeping
+    from ..relay import pipeline_runs
+    from ..store import RunStore, new_run_id
 
     if owner not in ("first", "master"):
         raise UsageError(f"--owner: got {owner[:40]!r}, expected first or master")
     if not (math.isfinite(lr) and lr > 0):
         raise UsageError(f"--lr: got {lr:g}, expected a positive number")
     devices = devices_of(device or THREE)
-    order = TrainingOrder(network, data, width, batch, minibatches, optimizer, lr, seed)
-    training = Training(order.rule(), m=in_flight, keeping=named(Keeping, "--keep", keep))
+    order = TrainingOrder(network, data, width, batch, minibatches, optimizer, lr, seed, Path.cwd())
+    keeping = named(Keeping, "--keep", keep)
+    training = Training(order.rule(), m=in_flight, keeping=keeping, code=order.folder)
     runtime = Runtime(
         where="simulator" if simulate else "processes",
         owner="master" if owner == "master" else "first",
@@ -125,15 +147,40 @@ def run(
             {"schema": "relaytrain.pipeline-prepared/1", "job": str(path), "processes": world, "command": command}
         )
         return 0
-    result = run_order(order, devices, training, runtime, _watch)
+    job = pipeline_runs.PipelineJob(order, tuple(devices), in_flight, keeping.value, runtime, epochs, target)
+    typed = shlex.join(["relaytrain", *sys.argv[1:]]) if sys.argv[1:3] == ["pipeline", "run"] else None
+    opened = RunStore.open(store)
+    with signals.stopping() as stop:
+        ended = pipeline_runs.start(job, opened, name or new_run_id(order.name), command=typed, watch=watch, stop=stop)
+    return conclude_pipeline(ended, job, opened, output)
+
+
+def conclude_pipeline(ended: PipelineEnded, job: PipelineJob, store: RunStore, output: Format) -> int:
+    """What came out, on stdout; the exit status is the run's outcome."""
+    from ..pipeline.named_run import said
+    from ..report.verdict import verdict_of
+
+    status = {"met": 0, "stopped": StoppedByUser.exit_status}.get(ended.verdict, TargetMissed.exit_status)
     if output is Format.json:
-        emit_json(said(order, result))
-    else:
-        emit_view(_view(network, result))
-    return 0
+        results = said(job.order, ended.results) if ended.results else {"schema": "relaytrain.pipeline-run/1"}
+        kept = {"run": ended.run, "store": str(store.folder), "verdict": ended.verdict, "exit_status": status}
+        tested = {"test_loss": ended.tested.loss, "test_accuracy": ended.tested.accuracy}
+        known = {key: value if math.isfinite(value) else None for key, value in tested.items()}
+        emit_json({**results, **kept, "epoch_losses": list(ended.losses), **known, "notes": list(ended.notes)})
+        return status
+    if ended.results:
+        emit_view(_view(job.order.network, ended.results))
+    verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
+    emit(f"{ended.run}: {verdict.word}. {verdict.sentence}")
+    if math.isfinite(ended.tested.loss):
+        emit(f"  test loss {ended.tested.loss:.4g}, accuracy {ended.tested.accuracy:.1%}")
+    for words in ended.notes:
+        note(f"  note: {words}")
+    return status
 
 
-def _watch(event: dict[str, Any]) -> None:
+def watch(event: dict[str, Any]) -> None:
+    """What happens, as it happens."""
     if event["kind"] == "started":
         where = f"on {', '.join(event['devices'])}, cut at {event['cuts']}"
         note(f"attempt {event['attempt']}: from update {event['step']} {where}")
@@ -142,14 +189,17 @@ def _watch(event: dict[str, Any]) -> None:
         note(f"lost {who} ({event['why']}): the rest goes on from the newest snapshot")
     elif event["kind"] == "slow":
         note(f"{event['device']} is {event['factor']:.1f}x slower than planned against the others: split anew")
+    elif event["kind"] == "epoch":
+        note(f"k {event['epoch']:>3} | mean training loss {event['loss']:.4g} | {event['elapsed_s']:.3g} s")
 
 
-def _view(network: str, result: PipelineResult) -> RenderableType:
+def _view(network: str, results: Sequence[PipelineResult]) -> RenderableType:
     from rich.text import Text
 
     from ..core.explain import say_time
     from ..report.tables import table, titled
 
+    result = results[-1]
     split = result.splits[-1]
     columns = ("device", "units from", "peak", "closed form")
     stages = table(columns, numbers=columns[1:])
@@ -158,7 +208,8 @@ def _view(network: str, result: PipelineResult) -> RenderableType:
         stages.add_row(
             Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
         )
-    losses = result.losses
+    losses = [loss for each in results for loss in each.losses]
+    elapsed_s = math.fsum(each.elapsed_s for each in results)
     fall = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
-    head = f"{network}: {len(losses)} minibatches in {say_time(result.elapsed_s)}, {fall}; MiB"
+    head = f"{network}: {len(losses)} minibatches in {say_time(elapsed_s)}, {fall}; MiB"
     return titled(head, stages)

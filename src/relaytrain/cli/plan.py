@@ -87,7 +87,8 @@ def plan(
 
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
-    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
+    scipy = loaded.depl is not None and not loaded.depl.belief.independent
+    with compiled(scipy=scipy, small=_exact_search(planner or loaded.planner.name, rule or loaded.rule)):
         planned = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(planned.to_dict())
@@ -102,3 +103,10 @@ def plan(
 
         write_report(report, lambda command: plan_report(planned, command))
     return 0 if planned.met else InfeasibleError.exit_status
+
+
+def _exact_search(planner: str, rule: str) -> str | None:
+    """The module whose compiled search this planner waits for; None for those that follow many worlds."""
+    if planner.startswith(("depl", "best-exp")):
+        return "branch_and_bound"
+    return None if planner == "fixed" or (planner == "pact" and rule == "sampled") else "thresholds"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,10 @@ from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_fl
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
-from .watching import Watcher, conclude
+from .watching import Logs, Watcher, conclude
+
+if TYPE_CHECKING:
+    from ..store import RunStore
 
 SHORT = "Go on with an interrupted, stopped or failed run."
 HELP = """Go on with a run that was interrupted, stopped or failed, from its last whole checkpoint.
@@ -47,6 +50,7 @@ def resume(
     run: LastRun = None,
     code: CodeFolder = None,
     scenario: ScenarioFile = None,
+    log: Logs = None,
     force: Force = False,
     allow_inexact: Inexact = False,
     local_flower: LocalFlower = None,
@@ -63,6 +67,9 @@ def resume(
 
     opened = open_store(store)
     name = find_run(opened, run)
+    started = opened.summary(name).started
+    if "pipeline" in started:
+        return _pipeline(name, opened, code, force, allow_inexact, output)
     kept = runs.kept_scenario(name, store=opened, source=scenario, code=code)
     where = Where(local_flower, superlink, certs)
     if where.is_outside(kept):
@@ -76,7 +83,21 @@ def resume(
                 code=code,
                 force=force,
                 allow_inexact=allow_inexact,
+                log=log or (),
                 told=told,
                 stop=stop,
             )
         return conclude(ended, opened, output, told)
+
+
+def _pipeline(name: str, store: RunStore, code: Path | None, force: bool, allow_inexact: bool, output: Format) -> int:
+    """Go on with a run of `pipeline run`."""
+    from ..relay import pipeline_runs
+    from .pipeline_run import conclude_pipeline, watch
+
+    store.sound(name)
+    with signals.stopping() as stop:
+        ended, job = pipeline_runs.resume(
+            name, store, code=code, force=force, allow_inexact=allow_inexact, watch=watch, stop=stop
+        )
+    return conclude_pipeline(ended, job, store, output)

@@ -13,14 +13,15 @@ from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
 from .signals import signals
-from .watching import Watcher, conclude
+from .watching import Logs, Watcher, conclude
 
 SHORT = "Train the relay for real, planning again after every epoch."
 HELP = """Train a scenario for real: plan, run an epoch, measure, plan again, until the target is met or missed.
 
 Everything is kept in the store; Ctrl-C stops after the running epoch, and whatever ends the process, `relaytrain
-resume` goes on bit for bit. Exit status: 0 target met, 4 given up as infeasible, 5 missed, 6 stopped, 7 nodes lost,
-8 losses were no numbers, 9 store damaged, 10 no space.
+resume` goes on bit for bit. With --log other tools read along, in processes of their own that cannot disturb the run;
+what they miss, `relaytrain export RUN PLACE --as KIND` writes. Exit status: 0 target met, 4 given up as infeasible,
+5 missed, 6 stopped, 7 nodes lost, 8 losses were no numbers, 9 store damaged, 10 no space.
 """
 EXAMPLES = """\b
 Examples:
@@ -29,6 +30,7 @@ Examples:
   relaytrain run my.toml --set target.deadline=5m --planner one-switch --format json
   relaytrain run my.toml --fitted fit.npz
   relaytrain run my.toml --transport flower --local-flower 3
+  relaytrain run my.toml --log tensorboard=tb --log mlflow=mlruns --log wandb=.
 """
 
 Seed = Annotated[
@@ -56,6 +58,7 @@ def run(
     estimator: EstimatorName = None,
     fitted: FittedFile = None,
     name: Name = None,
+    log: Logs = None,
     sets: Sets = None,
     without: Without = None,
     store: Store = None,
@@ -79,5 +82,5 @@ def run(
         note(f"warning: {words}")
     with compiled(scipy=True), signals.stopping() as stop:
         with Watcher.watching() as told:
-            ended = runs.run(loaded, store=opened, name=name, told=told, stop=stop)
+            ended = runs.run(loaded, store=opened, name=name, log=log or (), told=told, stop=stop)
         return conclude(ended, opened, output, told)

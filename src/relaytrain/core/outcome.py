@@ -135,7 +135,7 @@ class LostEpoch:
 class Handed:
     """A checkpoint handed over to another pair, not trained there yet; seconds and joules as measured.
 
-    `kind`: same, prune, slice, distill or restore. `reached_ratio`: share removed of the full version.
+    `kind`: same, prune, slice, distill, rank or restore. `reached_ratio`: share removed of the full version.
     `probe`: forward losses on the new node set's data, of the network before and of the one made. `note`: what did not
     come along.
     """

@@ -43,8 +43,9 @@ class Version:
     """The network, full or compressed (paper: m).
 
     `flops_per_sample` counts one forward and one backward pass. Unknown figures are None. `chain`: how a pipeline may
-    split it. `slices`: nested versions inside it, which a share `slice_share` of its batches trains; handovers between
-    them go both ways and move nothing but bytes.
+    split it. `fixed_bytes`: of a frozen base, held once by each node, never trained or sent. `slices`: nested versions
+    inside it, which a share `slice_share` of its batches trains; handovers between them go both ways and move nothing
+    but bytes.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Version:
     chain: Chain | None = None
     slices: tuple[str, ...] = ()
     slice_share: float = 0.0
+    fixed_bytes: int = 0
 
     def trained(self, figure: Callable[[str], float]) -> float:
         """The mean over the batches of an epoch of what `figure` says of each version: its own, or that of a slice."""

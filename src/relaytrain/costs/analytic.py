@@ -135,7 +135,8 @@ def _epoch(model: _Model, index: int, pair: Pair) -> tuple[float, float, float]:
         return seconds, joules, 0.0
     speed = sum(device.flops_per_s for _, device in members)
     shares = [device.flops_per_s / speed if pipeline else 1.0 for _, device in members]
-    held = size * model.settings.weight_copies + model.settings.batch * (version.activation_bytes_per_sample or 0)
+    held = version.fixed_bytes + size * model.settings.weight_copies
+    held += model.settings.batch * (version.activation_bytes_per_sample or 0)
     for (node, device), share in zip(members, shares, strict=True):
         if held * share > device.memory_bytes:
             needs, has = _gb(held * share), _gb(device.memory_bytes)

@@ -164,13 +164,15 @@ def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Diagnosis]:
         what = {"flops": "FLOPs"}.get(facts.ratio_in, facts.ratio_in)
         ratio = f", {facts.reached_ratio:.1%} of the {what} removed" if facts.reached_ratio else ""
         sizes = f"{_thousands(facts.parameters)} parameters, {_thousands(facts.flops_per_sample)} FLOPs a sample{ratio}"
-        yield Diagnosis("ok", name, sizes)
+        base = f", on a frozen base of {_thousands(facts.fixed_bytes)} bytes" if facts.fixed_bytes else ""
+        yield Diagnosis("ok", name, sizes + base)
         for key in ("parameters", "flops_per_sample"):
             said, counted = getattr(declared[name], key), getattr(facts, key)
             if said and counted and abs(said / counted - 1.0) > FAR_OFF:
                 words = f"the scenario says {_thousands(said)}, counted are {_thousands(counted)}"
                 yield Diagnosis("warning", f"{name}.{key}", words, "correct it: plans rest on the scenario's figure")
         held = facts.weight_bytes * settings["weight_copies"] + settings["batch"] * facts.activation_bytes_per_sample
+        held += facts.fixed_bytes
         for node in scenario.problem.nodes:
             limit = (devices.get(node.device or "") or {}).get("memory_bytes") or math.inf
             if held > limit and _trains(setup, name, node.name):

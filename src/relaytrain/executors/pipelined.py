@@ -74,7 +74,7 @@ class PipelinedEpoch:
         sizes = [len(labels) for _, labels in minibatches]
         train_loss = sum(loss * size for loss, size in zip(done.losses, sizes, strict=True)) / sum(sizes)
         rule = rule_of(settings, decision.epoch)
-        kept = {key: t for name, state in done.states.items() for key, t in _buffers(rule, name, state).items()}
+        kept = {key: t for name, s in done.states.items() for key, t in optimizer_buffers(rule, name, s).items()}
         state = kept if settings.optimizer_state == "average" else {}
         weights = {name: done.weights[name] for name in checkpoint.weights}
         trained = Checkpoint(
@@ -112,7 +112,7 @@ class PipelinedEpoch:
             with threads(settings.threads), code_of(checkpoint.spec):
                 return run_pipeline(
                     model, minibatches, stage_devices(self.members[decision.nodes]), training, Runtime(where),
-                    spec=checkpoint.spec, states=_states(rule, checkpoint.optimizer),
+                    spec=checkpoint.spec, states=optimizer_states(rule, checkpoint.optimizer),
                 )  # fmt: skip
         except InfeasibleError as error:
             raise ScenarioError(
@@ -179,7 +179,7 @@ def _profile(node: Node, own: Mapping[str, Any], devices: Mapping[str, Mapping[s
     )
 
 
-def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, OptimizerState]:
+def optimizer_states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, OptimizerState]:
     """torch.optim's buffers (`BUFFER/PARAMETER`) as the rule's states, by parameter."""
     by_parameter: dict[str, dict[str, Tensor]] = {}
     for key, tensor in optimizer.items():
@@ -194,7 +194,7 @@ def _states(rule: Rule, optimizer: Mapping[str, Tensor]) -> dict[str, OptimizerS
     return states
 
 
-def _buffers(rule: Rule, name: str, state: OptimizerState) -> dict[str, Tensor]:
+def optimizer_buffers(rule: Rule, name: str, state: OptimizerState) -> dict[str, Tensor]:
     """The inverse, for one parameter."""
     if not state.tensors:
         return {}

@@ -81,6 +81,11 @@ def parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+def trainable(model: nn.Module) -> int:
+    """How many parameters training changes."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
 def weight_bytes(model: nn.Module) -> int:
     """Bytes of the state that travels: parameters and buffers."""
     return sum(t.numel() * t.element_size() for t in model.state_dict().values())

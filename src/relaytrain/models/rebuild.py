@@ -6,6 +6,7 @@ import copy
 import importlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,17 @@ from ..compression.heads import head_attributes, set_heads
 from ..core.errors import ScenarioError
 from ..core.families import family_named
 from ..core.user_code import user_code
-from .spec import MAX_ELEMENTS, FactorySpec, FamilySpec, Spec, check_reference, validate_spec
+from .adapter import BASE_SEED, add_adapter, check_base, digest_of, travelling
+from .spec import (
+    MAX_ELEMENTS,
+    AdapterSpec,
+    FactorySpec,
+    FamilySpec,
+    Spec,
+    adapter_of,
+    check_reference,
+    validate_spec,
+)
 
 Resolve = Callable[[str], Callable[[], nn.Module]]
 """Turns `dotted.module:name` into a factory. Only the local command line or Python code hands one in."""
@@ -40,7 +51,33 @@ def build(spec: Spec, *, seed: int = 0, resolve: Resolve | None = None) -> nn.Mo
         if isinstance(spec, FamilySpec):
             skeleton(spec)  # refuses what is too large before memory is taken
             return _family_module(spec)
+        if spec.adapter is not None:
+            return _adapted(spec, spec.adapter, seed, resolve)
         return _factory_module(spec, resolve)
+
+
+def state_of(model: nn.Module, spec: Spec) -> dict[str, torch.Tensor]:
+    """The state of `model` that is trained, sent and stored: all of it, or with an adapter only what it trains."""
+    return travelling(model) if adapter_of(spec) is not None else dict(model.state_dict())
+
+
+def load_state_of(model: nn.Module, tensors: Mapping[str, torch.Tensor], spec: Spec) -> None:
+    """Put tensors of `state_of` into a model built from the same spec."""
+    missing = set(state_of(model, spec)) ^ set(tensors)
+    if missing:
+        raise ScenarioError(f"checkpoint: {sorted(missing)[0]} is not on both sides; is it of another version?")
+    model.load_state_dict(dict(tensors), strict=adapter_of(spec) is None)
+
+
+def adapted_spec(reference: str, resolve: Resolve, adapter: AdapterSpec) -> FactorySpec:
+    """The spec of an adapter on what `reference` makes, whose digest it takes; `adapter.base` does not matter."""
+    with torch.random.fork_rng(devices=[]):
+        base = _base(reference, resolve)
+        adapter = replace(adapter, base=digest_of(base))
+        shapes = {name: list(t.shape) for name, t in travelling(add_adapter(base, adapter)).items()}
+    spec = validate_spec({"factory": reference, "shapes": shapes, "adapter": adapter.to_dict()})
+    assert isinstance(spec, FactorySpec)
+    return spec
 
 
 def skeleton(spec: FamilySpec) -> nn.Module:
@@ -142,7 +179,12 @@ def resize(model: nn.Module, shapes: Shapes) -> None:
 
 def check_state(model: nn.Module, shapes: Shapes, where: str) -> None:
     """Raise unless the model's state has exactly these tensors and shapes."""
-    difference = _difference(shapes, shapes_of(model))
+    check_tensors(model.state_dict(), shapes, where)
+
+
+def check_tensors(state: Mapping[str, torch.Tensor], shapes: Shapes, where: str) -> None:
+    """Raise unless the state has exactly these tensors and shapes."""
+    difference = _difference(shapes, {name: tuple(tensor.shape) for name, tensor in state.items()})
     if difference:
         raise ScenarioError(f"{where}: {difference}; run `relaytrain doctor` on the model")
 
@@ -157,18 +199,41 @@ def _family_module(spec: FamilySpec) -> nn.Module:
 
 
 def _factory_module(spec: FactorySpec, resolve: Resolve | None) -> nn.Module:
-    if resolve is None:
-        raise ScenarioError(
-            f"factory: this version is built by {spec.factory}; it is only called when you pass resolve= "
-            "(or name it in your scenario)"
-        )
-    model = resolve(spec.factory)()
-    if not isinstance(model, nn.Module):
-        raise ScenarioError(f"factory: {spec.factory}() returned {type(model).__name__}, expected a torch.nn.Module")
+    model = _made(spec.factory, resolve)
     shapes = dict(spec.shapes)
     resize(model, shapes)
     set_heads(model, dict(spec.heads), f"factory {spec.factory}")
     check_state(model, shapes, f"factory {spec.factory}")
+    return model
+
+
+def _base(reference: str, resolve: Resolve | None) -> nn.Module:
+    """What a factory makes as the base of an adapter."""
+    torch.manual_seed(BASE_SEED)
+    return _made(reference, resolve)
+
+
+def _adapted(spec: FactorySpec, adapter: AdapterSpec, seed: int, resolve: Resolve | None) -> nn.Module:
+    base = _base(spec.factory, resolve)
+    check_base(base, adapter, f"factory {spec.factory}")
+    torch.manual_seed(seed)
+    model = add_adapter(base, adapter)
+    found = {name: tuple(tensor.shape) for name, tensor in travelling(model).items()}
+    difference = _difference(dict(spec.shapes), found)
+    if difference:
+        raise ScenarioError(f"factory {spec.factory}: {difference}; is the adapter of another network?")
+    return model
+
+
+def _made(reference: str, resolve: Resolve | None) -> nn.Module:
+    if resolve is None:
+        raise ScenarioError(
+            f"factory: this version is built by {reference}; it is only called when you pass resolve= "
+            "(or name it in your scenario)"
+        )
+    model = resolve(reference)()
+    if not isinstance(model, nn.Module):
+        raise ScenarioError(f"factory: {reference}() returned {type(model).__name__}, expected a torch.nn.Module")
     return model
 
 

@@ -30,6 +30,9 @@ MAX_ELEMENTS = 2**30
 MAX_TENSORS = 20_000
 MAX_SPEC_BYTES = 4 * 2**20
 
+MAX_ALPHA = 1e6
+
+_LAYER_NAME = re.compile(r"[A-Za-z0-9_.*?]{1,300}", re.ASCII)
 _TENSOR_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*", re.ASCII)
 
 
@@ -48,23 +51,53 @@ class FamilySpec:
 
 
 @dataclass(frozen=True)
+class AdapterSpec:
+    """Low-rank factors on a frozen base: alpha / rank times B A is added to every weight of `targets`.
+
+    `train` names parts of the network that are trained beside them, such as the head; `base` is the SHA-256 of the
+    state that the factory must make.
+    """
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+    train: tuple[str, ...]
+    base: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**vars(self), "targets": list(self.targets), "train": list(self.train)}
+
+
+@dataclass(frozen=True)
 class FactorySpec:
     """A user's module: what the factory returns, resized to `shapes` (name, shape), sorted by name.
 
     `heads` are attributes of its modules that count attention heads (`core.head_names`), which shapes do not tell.
+    With an `adapter`, `shapes` are of what is trained, sent and stored alone.
     """
 
     factory: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     heads: tuple[tuple[str, int], ...] = ()
+    adapter: AdapterSpec | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         made: dict[str, Any] = {"factory": self.factory, "shapes": {name: list(shape) for name, shape in self.shapes}}
-        return {**made, "heads": dict(self.heads)} if self.heads else made
+        if self.heads:
+            made["heads"] = dict(self.heads)
+        if self.adapter is not None:
+            made["adapter"] = self.adapter.to_dict()
+        return made
 
 
 Spec = FamilySpec | FactorySpec
+
+
+def adapter_of(spec: Spec) -> AdapterSpec | None:
+    """The adapter of a version whose base stays as it is; None where all of it is trained."""
+    return spec.adapter if isinstance(spec, FactorySpec) else None
 
 
 def family_spec(family: str, *, input: tuple[int, int, int], classes: int, width: float = 1.0) -> FamilySpec:
@@ -103,7 +136,7 @@ def validate_spec(value: object, where: str = "spec") -> Spec:
     keys = set(value)
     if keys == {"family", "widths", "input", "classes"}:
         return _checked_family(value, where)
-    if {"factory", "shapes"} <= keys <= {"factory", "shapes", "heads"}:
+    if {"factory", "shapes"} <= keys <= {"factory", "shapes", "heads", "adapter"}:
         return _checked_factory(value, where)
     shown = ", ".join(sorted(str(key)[:40] for key in keys)) or "nothing"
     raise ScenarioError(f"{where}: got the keys {shown}; expected family, widths, input, classes, or factory, shapes")
@@ -149,7 +182,30 @@ def _checked_factory(value: Mapping[Any, Any], where: str) -> FactorySpec:
         checked.append((name, _integers(shape, f"{where}.shapes.{name}", 0, MAX_ELEMENTS, None)))
     if sum(math.prod(shape) for _, shape in checked) > MAX_ELEMENTS:
         raise ScenarioError(f"{where}.shapes: together more than {MAX_ELEMENTS} values; expected a smaller network")
-    return FactorySpec(reference, tuple(sorted(checked)), _checked_heads(value.get("heads", {}), f"{where}.heads"))
+    heads = _checked_heads(value.get("heads", {}), f"{where}.heads")
+    adapter = _checked_adapter(value["adapter"], f"{where}.adapter") if "adapter" in value else None
+    return FactorySpec(reference, tuple(sorted(checked)), heads, adapter)
+
+
+def _checked_adapter(value: object, where: str) -> AdapterSpec:
+    keys = {"rank", "alpha", "targets", "train", "base"}
+    if not isinstance(value, Mapping) or set(value) != keys:
+        raise ScenarioError(f"{where}: got {_shown(value)}, expected an object of {', '.join(sorted(keys))}")
+    rank = _integer(value["rank"], f"{where}.rank", 1, MAX_WIDTH)
+    alpha = value["alpha"]
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha <= MAX_ALPHA:
+        raise ScenarioError(f"{where}.alpha: got {_shown(alpha)}, expected a number above 0, at most {MAX_ALPHA:g}")
+    base = value["base"]
+    if not isinstance(base, str) or not re.fullmatch(r"[0-9a-f]{64}", base):
+        raise ScenarioError(f"{where}.base: got {_shown(base)}, expected 64 hexadecimal digits")
+    lists = []
+    for key, least in (("targets", 1), ("train", 0)):
+        names = value[key]
+        plain = isinstance(names, list | tuple) and least <= len(names) <= 1000
+        if not plain or not all(isinstance(n, str) and _LAYER_NAME.fullmatch(n) for n in names):
+            raise ScenarioError(f"{where}.{key}: got {_shown(names)}, expected a list of names of layers")
+        lists.append(tuple(names))
+    return AdapterSpec(rank, float(alpha), lists[0], lists[1], base)
 
 
 def _checked_heads(value: object, where: str) -> tuple[tuple[str, int], ...]:

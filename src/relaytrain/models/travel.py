@@ -16,7 +16,7 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from ..core.errors import ScenarioError
-from .rebuild import Resolve, build, check_state, shapes_of, skeleton
+from .rebuild import Resolve, build, check_state, check_tensors, load_state_of, shapes_of, skeleton, state_of
 from .spec import FamilySpec, Spec, read_spec, spec_json, validate_spec
 
 METADATA_KEY = "relaytrain.version/1"
@@ -38,8 +38,8 @@ def save_version(model: nn.Module, spec: Spec) -> bytes:
         check_state(model, shapes_of(bare), "save_version")
         _check_kinds(bare, model.state_dict(), "save_version")
     else:
-        check_state(model, dict(spec.shapes), "save_version")
-    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+        check_tensors(state_of(model, spec), dict(spec.shapes), "save_version")
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state_of(model, spec).items()}
     return bytes(save_tensors(state, metadata={METADATA_KEY: spec_json(spec)}))
 
 
@@ -66,7 +66,7 @@ def load_version(data: bytes, *, resolve: Resolve | None = None, where: str = "c
             raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
         model = build(spec, resolve=resolve)
     _check_kinds(model, tensors, where)
-    model.load_state_dict(tensors, strict=True)
+    load_state_of(model, tensors, spec)
     return spec, model
 
 
@@ -90,5 +90,5 @@ def read_version_spec(data: bytes, *, where: str = "checkpoint") -> Spec:
 
 def _check_kinds(model: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
     for name, tensor in model.state_dict().items():
-        if tensor.dtype != tensors[name].dtype:
+        if name in tensors and tensor.dtype != tensors[name].dtype:
             raise ScenarioError(f"{where}: {name} is {tensors[name].dtype}, expected {tensor.dtype}")

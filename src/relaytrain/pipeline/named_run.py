@@ -1,8 +1,10 @@
-"""A named network on a named dataset, trained as a pipeline: what `relaytrain pipeline run` does."""
+"""A network and a dataset, by name or `module:function`, to be trained as a pipeline by `relaytrain pipeline run`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,18 @@ import torch
 from torch import nn
 
 from ..core.errors import UsageError
+from ..core.outcome import Evaluation
+from ..core.user_code import user_code
+from ..data.dataset import Dataset
 from ..data.source import read
+from ..models.rebuild import from_scenario, of_module
 from ..models.spec import Spec
 from ..planners.pipeline.partition import Device
+from ..scenario.resolve import resolve
 from ..store.files import make_dir
 from .job_writer import make_job, write_start
 from .networks import trainable
-from .pipeline_run import run_pipeline
-from .pipeline_work import Batches, PipelineResult, PipelineWork, Progress, Runtime, Split, Training
+from .pipeline_work import Batches, PipelineResult, PipelineWork, Runtime, Split, Training
 from .update_rules import Rule, rule_named
 
 SCHEMA = "relaytrain.pipeline-run/1"
@@ -27,7 +33,8 @@ SCHEMA = "relaytrain.pipeline-run/1"
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """What to train: network, width and dataset by name, how many minibatches of what size, which optimizer."""
+    """What to train: network and dataset by name or `module:function`, how many minibatches of what size an epoch has,
+    which optimizer. `folder` is where code of the user's own is looked for first."""
 
     network: str
     data: str = "digits"
@@ -37,30 +44,33 @@ class TrainingOrder:
     optimizer: str = "momentum"
     lr: float = 0.01
     seed: int = 0
+    folder: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The network's, as a version's name."""
+        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.network).strip("-._+")[:64] or "network"
 
     def rule(self) -> Rule:
         """The update rule."""
         return rule_named(self.optimizer, self.lr)
 
 
-def run_order(
-    order: TrainingOrder,
-    devices: Sequence[Device],
-    training: Training,
-    runtime: Runtime,
-    progress: Progress | None = None,
-) -> PipelineResult:
-    """Train what is ordered; see `run_pipeline`."""
-    model, spec, batches = _ordered(order)
-    return run_pipeline(model, batches, devices, training, runtime, spec=spec, progress=progress)
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network with its weights, the spec of one that has any, and the classes of its data."""
+
+    model: nn.Module
+    spec: Spec | None
+    classes: int
 
 
 def prepare(
     order: TrainingOrder, devices: Sequence[Device], training: Training, runtime: Runtime, folder: Path
 ) -> tuple[Path, int]:
     """Write a folder that torchrun's workers need, on any host: its job file, and how many processes it wants."""
-    model, spec, batches = _ordered(order)
-    work = PipelineWork.of(model, batches, training, runtime, spec=spec)
+    network = built(order)
+    work = PipelineWork.of(network.model, minibatches(order), training, runtime, spec=network.spec)
     split = Split.of(work.plan(devices))
     write_start(work, make_dir(folder))
     job = make_job(work, split, devices, Path())  # paths as seen from the folder, wherever it lies on each host
@@ -68,24 +78,52 @@ def prepare(
     return folder / "job.json", job.world
 
 
-def said(order: TrainingOrder, result: PipelineResult) -> dict[str, Any]:
-    """The JSON form of a result."""
-    split = result.splits[-1]
+def said(order: TrainingOrder, results: Sequence[PipelineResult]) -> dict[str, Any]:
+    """The JSON form of the results of some epochs; split and bytes are of the last."""
+    last = results[-1]
+    losses = [loss for result in results for loss in result.losses]
     return {
-        "schema": SCHEMA, "network": order.network, "data": order.data, "minibatches": len(result.losses),
-        "first_loss": result.losses[0], "last_loss": result.losses[-1], "losses": list(result.losses),
-        "elapsed_s": result.elapsed_s, "link_bytes": result.link_bytes,
-        "devices": list(split.devices), "cuts": list(split.cuts), "peak_bytes": list(result.peak_bytes),
-        "predicted_bytes": list(result.predicted_bytes), "history": list(result.history),
+        "schema": SCHEMA, "network": order.network, "data": order.data, "minibatches": len(losses),
+        "first_loss": losses[0], "last_loss": losses[-1], "losses": losses,
+        "elapsed_s": math.fsum(r.elapsed_s for r in results), "link_bytes": sum(r.link_bytes for r in results),
+        "devices": list(last.splits[-1].devices), "cuts": list(last.splits[-1].cuts),
+        "peak_bytes": list(last.peak_bytes), "predicted_bytes": list(last.predicted_bytes),
+        "history": [event for result in results for event in result.history],
     }  # fmt: skip
 
 
-def _ordered(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
+def built(order: TrainingOrder) -> Network:
+    """The network that is ordered, with weights drawn from its seed.
+
+    Raises:
+        UsageError: it is no chain of layers. UserCodeError: the user's function failed.
+    """
     for key, value in (("--batch", order.batch), ("--minibatches", order.minibatches)):
         if value < 1:
             raise UsageError(f"{key}: got {value}, expected at least 1")
-    data = read(order.data)
-    chance = np.random.default_rng(order.seed)
+    data = _data(order)
+    if ":" not in order.network:
+        model, spec = trainable(
+            order.network, seed=order.seed, width=order.width, input=data.input, classes=data.classes
+        )
+        return Network(model, spec, data.classes)
+    follow = from_scenario(order.network, order.folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(order.seed)
+        own = follow(order.network)()
+    if not isinstance(own, nn.Sequential):
+        raise UsageError(
+            f"{order.network} returned {type(own).__name__}, expected an nn.Sequential, cut between its layers"
+        )
+    if not any(True for _ in own.parameters()):
+        raise UsageError(f"{order.network} has no weights; give it layers to train")
+    return Network(own, of_module(own, order.network)[0], data.classes)
+
+
+def minibatches(order: TrainingOrder, epoch: int = 1) -> Batches:
+    """The minibatches of an epoch: a function of the seed and the epoch alone."""
+    data = _data(order)
+    chance = np.random.default_rng(order.seed if epoch == 1 else (order.seed, epoch))
     rows = np.concatenate(
         [chance.permutation(len(data)) for _ in range(1 + order.batch * order.minibatches // len(data))]
     )
@@ -93,5 +131,37 @@ def _ordered(order: TrainingOrder) -> tuple[nn.Module, Spec | None, Batches]:
     for at in range(order.minibatches):
         chosen = rows[at * order.batch : (at + 1) * order.batch]
         batches.append((torch.from_numpy(data.images[chosen]), torch.from_numpy(data.labels[chosen])))
-    model, spec = trainable(order.network, seed=order.seed, width=order.width, input=data.input, classes=data.classes)
-    return model, spec, batches
+    return batches
+
+
+def loss_over(model: nn.Module, batches: Batches) -> Evaluation:
+    """Mean loss and share of right answers over minibatches, without training; the model's modes stay as they are."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    total, right, count = 0.0, 0, 0
+    try:
+        with torch.no_grad(), user_code("forward of the network"):
+            for inputs, labels in batches:
+                outputs = model(inputs)
+                total += float(nn.functional.cross_entropy(outputs, labels)) * len(labels)
+                right += int((outputs.argmax(dim=1) == labels).sum())
+                count += len(labels)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return Evaluation(total / count, right / count)
+
+
+def loss_on_test(order: TrainingOrder, model: nn.Module) -> Evaluation:
+    """Of the data's test split."""
+    data = _data(order, "test")
+    images, labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
+    return loss_over(model, list(zip(torch.split(images, 256), torch.split(labels, 256), strict=True)))
+
+
+def _data(order: TrainingOrder, split: str = "train") -> Dataset:
+    def follow(reference: str) -> Callable[..., Any]:
+        value: Callable[..., Any] = resolve(reference, order.folder).value
+        return value
+
+    return read(order.data, split=split, resolve=follow)

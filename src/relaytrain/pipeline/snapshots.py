@@ -139,6 +139,11 @@ def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:
     return None
 
 
+def last_attempt(folder: Path) -> int:
+    """The number of the last attempt that has left anything; 0 where nobody has. Another one's parts are not mixed."""
+    return max((attempt for _, attempt, _ in _kept(folder)), default=0)
+
+
 def prune(folder: Path, keep_from: int) -> None:
     """Remove snapshots of fewer updates than `keep_from`."""
     for step, _, path in _kept(folder):

@@ -36,7 +36,7 @@ from .job_file import StageJob
 from .job_writer import make_job, write_start
 from .launcher import Launcher
 from .pipeline_work import PipelineResult, PipelineWork, Split
-from .snapshots import newest, prune, read
+from .snapshots import last_attempt, newest, prune, read
 from .stragglers import Straggling
 
 _launcher: Launcher | None = None
@@ -83,7 +83,7 @@ class _Supervisor:
         self.losses: dict[int, float] = {}
         self.history: list[dict[str, Any]] = []
         self.splits: list[Split] = []
-        self.attempt = 0
+        self.earlier = self.attempt = last_attempt(folder)  # of a run that was killed
         self.link_bytes = 0
         self.names = names_in(work.chain, work.model)
         runtime = work.runtime
@@ -233,9 +233,10 @@ class _Supervisor:
             return
         culprits = {w.name for w in dead or silent}
         why = "ended" if dead else "silent" if silent else "a link broke"
-        if self.attempt > self.work.runtime.restarts:
+        starts = self.attempt - self.earlier
+        if starts > self.work.runtime.restarts:
             who = ", ".join(sorted(culprits)) or "nobody"
-            raise WorkerLost(f"pipeline: {self.attempt} starts, the last one: {who} {why}; look at its host")
+            raise WorkerLost(f"pipeline: {starts} starts, the last one: {who} {why}; look at its host")
         self._tell("lost", devices=sorted(culprits), why=why)
         self.devices = [device for device in self.devices if device.name not in culprits]
         if not self.devices:

@@ -19,6 +19,7 @@ from ..estimators.learned.pair_facts import facts_of
 from ..executors.inprocess import InProcess
 from ..executors.pipelined import members_of
 from ..executors.processes import Processes
+from ..models.spec import adapter_of
 from ..planners.registry import PLAN_ONCE, planner_for
 from ..scenario import Scenario
 from ..scenario.own_code import loaded_code, references_of
@@ -187,7 +188,8 @@ def possible_changes(setup: TrainingSetup, problem: Problem, costs: CostTable) -
                 continue  # both ways, without a `grow`
             prunable = old.way in ("network", "nested") or (old.way == "pruned" and old.ratio <= new.ratio)
             shrinks = new.way == "pruned" and prunable
-            if new.way != "student" and new.grow is None and not shrinks:
+            ranks = all(plan.spec is not None and adapter_of(plan.spec) is not None for plan in (old, new))
+            if new.way != "student" and new.grow is None and not shrinks and not ranks:
                 change_s[i, j] = change_j[i, j] = math.inf
                 reasons[i, j] = f"no way from {before.version} to {now.version}: give {now.version} a `grow`"
     return replace(costs, change_s=change_s, change_j=change_j, reasons=reasons)

@@ -67,6 +67,25 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class HandoverMade:
+    """A handover that is safe: the network is `after`'s from now on, `epoch` will train it there.
+
+    `loss_before` and `loss_after` are of forward passes on the target's set; seconds and joules on the run's clock.
+    """
+
+    run: str
+    epoch: int
+    before: Pair
+    after: Pair
+    kind: str
+    loss_before: float
+    loss_after: float
+    elapsed_s: float
+    energy_j: float
+    reached_ratio: float | None = None
+
+
+@dataclass(frozen=True)
 class Line:
     """What a watcher is told after every epoch that is safe.
 
@@ -91,6 +110,8 @@ class Line:
     clock: str = "emulated"
     notices: tuple[Notice, ...] = ()
     guess: bool = False
+    accuracy: float | None = None
+    train_loss: float | None = None
 
     @property
     def broken(self) -> bool:
@@ -115,5 +136,6 @@ class Ended(RunResult):
 
 
 Told = Callable[[Line], None]
-"""Hears every epoch that is safe. If it also has a method `happened`, that hears every `Notice` at once."""
+"""Hears every epoch that is safe. If it also has a method `happened`, that hears every `Notice` at once; one called
+`handed_over` hears every `HandoverMade`, one called `concluded` how the run `Ended`."""
 StopAsked = Callable[[], bool]

@@ -42,7 +42,7 @@ from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
 from . import events
 from .events import RunPast
-from .job import Ended, Job, Line, Notice, NoticeKind, StopAsked, Told
+from .job import Ended, HandoverMade, Job, Line, Notice, NoticeKind, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 from .stopping import droppable, dropped
@@ -262,7 +262,7 @@ class RelayLoop:
         if result is not None:
             self._record_epoch(decision, result)
             if self.told is not None and planned is not None:
-                self.told(self._line(decision, planned, step))
+                self.told(self._line(decision, planned, step, result))
         self.working = False
         return True
 
@@ -309,6 +309,9 @@ class RelayLoop:
             cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
             words = say_handover(before, decision.pair, handed.kind, *losses)
             self._happen(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
+            ratio = handed.reached_ratio
+            made = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, ratio)
+            self._tell("handed_over", HandoverMade(self.journal.run, decision.epoch, *made))
 
     def _train(self, decision: Decision) -> EpochResult | None:
         """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""
@@ -443,16 +446,20 @@ class RelayLoop:
         if self.told is None:
             return
         self.notices.append(Notice(self.journal.run, epoch, kind, words))
-        heard = getattr(self.told, "happened", None)
+        self._tell("happened", self.notices[-1])
+
+    def _tell(self, method: str, value: Any) -> None:
+        """To whoever has that method."""
+        heard = getattr(self.told, method, None)
         if heard is not None:
-            heard(self.notices[-1])
+            heard(value)
 
     def _note(self, epoch: int, kind: NoticeKind, words: str) -> None:
         """Say it, and keep it for the verdict."""
         self.notes.append(words)
         self._happen(epoch, kind, words)
 
-    def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None) -> Line:
+    def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None, result: EpochResult) -> Line:
         state, problem = self.steering.state, self.steering.problem
         plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
         ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
@@ -477,6 +484,8 @@ class RelayLoop:
             self.job.clock.name,
             notices,
             plan.get("guess") is True,
+            _known(result.evaluation.accuracy),
+            _known(result.train_loss),
         )
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
@@ -485,8 +494,7 @@ class RelayLoop:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
         state, totals = self.steering.state, self.progress.totals
-        test_loss = tested.loss if math.isfinite(tested.loss) else None
-        accuracy = tested.accuracy if math.isfinite(tested.accuracy) else None
+        test_loss, accuracy = _known(tested.loss), _known(tested.accuracy)
         sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.notes))
         body = {
             "verdict": verdict,
@@ -500,7 +508,7 @@ class RelayLoop:
             "notes": list(notes),
         }
         self.journal.append("verdict", body)
-        return Ended(
+        ended = Ended(
             self.journal.run,
             verdict,
             tuple(self.steering.history),
@@ -514,6 +522,8 @@ class RelayLoop:
             self.infeasible,
             sets,
         )
+        self._tell("concluded", ended)
+        return ended
 
 
 def _turn(plan: Plan) -> tuple[NoticeKind, str]:
@@ -530,3 +540,7 @@ def _way_out(plan: Plan) -> str:
 
 def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

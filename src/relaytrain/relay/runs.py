@@ -16,11 +16,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.display import drawn
 from ..core.errors import UsageError
 from ..core.protocols import Planner
+from ..loggers.live_logs import live_logs, targets_of
 from ..scenario import Scenario, Source, scenario_from
-from ..store import RunStore
+from ..store import RunStore, new_run_id
 from . import loop
+from .callbacks import Callbacks, OnEpoch, OnHandover, OnVerdict
 from .job import Ended, Job, StopAsked, Told
 
 if TYPE_CHECKING:
@@ -50,6 +53,11 @@ class Trained(Ended):
         """
         return load_model(self.run, store=self.store, resolve=self.resolve)
 
+    def _repr_html_(self) -> str:
+        """Verdict and picture in notebooks."""
+        page: str = drawn(self, "notebook")
+        return page
+
 
 def run(
     source: Source = "quickstart",
@@ -64,6 +72,10 @@ def run(
     fitted: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    log: str | Sequence[str] = (),
+    on_epoch: OnEpoch | None = None,
+    on_handover: OnHandover | None = None,
+    on_verdict: OnVerdict | None = None,
     told: Told | None = None,
     stop: StopAsked | None = None,
 ) -> Trained:
@@ -78,11 +90,17 @@ def run(
         transport: "in-process", "processes" or, inside a ServerApp, "flower".
         estimator: "prior", "auto", "paper" or "zero-trace"; `fitted`: the file of the second and third.
         overrides: `key=value` texts as of `--set`; `without`: node sets to leave out.
+        log: other tools that read the run as it goes: "tensorboard=DIR", "mlflow=DIR or URI", "wandb=DIR" (offline).
+            They are processes of their own and never in its way; what they miss is in `notes`, with the remedy.
+        on_epoch: called with a `Line` after every epoch that is safe; `on_handover` with a `HandoverMade`;
+            `on_verdict` with what this returns. An exception in one is yours: file and line are told, the run is kept.
         told: hears every epoch that is safe; `stop`: asked before each whether to end.
     """
     changes = [*overrides, *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = scenario_from(source, changes, without)
-    return _go(lambda: _job(loaded, None if isinstance(planner, str) else planner), store, told, stop, name=name)
+    hears = Callbacks(told, on_epoch, on_handover, on_verdict)
+    own = None if isinstance(planner, str) else planner
+    return _go(lambda: _job(loaded, own), store, hears, stop, log=log, name=name or new_run_id(loaded.problem.name))
 
 
 def resume(
@@ -93,6 +111,10 @@ def resume(
     code: str | PathLike[str] | None = None,
     force: bool = False,
     allow_inexact: bool = False,
+    log: str | Sequence[str] = (),
+    on_epoch: OnEpoch | None = None,
+    on_handover: OnHandover | None = None,
+    on_verdict: OnVerdict | None = None,
     told: Told | None = None,
     stop: StopAsked | None = None,
 ) -> Trained:
@@ -105,7 +127,7 @@ def resume(
         code: the folder that code of your own may be imported from; a run that has some needs one of the two.
         force: take the run over from a process that seems to live, and go on although something has changed.
         allow_inexact: go on although packages, threads or code have changed since it was started.
-        told, stop: as for `run`.
+        log, on_epoch, on_handover, on_verdict, told, stop: as for `run`.
     """
     from .resume import check_code, check_same
 
@@ -120,7 +142,8 @@ def resume(
         changed.extend(check_same(started, job, allow_inexact=inexact))
         return replace(job, notes=(f"went on although changed since its start: {'; '.join(changed)}",) * bool(changed))
 
-    return _go(make, opened, told, stop, going_on=(run, force))
+    hears = Callbacks(told, on_epoch, on_handover, on_verdict)
+    return _go(make, opened, hears, stop, log=log, name=run, going_on=True, force=force)
 
 
 def kept_scenario(
@@ -148,10 +171,16 @@ def train(
     planner: str | Planner | None = None,
     rule: str | None = None,
     seed: int | None = None,
+    estimator: str | None = None,
+    fitted: str | PathLike[str] | None = None,
     overrides: Sequence[str] = (),
     store: Where = None,
     name: str | None = None,
     resume: str | None = None,
+    log: str | Sequence[str] = (),
+    on_epoch: OnEpoch | None = None,
+    on_handover: OnHandover | None = None,
+    on_verdict: OnVerdict | None = None,
     told: Told | None = None,
     stop: StopAsked | None = None,
 ) -> Trained:
@@ -168,10 +197,10 @@ def train(
         ratios: share of parameters removed for versions pruned from the first; by default the scenario's `ratio`s.
         optimizer: from the model to a `torch.optim.Optimizer` over its parameters; by default the scenario's.
         lr_schedule: from that optimizer to a scheduler of torch, stepped as `training.lr_every` says.
-        planner, rule, seed, overrides: as for `run`.
+        planner, rule, seed, estimator, fitted, overrides: as for `run`.
         store, name: where the run is kept, and under which name.
         resume: the name of a run of the same call that was interrupted: it goes on.
-        told, stop: as for `run`.
+        log, on_epoch, on_handover, on_verdict, told, stop: as for `run`.
     """
     from ..training.datasets import Sets, sets_of
     from ..training.settings import TrainingSettings
@@ -180,7 +209,8 @@ def train(
     from .resume import check_same
 
     own, named = _own_training(optimizer, lr_schedule)
-    loaded = scenario_from(problem, [*overrides, *named, *as_overrides(planner, rule, seed, None)])
+    changes = [*overrides, *named, *as_overrides(planner, rule, seed, None, estimator=estimator, fitted=fitted)]
+    loaded = scenario_from(problem, changes)
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
     sets = data if isinstance(data, Sets) else sets_of(data, loaded.problem, settings.seed)
     shares = {v["name"]: v["ratio"] for v in loaded.resolved["versions"] if v.get("ratio") is not None}
@@ -205,7 +235,9 @@ def train(
 
     if resume is not None:
         opened.sound(resume)
-    return _go(make, opened, told, stop, name=name, going_on=None if resume is None else (resume, False))
+    hears = Callbacks(told, on_epoch, on_handover, on_verdict)
+    called = resume or name or new_run_id(loaded.problem.name)
+    return _go(make, opened, hears, stop, log=log, name=called, going_on=resume is not None)
 
 
 def load_model(
@@ -262,21 +294,28 @@ def _best(store: RunStore, run: str) -> tuple[bytes, str]:
 def _go(
     make: Callable[[], Job],
     store: Where,
-    told: Told | None,
+    hears: Callbacks,
     stop: StopAsked | None,
     *,
-    name: str | None = None,
-    going_on: tuple[str, bool] | None = None,
+    log: str | Sequence[str],
+    name: str,
+    going_on: bool = False,
+    force: bool = False,
 ) -> Trained:
-    opened = _open(store)
+    opened, targets = _open(store), targets_of(log)
     job = make()
     runner: Any = job.runner
-    with closing(runner):
-        if going_on is None:
-            ended = loop.start(job, opened, run=name, told=told, stop=stop)
+
+    def trained(ended: Ended) -> Trained:
+        return Trained(**vars(ended), store=opened.folder, resolve=runner.setup.resolve)
+
+    told = replace(hears, on_verdict=hears.on_verdict and (lambda ended: hears.concluded(trained(ended))))
+    with closing(runner), live_logs(opened, name, targets) as problems:
+        if going_on:
+            ended = loop.resume(job, opened, name, force=force, told=told, stop=stop)
         else:
-            ended = loop.resume(job, opened, going_on[0], force=going_on[1], told=told, stop=stop)
-    return Trained(**vars(ended), store=opened.folder, resolve=runner.setup.resolve)
+            ended = loop.start(job, opened, run=name, told=told, stop=stop)
+    return replace(trained(ended), notes=(*ended.notes, *problems))
 
 
 def _job(loaded: Scenario, planner: Planner | None) -> Job:

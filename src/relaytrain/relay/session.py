@@ -6,15 +6,21 @@
             session.tell(loss)
     print(session.verdict, session.state.energy_j)
 
-Seconds and joules of an epoch are measured between `ask` and `tell` unless they are given.
+Seconds and joules of an epoch are measured between `ask` and `tell` unless they are given. A session can be kept in a
+file and taken up in another process; it goes on as if nothing had happened:
+
+    session.save("mine.session.json")
+    session = rt.Session.load("mine.session.json")
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -27,8 +33,9 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner
 from ..core.state import State
 from ..costs.meters import Mark, Meter, find_meter
-from ..scenario import Source, scenario_from
+from ..scenario import Scenario, Source, scenario_from
 from .loop import ROLL_BACKS
+from .session_file import GIVEN, SavedSession, problem_facts
 from .steering import Steering, Step
 
 
@@ -67,16 +74,97 @@ class Session:
         meter: Meter | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        problem, table, stated, estimator, chosen = _parts(source, costs, law, planner, rule, initial_loss, overrides)
+        loaded = None if isinstance(source, Problem) else scenario_from(source, overrides)
+        whole = source if isinstance(source, Problem) else loaded
+        assert whole is not None
+        problem, table, stated, estimator, chosen = _parts(whole, costs, law, planner, rule, initial_loss)
         first = problem.initial_loss if initial_loss is None else initial_loss
         self._steering = Steering(
             replace(problem, initial_loss=first, clock="measured"), table, estimator, chosen, stated, learn_costs=True
         )
+        self._scenario = loaded
+        self._asked_for = (planner if isinstance(planner, str) else None, rule)
+        own = {"costs": costs, "law": law, "planner": None if isinstance(planner, str) else planner}
+        self._given = tuple(name for name in GIVEN if own[name] is not None)
         self._meter = find_meter() if meter is None else meter
         self._step: Step | None = None
         self._mark: Mark | None = None
         self._roll_backs = 0
         self._ended: tuple[VerdictKind, str] | None = None
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Keep all that was told so far in a file, the open decision too; `Session.load` goes on from it."""
+        steering = self._steering
+        folder = None if self._scenario is None else self._scenario.folder
+        SavedSession(
+            None if self._scenario is None else self._scenario.resolved,
+            None if folder is None else str(folder.resolve()),
+            problem_facts(steering.problem),
+            self._given,
+            *self._asked_for,
+            steering.problem.initial_loss,
+            tuple(steering.history),
+            dict(steering.forbidden),
+            dict(steering.stated),
+            steering.charged_s,
+            steering.wasted_j,
+            self._roll_backs,
+            self._step is not None,
+            self._ended,
+        ).write(Path(path))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        source: Source | Problem | None = None,
+        *,
+        costs: CostTable | None = None,
+        law: LossLaw | None = None,
+        planner: Planner | None = None,
+        meter: Meter | None = None,
+    ) -> Self:
+        """The session that `save` wrote to `path`: the same history, and to the bit the same plans from there on.
+
+        Args:
+            path: the file.
+            source: of a session made from a `Problem`, that problem; else the scenario in the file is taken.
+            costs, law, planner: again what the session was made with, where it was given any.
+            meter: as for a new one; seconds of an epoch that was open are counted from the next `ask`.
+        """
+        saved = SavedSession.read(Path(path))
+        _check_given(path, saved, {"source": source, "costs": costs, "law": law, "planner": planner})
+        if source is None:
+            loaded = scenario_from(saved.scenario or {})
+            source = loaded
+            if saved.folder is not None:
+                source = replace(loaded, source=Path(saved.folder) / f"{loaded.name}.json")
+        session = cls(
+            source,
+            costs=costs,
+            law=law,
+            planner=planner if planner is not None else saved.planner,
+            rule=saved.rule,
+            initial_loss=saved.initial_loss,
+            meter=meter,
+        )
+        session._take_up(path, saved)
+        return session
+
+    def _take_up(self, path: str | PathLike[str], saved: SavedSession) -> None:
+        steering = self._steering
+        now = problem_facts(steering.problem)
+        other = next((key for key in now if now[key] != saved.problem.get(key)), None)
+        if other is not None:
+            raise UsageError(
+                f"{path}: {other} was {saved.problem.get(other)!r:.80} when it was saved and is {now[other]!r:.80}; "
+                "give the problem it was made with"
+            )
+        steering.recall(list(saved.history), dict(saved.forbidden), {}, (), dict(saved.stated))
+        steering.charge(saved.charged_s, saved.wasted_j)
+        self._roll_backs, self._ended = saved.roll_backs, saved.ended
+        if saved.asked and self._ended is None:
+            self._step = steering.next()
 
     def __repr__(self) -> str:
         at = self.state
@@ -215,14 +303,26 @@ def _number(name: str, value: object) -> float:
     raise UsageError(f"tell: {name}: got {shown} ({type(value).__name__}), expected a number; the decision stays open")
 
 
+def _check_given(path: str | PathLike[str], saved: SavedSession, now: Mapping[str, object]) -> None:
+    """What was given to the saved session has to be given again, and nothing else."""
+    needed = (*(() if saved.scenario is not None else ("source",)), *saved.given)
+    missing = [name for name in needed if now[name] is None]
+    spare = [name for name, value in now.items() if value is not None and name not in (*needed, "source")]
+    if missing:
+        raise UsageError(
+            f"{path}: this session was made with {', '.join(missing)} of your own; give it to load() again"
+        )
+    if spare:
+        raise UsageError(f"{path}: got {', '.join(spare)}, which this session was made without")
+
+
 def _parts(
-    source: Source | Problem,
+    source: Scenario | Problem,
     costs: CostTable | None,
     law: LossLaw | None,
     planner: str | Planner | None,
     rule: str | None,
     initial_loss: float | None,
-    overrides: Sequence[str],
 ) -> tuple[Problem, CostTable, LossLaw, Estimator, Planner]:
     from ..estimators import Prior
     from ..estimators.choose import estimator_for
@@ -231,10 +331,9 @@ def _parts(
 
     estimator: Estimator
     if not isinstance(source, Problem):
-        loaded = scenario_from(source, overrides)
-        probed = loaded.problem if initial_loss is None else replace(loaded.problem, initial_loss=initial_loss)
-        estimator = estimator_for(loaded, probed) if law is None else Fixed(law)
-        return loaded.problem, costs or loaded.costs, law or loaded.law, estimator, planner_for(loaded, planner, rule)
+        probed = source.problem if initial_loss is None else replace(source.problem, initial_loss=initial_loss)
+        estimator = estimator_for(source, probed) if law is None else Fixed(law)
+        return source.problem, costs or source.costs, law or source.law, estimator, planner_for(source, planner, rule)
     if costs is None or law is None:
         raise UsageError(
             "Session: a Problem alone says neither what epochs cost nor how losses fall; give costs= and law="

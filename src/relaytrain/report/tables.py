@@ -19,12 +19,12 @@ from ..core.explain import (
     say_end,
     say_energy,
     say_nearest,
-    say_share,
     say_short,
     say_sure,
     say_time,
 )
 from ..core.plan import Plan
+from .comparison_rows import COLUMNS, comparison_notes, comparison_rows
 
 if TYPE_CHECKING:
     from ..api import Comparison
@@ -108,27 +108,13 @@ def _alternatives(plan: Plan) -> Table:
 
 def comparison_table(comparison: Comparison) -> Group:
     """A line a planner, the optimum first; `sure` when planning again, the next column without."""
-    columns = ("planner", "energy", "over optimum", "time", "sure", "without re-planning", "relay")
-    rows = table(columns, numbers=columns[1:-1])
-    warned: dict[str, list[str]] = {}
-    for name, plan in comparison.plans.items():
-        ratio = comparison.ratio(name)
-        rows.add_row(
-            Text(name),
-            say_energy(plan.energy_j, plan.energy_unit) if plan.feasible else "-",
-            "-" if ratio is None else f"{ratio:.3f}x",
-            say_time(plan.elapsed_s, plan.time_unit) if plan.feasible else "-",
-            say_share(plan.sure) if plan.feasible and not plan.guess else "-",
-            say_share(plan.probability) if plan.feasible and not plan.guess else "-",
-            Text(plan.summary() if plan.feasible else "misses the target"),
-            style="" if plan.met else "dim",
-        )
-        for words in plan.warnings if plan.feasible else ():
-            warned.setdefault(words.replace(plan.planner, "its planner"), []).append(name)
-    notes = [Text(f"warning: {', '.join(names)}: {words}", style="yellow") for words, names in warned.items()]
-    averaged = [name for name, plan in comparison.plans.items() if plan.feasible and plan.energy_interval_j]
-    if averaged:
-        notes.insert(0, Text(f"{', '.join(averaged)}: mean energy over worlds, luck included; others: expected curves"))
+    rows = table(COLUMNS, numbers=COLUMNS[1:-1])
+    for row in comparison_rows(comparison):
+        name, *figures, relay = row.cells
+        rows.add_row(Text(name), *figures, Text(relay), style="" if row.met else "dim")
+    notes = [
+        Text(words, style="yellow" if words.startswith("warning") else "") for words in comparison_notes(comparison)
+    ]
     return Group(titled(comparison.problem, rows), *notes)
 
 

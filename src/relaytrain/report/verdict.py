@@ -40,6 +40,8 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 def verdict_of(view: RunView, store: Path | None = None) -> Verdict:
     """The verdict of a run, finished or not; `store` as for `go_on`."""
     word, tone = WORDS.get(view.status, (view.status, "open"))
+    if view.status == "met" and view.asked.loss is None:
+        word = "done"  # a run that was asked for its epochs alone
     parts = [_loss_words(view), _time_words(view), _energy_words(view), _broken_words(view), _failed_words(view)]
     sentence = "; ".join(part for part in parts if part) + "."
     if view.status in RESUMABLE:

@@ -87,7 +87,8 @@ class VersionTable(NetworkKeys):
     """One version of the network (PACT: m). FLOPs count forward and backward of one sample.
 
     Figures left out are measured when the scenario trains. What the version is, is said by one of `family` (with
-    `width`), `factory`, `ratio` (with `of`) or `student`; a scenario that only plans needs none of them.
+    `width`), `factory`, `ratio` (with `of`), `student` or `rank`; a scenario that only plans needs none of them.
+    `fixed_bytes` are of a frozen base (of an adapter): held once by every node, never trained or sent.
     """
 
     name: Name
@@ -95,6 +96,7 @@ class VersionTable(NetworkKeys):
     flops_per_sample: Annotated[float | None, Number(0.0, above=True, quantity=FLOPS)] = None
     weight_bytes: Annotated[int | None, Number(1, whole=True, quantity=BYTES)] = None
     activation_bytes_per_sample: Annotated[int | None, Number(0, whole=True, quantity=BYTES)] = None
+    fixed_bytes: Annotated[int, Number(0, whole=True, quantity=BYTES)] = 0
     chain: ChainTable | None = None
 
 

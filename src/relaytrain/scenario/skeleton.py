@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .resolve import split_reference
-
 _TEXT = """\
 #:schema ./scenario.schema.json
 # A RelayTrain scenario. For completion in your editor: relaytrain schema > scenario.schema.json
@@ -25,12 +23,12 @@ nodes = "cloud"
 # The versions of your network, largest first. FLOPs: one forward and backward pass of one sample.
 [[versions]]
 name = "full"
-{network}parameters = 1_000_000
+parameters = 1_000_000
 flops_per_sample = "60 MFLOP"
 activation_bytes_per_sample = "400 kB"
 [[versions]]
 name = "small"
-{pruned}parameters = 250_000
+parameters = 250_000
 flops_per_sample = "15 MFLOP"
 activation_bytes_per_sample = "200 kB"
 
@@ -71,34 +69,11 @@ nodes = ["box-1", "box-2"]
 
 # How the loss falls is not known yet, so there is no [law]: plans are guesses, a run learns from its own losses as it
 # goes, and `relaytrain scout {file} --budget 3x` trains a few relays to know more before the first run.
-{training}"""
-
-_NETWORK = """factory = "{model}"        # a function that returns your torch.nn.Module
-"""
-_PRUNED = """ratio = 0.75               # pruned: this share of the full version's parameters is removed
-"""
-_TRAINING = """
-# How epochs are trained; what is left out is cross-entropy, batches of 64, SGD with momentum 0.9.
-[training]
-lr = 1e-3
-
-[data]
-source = "{data}"          # a function of "train" or "test" that returns (images, labels)
 """
 
 
-def new_scenario_text(
-    name: str = "my", *, model: str | None = None, data: str | None = None, file: str | None = None
-) -> str:
-    """A commented scenario. `model` and `data` are `module:function` references, checked for form only."""
+def new_scenario_text(name: str = "my", *, file: str | None = None) -> str:
+    """A commented scenario; `file` is how commands name it."""
     from ..costs.devices import load_devices
 
-    parts = {"network": "", "pruned": "", "training": ""}
-    if model is not None or data is not None:
-        for reference in (model, data):
-            if reference is not None:
-                split_reference(reference)
-        parts["network"] = _NETWORK.format(model=model or "my_package:model")
-        parts["pruned"] = _PRUNED
-        parts["training"] = _TRAINING.format(data=data or "my_package:images")
-    return _TEXT.format(name=name, file=file or f"{name}.toml", devices=", ".join(load_devices()), **parts)
+    return _TEXT.format(name=name, file=file or f"{name}.toml", devices=", ".join(load_devices()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ..core.families import FAMILIES
 from .checks import missing
 from .faults import Fault
 from .fields import shown
-from .schema import ScenarioFile
+from .schema import ScenarioFile, VersionTable
 from .training_tables import TrainingTable
 
 FEDERATED_ONLY = ("warmup_epochs", "accumulate", "precision", "clip_norm", "clip_value", "prox_mu", "strategy")
@@ -24,9 +26,10 @@ def check_training(file: ScenarioFile) -> list[Fault]:
     for index, version in enumerate(file.versions):
         at = ("versions", index)
         if len(version.ways) > 1:
-            faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student"))
+            faults.append(Fault(at, " and ".join(version.ways), "one of family, factory, ratio, student, rank"))
         if version.ratio_in is not None and version.ratio is None:
             faults.append(Fault((*at, "ratio_in"), "ratio_in without ratio", "ratio beside it"))
+        faults += _ranks(version, at, [v for v in file.versions[:index] if v.rank is not None])
         if version.of is not None and version.ratio is None:
             faults.append(Fault((*at, "of"), "of without ratio", "ratio beside it"))
         elif version.of is not None and version.of not in earlier and version.of != "full":
@@ -44,7 +47,7 @@ def check_training(file: ScenarioFile) -> list[Fault]:
         earlier.append(version.name)
     for index, version in enumerate(file.versions if file.data is not None else []):
         if not version.ways or (index == 0 and "ratio" in version.ways):
-            wanted = "family or factory" if index == 0 else "family, factory, ratio or student"
+            wanted = "family or factory" if index == 0 else "family, factory, ratio, student or rank"
             faults.append(
                 Fault(("versions", index), f"no network for {version.name}", f"{wanted}: with [data] it trains")
             )
@@ -100,3 +103,18 @@ def _updates(training: TrainingTable, pipelines: list[str]) -> list[Fault]:
             got = f"{key} with the pipeline {shown(pipelines[0])}"
             faults.append(Fault(("training", key), got, "no such key: stages of a pipeline step by themselves"))
     return faults
+
+
+def _ranks(version: VersionTable, at: tuple[str | int, ...], ranks: Sequence[VersionTable]) -> Iterator[Fault]:
+    """What is wrong with a version as the rank of an adapter, `ranks` being those declared before it."""
+    if version.rank is None:
+        for key in ("alpha", "targets", "train"):
+            if getattr(version, key) is not None:
+                yield Fault((*at, key), f"{key} without rank", "rank beside it")
+        return
+    if version.factory is None and not ranks:
+        yield Fault((*at, "rank"), "a rank without factory", "factory beside it: the network that the adapter is of")
+    elif version.factory is not None and ranks:
+        yield Fault((*at, "factory"), "a second network with an adapter", f"rank alone: it is of {ranks[0].name}'s")
+    if not ranks and version.targets is None:
+        yield Fault((*at, "rank"), "a rank without targets", 'targets beside it, such as ["query", "value"]')

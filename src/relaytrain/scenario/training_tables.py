@@ -128,13 +128,15 @@ class DataTable(Table):
 
 
 class NetworkKeys(Table):
-    """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, or a student.
+    """How a version comes about: a network of its own (`family` with `width`, or `factory`), pruned, a student, a rank.
 
     `ratio` is the share of parameters removed `of` another version (by default the first one with a network of its
     own); `ratio_in` asks for a share of the FLOPs of a training step or of the state's bytes instead. Removed are the
     least important channels (`way` "pruned"), or all but the leading ones ("nested"), which are trained together with
     the whole, so that a handover is a slice and the way back is open. `student` names a network reached by
-    distillation. `grow` declares how to come back from a smaller version.
+    distillation. `grow` declares how to come back from a smaller version. `rank` beside `factory`:
+    its network is frozen, and factors of that rank (times `alpha` / rank) are trained in the layers of `targets`, with
+    what `train` names; `rank` alone: another rank of the same.
     """
 
     family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None
@@ -146,8 +148,13 @@ class NetworkKeys(Table):
     way: Literal["pruned", "nested"] | None = None
     student: Annotated[str | None, STUDENT] = None
     grow: Literal["checkpoint", "distill"] | None = None
+    rank: Annotated[int | None, Number(1, 8192, whole=True)] = None
+    alpha: Annotated[float | None, Number(0.0, 1e6, above=True)] = None
+    targets: Annotated[list[Annotated[str, LAYER]] | None, Field(min_length=1, max_length=1000)] = None
+    train: Annotated[list[Annotated[str, LAYER]] | None, Field(max_length=1000)] = None
 
     @property
     def ways(self) -> list[str]:
         """The keys given that say what the version is; one at most makes sense."""
-        return [key for key in ("family", "factory", "ratio", "student") if getattr(self, key) is not None]
+        keys = ("family", "factory", "ratio", "student", *(("rank",) if self.factory is None else ()))
+        return [key for key in keys if getattr(self, key) is not None]

@@ -172,6 +172,25 @@ def append(path: Path, data: bytes) -> None:
         raise refused(error, f"write {path}") from error
 
 
+def add_to(path: str | Path, data: bytes) -> None:
+    """Add bytes to the end of a file that others may be reading, as logs of other tools are; not made durable.
+
+    Raises:
+        NoSpace: disk full, quota used up, read-only or failing; a part of `data` may have arrived.
+        UsageError: no permission, or something else than a file is there.
+    """
+    step = ops()
+    try:
+        fd = step.append(Path(path), 0o666)
+        try:
+            _regular(fd, path)
+            step.write(fd, memoryview(data))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise refused(error, f"write {path}") from error
+
+
 def open_regular(path: str | Path) -> int:
     """A descriptor for reading a file that is one: links, pipes, devices and folders are refused, none is waited for.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from .rules import KINDS, Body, Progress, Totals
 from .writer import Clock, RunWriter
 
 DEFAULT_FOLDER = "relaytrain-runs"
+SCRATCH = "scratch"
+"""Folder of what runs under way have not finished: nothing that is acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,7 @@ class RunStore:
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
             with database.transaction(connection, self.folder):
                 self._gc_run(connection, run)  # unless somebody took the name meanwhile
+        shutil.rmtree(self.folder / SCRATCH / run, ignore_errors=True)
 
 
 def known_runs(connection: sqlite3.Connection, folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ ChangeTarget = Literal["jump", "first-epoch"]
 change is added as in PACT (3); or the whole difference to the end of the first epoch, to which it is not."""
 
 ChangeKind = Literal["both", "nodes", "version", "distill", "restore"]
-KINDS = ("same", "prune", "slice", "distill", "restore")
+KINDS = ("same", "prune", "slice", "distill", "restore", "rank")
 """Ways of a handover: same version on other nodes, pruning, distillation, back to an earlier checkpoint."""
 
 Floats = NDArray[np.float64]

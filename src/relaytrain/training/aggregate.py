@@ -15,7 +15,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..compression.low_rank import mean_of_products
 from ..core.errors import RelayTrainError
+from ..models.adapter import as_matrices, factor_pairs
+from ..models.spec import adapter_of
 from .checkpoint import Checkpoint
 from .precision import least_scale
 from .settings import TrainingSettings
@@ -54,13 +57,15 @@ def open_updates(
 
 
 def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
-    """The sample-weighted mean of checked updates.
+    """The sample-weighted mean of checked updates; of an adapter's factors, of their products (`low_rank`).
 
     Sums are made in float64 in the order of node names, so the bits do not depend on who answered first; whole
     numbers (such as batch norm's counter of batches) take the largest.
     """
     ordered = [updates[node] for node in sorted(updates)]
     weights = _mean([(samples, update.weights) for samples, update in ordered])
+    if adapter_of(global_checkpoint.spec) is not None and len(ordered) > 1:
+        weights |= _mean_factors([(samples, update.weights) for samples, update in ordered])
     optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
     scaler = least_scale([update.scaler for _, update in ordered])
     before = global_checkpoint
@@ -154,6 +159,16 @@ def _largest(tensor: Tensor) -> float:
         return 0.0
     low, high = (float(end) for end in torch.aminmax(tensor))
     return low if math.isnan(low) else max(abs(low), abs(high))
+
+
+def _mean_factors(parts: list[tuple[int, dict[str, Tensor]]]) -> dict[str, Tensor]:
+    """Every pair of factors whose product is the mean of the nodes' products, as near as its rank allows."""
+    first, count = parts[0][1], sum(samples for samples, _ in parts)
+    mean: dict[str, Tensor] = {}
+    for b, a in factor_pairs(first):
+        new = mean_of_products([(samples / count, as_matrices(tensors, b, a)) for samples, tensors in parts])
+        mean |= {b: new[0].reshape(first[b].shape), a: new[1].reshape(first[a].shape)}
+    return mean
 
 
 def _mean(parts: list[tuple[int, dict[str, Tensor]]]) -> dict[str, Tensor]:

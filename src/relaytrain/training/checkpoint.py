@@ -26,7 +26,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
-from ..models.rebuild import Resolve, build, check_state, shapes_of, skeleton
+from ..models.rebuild import Resolve, build, check_state, load_state_of, shapes_of, skeleton, state_of
 from ..models.spec import FamilySpec, Spec, read_spec, spec_json
 from .task import Blob, as_bytes
 
@@ -63,7 +63,7 @@ class Checkpoint:
         cls, model: nn.Module, spec: Spec, version: str, optimizer: Mapping[str, Tensor] | None = None
     ) -> Checkpoint:
         """The state of `model`, copied."""
-        weights = {name: _plain(tensor) for name, tensor in model.state_dict().items()}
+        weights = {name: _plain(tensor) for name, tensor in state_of(model, spec).items()}
         state = {name: _plain(tensor) for name, tensor in (optimizer or {}).items()}
         return cls(spec, weights, state, version)
 
@@ -141,10 +141,10 @@ class Checkpoint:
             model = skeleton(self.spec).to_empty(device="cpu")
         else:
             model = build(self.spec, resolve=resolve)
-        for name, tensor in model.state_dict().items():
-            if tensor.dtype != self.weights[name].dtype:
+        for name, tensor in state_of(model, self.spec).items():
+            if name in self.weights and tensor.dtype != self.weights[name].dtype:
                 raise ScenarioError(f"checkpoint: {name} is {self.weights[name].dtype}, expected {tensor.dtype}")
-        model.load_state_dict(self.weights, strict=True)
+        load_state_of(model, self.weights, self.spec)
         return model.eval()
 
 

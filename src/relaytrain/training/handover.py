@@ -6,6 +6,7 @@
 | prune | the new version is a smaller one of the same network; optimizer state follows the kept channels |
 | slice | the new version is nested in the one before, or around it: cut out of the full version, or the full one |
 | distill | the new version is a student, or declared `grow = "distill"` |
+| rank | both are ranks of one adapter: the product of its factors stays, as far as the new rank allows |
 | restore | going back to a larger version declared `grow = "checkpoint"`: its last checkpoint |
 """
 
@@ -25,7 +26,8 @@ from ..core.outcome import Handed
 from ..data.held import tensor_of
 from ..models.flops import parameters
 from ..models.rebuild import code_of
-from ..models.spec import FamilySpec
+from ..models.spec import FamilySpec, adapter_of
+from .adapter_rank import at_new_rank
 from .checkpoint import Checkpoint
 from .datasets import in_memory
 from .settings import seed_of
@@ -62,6 +64,9 @@ def hand_over(
 def _handed(
     setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str, last: Checkpoint | None
 ) -> Handed:
+    if adapter_of(checkpoint.spec) is not None and plan.spec is not None and adapter_of(plan.spec) is not None:
+        note = "the server's state begins anew at another rank" if checkpoint.server else None
+        return Handed(at_new_rank(checkpoint, setup.initial(plan.name)), "rank", note=note)
     if plan.way == "student":
         return _distilled(setup, checkpoint, plan, nodes)
     if setup.is_slice(checkpoint.version, plan.name):

@@ -25,9 +25,20 @@ from ..data.held import Held, InMemory, tensor_of
 from ..data.nested import Batch, resized
 from ..data.own import OwnData, Together
 from ..data.seeding import seeded
-from ..models.flops import Counts, count, count_step, weight_bytes
-from ..models.rebuild import Resolve, build, code_of, from_scenario, of_module, shapes_of, skeleton, spec_of
-from ..models.spec import FamilySpec, Spec, family_spec
+from ..models.flops import Counts, count, count_step, trainable, weight_bytes
+from ..models.rebuild import (
+    Resolve,
+    adapted_spec,
+    build,
+    code_of,
+    from_scenario,
+    of_module,
+    shapes_of,
+    skeleton,
+    spec_of,
+    state_of,
+)
+from ..models.spec import AdapterSpec, FactorySpec, FamilySpec, Spec, adapter_of, family_spec
 from ..scenario.model import Scenario
 from ..store.files import read_regular
 from .checkpoint import Checkpoint
@@ -43,7 +54,7 @@ from .references import either
 from .settings import TrainingSettings
 from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_of, step_of
 
-Way = Literal["network", "pruned", "nested", "student"]
+Way = Literal["network", "pruned", "nested", "student", "rank"]
 RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
@@ -74,7 +85,8 @@ class VersionPlan:
 class VersionFacts:
     """What a version measures: FLOPs of one training step of one sample, bytes of its state.
 
-    `reached_ratio` is the share that pruning removed of what `ratio_in` names.
+    `reached_ratio` is the share that pruning removed of what `ratio_in` names. Of an adapter, parameters and bytes are
+    those that are trained and sent; `fixed_bytes` are of its frozen base, which every node holds once.
     """
 
     parameters: int
@@ -84,6 +96,7 @@ class VersionFacts:
     spec: Spec
     reached_ratio: float
     ratio_in: RatioIn = "parameters"
+    fixed_bytes: int = 0
 
     def size(self, ratio_in: RatioIn) -> int:
         """The figure that a ratio in this unit is a share of."""
@@ -420,9 +433,11 @@ class TrainingSetup:
             model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
         with code_of(spec):
             counts = self._counts(model)
+        sent = {name: tensor.numel() * tensor.element_size() for name, tensor in state_of(model, spec).items()}
+        trained = counts.parameters if adapter_of(spec) is None else trainable(model)
         return VersionFacts(
-            counts.parameters, counts.train_flops, counts.weight_bytes, counts.activation_bytes, spec, reached,
-            plan.ratio_in,
+            trained, counts.train_flops, sum(sent.values()), counts.activation_bytes, spec, reached,
+            plan.ratio_in, counts.weight_bytes - sum(sent.values()),
         )  # fmt: skip
 
     def _counts(self, model: nn.Module) -> Counts:
@@ -497,7 +512,9 @@ def _plans(
     for table in tables:
         name, grow = table["name"], table.get("grow")
         own = table.get("student") or table.get("factory") or table.get("family")
-        if own is not None:
+        if table.get("rank") is not None:
+            plans[name] = _adapter(table, plans, folder, known)
+        elif own is not None:
             first = not any(plan.way == "network" for plan in plans.values())
             way: Way = "student" if table.get("student") or not first else "network"
             spec = _network(own, table, sets, folder, known)
@@ -509,6 +526,24 @@ def _plans(
     if not any(plan.way == "network" for plan in plans.values()):
         raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
     return plans, either(known) if known else None, tuple(known)
+
+
+def _adapter(
+    table: Mapping[str, Any], plans: Mapping[str, VersionPlan], folder: Path | None, known: dict[str, Resolve]
+) -> VersionPlan:
+    """A rank of an adapter: the first says on which network and where, those after it only their rank."""
+    first = next((plan.spec for plan in plans.values() if plan.spec is not None and adapter_of(plan.spec)), None)
+    before = None if first is None else adapter_of(first)
+    reference = table.get("factory") or (first.factory if isinstance(first, FactorySpec) else None)
+    assert reference is not None  # `scenario.training_checks`
+    if reference not in known:
+        known[reference] = from_scenario(reference, folder)
+    rank, alpha = int(table["rank"]), table.get("alpha")
+    targets = table.get("targets") or (() if before is None else before.targets)
+    train = table.get("train") if table.get("train") is not None or before is None else before.train
+    adapter = AdapterSpec(rank, float(rank if alpha is None else alpha), tuple(targets), tuple(train or ()), "0" * 64)
+    way: Way = "rank" if first is not None else "network"
+    return VersionPlan(table["name"], way, adapted_spec(reference, known[reference], adapter), grow=table.get("grow"))
 
 
 def _network(

@@ -1,0 +1,142 @@
+"""The scenario of a network and data of the user's own, as commented TOML: what was counted, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from ..training.setup import VersionFacts
+from .counted_scenario import FULL, HERE, SMALL, SMALL_RATIO, CountedScenario, network_key
+
+
+def counted_text(found: CountedScenario, name: str, file: str, target: float | None = None) -> str:
+    """The file's text; `file` is how commands name it, `target` the loss to reach, left out when it is not given."""
+    blocks = [
+        _head(found, name, file),
+        _target(found, file, target),
+        f"[start]\nloss = {found.start_loss!r}    # measured on the validation set, untrained"
+        f'\nversion = "{FULL}"\nnodes = {_text(next(iter(found.sets)))}',
+        "# Counted by building it once. FLOPs: forward and backward of one sample.",
+        _version(FULL, "".join(f"{key} = {_text(ref)}\n" for key, ref in network_key(found.model).items()), found.full),
+        _small(found, file),
+        _nodes(found),
+        _pairs(found, file),
+        _law(file),
+        _training(found),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def left_out(found: CountedScenario, file: str, target: float | None) -> list[str]:
+    """What the file does not say, each with the command that finds it."""
+    out = []
+    if target is None:
+        out.append(
+            f"target.loss: only you know it (untrained: {found.start_loss:.4g}); how far five epochs come: {_try(file)}"
+        )
+    if found.small is None:
+        out.append(f"a smaller version ({found.why_no_small}); more: relaytrain doctor {file}")
+    out.append(f"[law], how the loss falls: relaytrain scout {file} OUT.json --budget 3x; a run learns it as it goes")
+    out.append("other nodes and their devices: yours to add, see the comments in the file")
+    return out
+
+
+def _try(file: str) -> str:
+    return f"relaytrain run {file} --set target.loss=0.001 --set target.max_epochs=5"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value)
+
+
+def _head(found: CountedScenario, name: str, file: str) -> str:
+    shape = " x ".join(map(str, found.input))
+    return (
+        "#:schema ./scenario.schema.json\n"
+        f"# A RelayTrain scenario of {found.model} on {found.data}: inputs of {shape}. Its figures were counted or\n"
+        "# measured as it was written; what nobody can know before training is left out, with what finds it.\n"
+        f"# Check it:  relaytrain doctor {file}      Plan it:  relaytrain plan {file}\n"
+        f'schema = 1\nname = "{name}"'
+    )
+
+
+def _target(found: CountedScenario, file: str, target: float | None) -> str:
+    known = (
+        f"loss = {target!r}\n"
+        if target is not None
+        else (
+            f"# loss = ...              # the loss to reach: yours to say. Untrained it is {found.start_loss:.4g}\n"
+            f"#   How far five epochs come:  {_try(file)}\n"
+        )
+    )
+    when = '# deadline = "1h"         # by when; without it: whenever'
+    return f"[target]\n{known}{when}\n# probability = 0.95      # how surely"
+
+
+def _version(name: str, way: str, facts: VersionFacts) -> str:
+    return (
+        f'[[versions]]\nname = "{name}"\n{way}parameters = {facts.parameters}\n'
+        f"flops_per_sample = {facts.flops_per_sample}\nweight_bytes = {facts.weight_bytes}\n"
+        f"activation_bytes_per_sample = {facts.activation_bytes_per_sample}"
+    )
+
+
+def _small(found: CountedScenario, file: str) -> str:
+    if found.small is None:
+        return (
+            f"# No smaller version: {' '.join(found.why_no_small.split())[:400]}\n"
+            f"# More about it:  relaytrain doctor {file}"
+        )
+    way = (
+        f"ratio = {SMALL_RATIO}               # a choice: this share of the parameters is removed "
+        f"(reached: {found.small.reached_ratio:.4f})\n"
+    )
+    return _version(SMALL, way, found.small)
+
+
+def _nodes(found: CountedScenario) -> str:
+    words = (
+        "# All data are on this machine. Other devices: add [[nodes]] with a `device` and [[node_sets]]."
+        if found.nodes[0].name == HERE
+        else "# A node for every part of the data. Those that are other devices get a `device`."
+    )
+    nodes = "".join(
+        f"\n[[nodes]]\nname = {_text(node.name)}\nsamples = {node.samples}\nclasses = {node.classes}"
+        for node in found.nodes
+    )
+    sets = "".join(
+        f"\n[[node_sets]]\nname = {_text(name)}\nnodes = [{', '.join(map(_text, members))}]"
+        for name, members in found.sets.items()
+    )
+    return f"{words}{nodes}{sets}"
+
+
+def _pairs(found: CountedScenario, file: str) -> str:
+    rows = "".join(
+        f'\n[[pairs]]\nversion = "{version}"\nnodes = {_text(nodes)}\n'
+        f"seconds = {_figure(seconds)}\nenergy = {_figure(joules)}"
+        for version, nodes, seconds, joules in found.pairs
+    )
+    return (
+        f"# One epoch here ({found.machine}): CPU seconds from a few timed batches, joules from them. More exactly:\n"
+        f"# relaytrain profile {file} --batches 40 --pairs measured.toml{rows}"
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "inf"
+
+
+def _law(file: str) -> str:
+    return (
+        "# How the loss falls is not known, so there is no [law]: plans are guesses, runs learn from their losses.\n"
+        f"# To know more before the first run:  relaytrain scout {file} OUT.json --budget 3x"
+    )
+
+
+def _training(found: CountedScenario) -> str:
+    parts = '\npartition = "parts"' if found.parts else ""
+    return (
+        "# What is left out is cross-entropy, batches of 64, SGD with lr 1e-3 and momentum 0.9.\n"
+        f"[training]\n# lr = 1e-3\n\n[data]\nsource = {_text(found.data)}{parts}"
+    )

@@ -1,0 +1,42 @@
+"""The first plan after an install: searched uncompiled where that is quicker, with the same answer to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import relaytrain as rt
+
+pytestmark = pytest.mark.slow
+
+HURRIED = """
+import os
+import relaytrain.cli.compiled as compiled
+compiled.PATIENCE_CPU_S = 0.05
+compiled._better_uncompiled = lambda module: os.environ.get(compiled.COMPILE) != "1"
+from relaytrain.cli.app import command
+command()
+"""
+
+
+def _plan(*start: str, preset: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, *start, "plan", preset, "--format", "json"]
+    return subprocess.run(words, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.parametrize("preset", ["smart_factory", "depl_digits"])
+def test_nothing_is_compiled_for_a_small_plan(preset, tmp_path):
+    first = _plan("-m", "relaytrain", preset=preset, NUMBA_CACHE_DIR=str(tmp_path))
+    assert first.returncode == 0, first.stderr
+    assert not list(tmp_path.rglob("*.nbi")) and "compiling" not in first.stderr
+    assert json.loads(first.stdout) == rt.plan(preset).to_dict()
+
+
+def test_a_search_that_takes_long_begins_anew_and_is_compiled():
+    late = _plan("-c", HURRIED, preset="smart_factory")
+    assert late.returncode == 0, late.stderr
+    assert json.loads(late.stdout) == rt.plan("smart_factory").to_dict()
