@@ -43,6 +43,10 @@ Certificates = Annotated[
     Path | None,
     typer.Option("--certs", metavar="DIR", help="Certificates of `relaytrain flower certs`.", show_default=False),
 ]
+ProfileNodes = Annotated[
+    bool,
+    typer.Option("--profile-nodes", help="Time all versions on the nodes first, and plan with that (Flower)."),
+]
 PATIENCE_S = 10.0
 """How long a SuperLink may not answer before it counts as gone."""
 
@@ -122,6 +126,26 @@ def at_superlink(address: str, certs: Path | None) -> int:
 
     with _room() as room, signals.stopping(says=False) as stop:
         return submit(talk.arguments, link=link, room=room, lost=lost, asked=lambda: stop.asked)
+
+
+def on_its_nodes(scenario: Scenario, batches: int = 12) -> Scenario:
+    """`scenario` with the epochs that its nodes have measured in its cost table; this process is its ServerApp."""
+    from ..executors.flower.inside import is_serverapp, the_grid
+
+    if not is_serverapp():
+        raise UsageError("--profile-nodes: nodes of their own are those of --transport flower")
+    from ..executors.flower.profiling import profile_nodes, with_measured
+    from ..executors.flower.transport import FIRST_WAIT_S
+
+    groups = [group for group in scenario.problem.node_sets if group.mode != "pipeline"]
+    names = sorted({name for group in groups for name in group.nodes})
+    found = profile_nodes(the_grid(), names, batches=batches, wait_s=FIRST_WAIT_S)
+    if not found:
+        raise WorkerLost("no node has measured anything; `relaytrain nodes` says who is there")
+    missing = [name for name in names if name not in found]
+    if missing:
+        note(f"not measured: {', '.join(missing)}; their costs stay as the scenario has them")
+    return with_measured(scenario, found)
 
 
 @contextmanager

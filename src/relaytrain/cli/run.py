@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
-from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
+from .on_flower import Certificates, LocalFlower, ProfileNodes, SuperLinkAddress, Where, on_flower, on_its_nodes
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
@@ -55,6 +55,7 @@ def run(
     local_flower: LocalFlower = None,
     superlink: SuperLinkAddress = None,
     certs: Certificates = None,
+    profile_nodes: ProfileNodes = False,
     estimator: EstimatorName = None,
     fitted: FittedFile = None,
     name: Name = None,
@@ -77,6 +78,8 @@ def run(
     where = Where(local_flower, superlink, certs)
     if where.is_outside(loaded):
         return on_flower(loaded, where)
+    if profile_nodes:
+        loaded = on_its_nodes(loaded)
     opened = RunStore.open(store)
     for words in loaded.warnings:
         note(f"warning: {words}")

@@ -9,17 +9,19 @@ from flwr.app import Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 
 from ...training.task import NodeTask, unpack
-from .messages import of_about, of_frame, to_frame
-from .trainer_link import TrainerPlace, ask, describe
+from .messages import of_about, of_frame, to_about, to_frame
+from .trainer_link import TrainerPlace, ask, describe, profiled
 
 app = ClientApp()
 
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Who this node is."""
+    """Who this node is; with `profile`, what versions cost here."""
     place = TrainerPlace.of_config(context.node_config, context.node_id)
-    return Message(of_about(describe(place)), reply_to=message)
+    batches = to_about(message.content).get("profile")
+    answer = profiled(place, batches) if isinstance(batches, int) else describe(place)
+    return Message(of_about(answer), reply_to=message)
 
 
 @app.train()

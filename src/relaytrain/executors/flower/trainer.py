@@ -89,7 +89,10 @@ def main() -> None:
             task.answer("broken", failure=broken[0], error=broken[1])
             os._exit(3)  # the next task finds a fresh one: what was missing may be there by then
         about["state"] = "training"
-        _serve(task, bench)
+        if task.header.get("kind") == "profile":
+            _profile(task, bench)
+        else:
+            _serve(task, bench)
         about["state"] = "ready"
 
 
@@ -124,6 +127,8 @@ def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
 
 
 _current: list[_Asked] = []
+_setup: list[Any] = []
+"""The one that was opened."""
 
 
 def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
@@ -172,6 +177,7 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     import torch
 
     setup = TrainingSetup.from_scenario(loaded)
+    _setup[:] = [setup]
     torch.set_num_threads(setup.settings.threads)
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
@@ -202,6 +208,30 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
 
 def _counted(samples: int | None) -> str:
     return "data that a pass will count" if samples is None else f"{samples} samples"
+
+
+def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
+    """Time all versions; seconds by the clock on the wall and joules by the meter, as shares of CPU seconds."""
+    from ...costs.profiled import profile
+
+    meter = next(iter(benches.values())).meter
+    try:
+        mark, wall, cpu = meter.begin(), time.monotonic(), time.process_time()
+        measured = profile(_setup[0], batches=max(1, min(200, int(asked.header.get("batches", 12)))))
+        cpu_s, wall_s = max(time.process_time() - cpu, 1e-9), time.monotonic() - wall
+        reading = meter.end(mark, cpu_s=cpu_s)
+    except Exception as error:
+        asked.answer("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+        return
+    asked.answer(
+        "measured",
+        **measured.to_dict(),
+        wall_per_cpu=max(wall_s / cpu_s, 1.0),
+        j_per_cpu_s=max(reading.energy_j, 0.0) / cpu_s,
+        provenance=reading.provenance,
+        samples={node: _setup[0].counted_at(node) for node in benches},
+    )
+    _say(f"timed {len(measured.versions)} versions in {wall_s:.3g} s")
 
 
 def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:

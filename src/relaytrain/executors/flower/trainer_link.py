@@ -126,6 +126,21 @@ def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
     return about
 
 
+def profiled(place: TrainerPlace, batches: int) -> dict[str, Any]:
+    """What the trainer measures of all versions; `error` in words where it does not."""
+    try:
+        with _connected(place) as link, cast(BinaryIO, link.makefile("rwb")) as stream:
+            link.settimeout(STALL_S)
+            write_frame(stream, "profile", batches=batches)
+            while (answer := read_frame(stream, most=HELLO_BYTES)) is not None:
+                kind = answer[0].pop("kind", None)
+                if kind != "beat":
+                    return answer[0]
+    except (TrainerLost, BadMessage, OSError) as wrong:
+        return {"error": f"its trainer does not answer: {wrong}"}
+    return {"error": "its trainer's process ended"}
+
+
 class TrainerLost(Exception):
     """The trainer died or is stuck; the argument says which."""
 
