@@ -1,9 +1,10 @@
 """Certificates and node keys for development, and the rule that nothing but loopback goes without them.
 
     DIR/ca.crt ca.key  server.crt server.key         stay where the SuperLink runs
-    DIR/nodes/NAME/ca.crt key key.pub                is copied to the machine of node NAME
+    DIR/nodes/NAME/ca.crt key key.pub tls.crt tls.key   is copied to the machine of node NAME
 
-A node's key is registered at the SuperLink under the node's name, so a node answers for itself only.
+A node's key is registered at the SuperLink under the node's name, so a node answers for itself only. Its certificate
+has the same name: it is for links between the stages of a pipeline, which do not go through the SuperLink.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ DAYS = 365
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]+\]?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 CA, SERVER, SERVER_KEY, NODES, KEY, PUBLIC = "ca.crt", "server.crt", "server.key", "nodes", "key", "key.pub"
+TLS, TLS_KEY = "tls.crt", "tls.key"
 
 
 @dataclass(frozen=True)
@@ -122,23 +124,31 @@ def make_certificates(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) 
         made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         ca = made.add_extension(usage, critical=True).sign(ca_key, hashes.SHA256())
         written += _write(folder / "ca.key", _pem(ca_key)) + _write(folder / CA, _pem(ca))
-    names: list[x509.GeneralName] = [
-        _general(host) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"])
-    ]
-    key = ec.generate_private_key(ec.SECP384R1())
-    made = builder("relaytrain SuperLink", ca.subject, key)
-    made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    made = made.add_extension(authority, critical=False)
-    made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    server = made.sign(ca_key, hashes.SHA256())
-    written += _write(folder / SERVER_KEY, _pem(key)) + _write(folder / SERVER, _pem(server))
+
+    def issue(common: str, names: Sequence[str], usage: Sequence[x509.ObjectIdentifier]) -> tuple[bytes, bytes]:
+        """A new key and its certificate."""
+        key = ec.generate_private_key(ec.SECP384R1())
+        made = builder(common, ca.subject, key)
+        if names:
+            made = made.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        made = made.add_extension(authority, critical=False)
+        made = made.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        return _pem(key), _pem(made.sign(ca_key, hashes.SHA256()))
+
+    known = list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"]))
+    key, server = issue("relaytrain SuperLink", known, [ExtendedKeyUsageOID.SERVER_AUTH])
+    written += _write(folder / SERVER_KEY, key) + _write(folder / SERVER, server)
     for name in nodes:
         place = make_dir(folder / NODES / name, private=True)
         if not (place / KEY).is_file():
             written += _write(place / KEY, _ssh(own := ec.generate_private_key(ec.SECP384R1())))
             written += _write(place / PUBLIC, _ssh_public(own))
+        if not (place / TLS_KEY).is_file():
+            ends = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+            key, mine = issue(name, [], ends)
+            written += _write(place / TLS_KEY, key) + _write(place / TLS, mine)
         written += _write(place / CA, _pem(ca))
     return written
 
