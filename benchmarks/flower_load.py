@@ -42,7 +42,7 @@ def many(count: int) -> dict[str, Any]:
 def superlink_mb(here: LocalFlower) -> float:
     """Memory of the SuperLink's own process."""
     for pid in descendants_of(here.superlink.process.pid) if here.superlink else ():
-        if b"flower-superlink" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if "flower-superlink".startswith(Path(f"/proc/{pid}/comm").read_text().strip()):
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
     return float("nan")

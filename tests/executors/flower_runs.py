@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,9 +18,9 @@ from typing import Any
 
 from relaytrain.executors.flower.tether import descendants_of
 
-WAIT_S = 400.0
-APPS = ("flwr-clientapp", "flwr-serverapp")
-LEASHES = ("flower.tether", "flower.apps")
+WAIT_S = 900.0
+NAME = 15
+"""Characters that Linux keeps of a process's name."""
 MISSED = 5
 """Exit status of a run that ended above its target."""
 
@@ -50,6 +51,15 @@ class CliRun:
             start_new_session=True,
         )
         self.lines: list[str] = []
+        self._guard = threading.Timer(WAIT_S, self._too_late)
+        self._guard.daemon = True
+        self._guard.start()
+
+    def _too_late(self) -> None:
+        """Against hangs: whoever reads its words comes to their end."""
+        self.lines.append(f"(killed by the test after {WAIT_S:g} s)\n")
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def __iter__(self) -> Iterator[str]:
         assert self.process.stdout is not None
@@ -71,6 +81,7 @@ class CliRun:
             pass
         assert self.process.stdout is not None
         self.process.stdout.close()
+        self._guard.cancel()
         return self.process.wait(WAIT_S)
 
     @property
@@ -78,11 +89,12 @@ class CliRun:
         return "".join(self.lines)
 
     def pids(self, word: str) -> list[int]:
-        """Its processes, and theirs, with `word` on their command lines."""
+        """Its processes, and theirs, with that name or, if `word` is a module of ours, running that."""
         found = {pid: words_of(pid) for pid in descendants_of(self.process.pid)}
-        if word in APPS:
-            return [pid for pid, words in found.items() if words.endswith(f"({word})")]
-        return [pid for pid, words in found.items() if word in words and not any(leash in words for leash in LEASHES)]
+        if "." not in word:
+            return [pid for pid, words in found.items() if words.endswith(f"({word[:NAME]})")]
+        started = ["-m", f"relaytrain.executors.{word}"]
+        return [p for p, words in found.items() if words.split()[1:3] == started and words.endswith("(python)")]
 
     def kill_one(self, word: str, which: Callable[[list[int]], int] = min, *, wait_s: float = WAIT_S) -> int | None:
         """kill -9 for one of `pids(word)`, as soon as there is one; None when the run is over before."""
@@ -101,7 +113,7 @@ class CliRun:
 
 
 def words_of(pid: int) -> str:
-    """A process's command line, and its name: an app is a fork and has only a name of its own."""
+    """A process's command line, and its name: Flower's programs are forks and have only a name of their own."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return f"{words}({Path(f'/proc/{pid}/comm').read_text().strip()})" if words else ""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flower_runs import MISSED, CliRun, left_behind, write_scenario
+from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
+from slow_machine import needs_slow, slow
 
 import relaytrain as rt
 from relaytrain.store import RunStore
@@ -24,7 +27,7 @@ pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 MARK = "RELAYTRAIN_TEST_MARK"
 REWRITE = "pytest.PytestAssertRewriteWarning"
-LOST = 7
+STOPPED, LOST = 6, 7
 
 
 @pytest.fixture
@@ -46,9 +49,14 @@ def straight(folder: Path, tables: dict[str, Any]) -> tuple[Path, Path, dict[str
     return scenario, store, trace(RunStore.open(store), "in-process-run")
 
 
-def on_flower(scenario: Path, store: Path, *, nodes: int = 2) -> CliRun:
+def on_flower(scenario: Path, store: Path, *, nodes: int = 1) -> CliRun:
     options = ["--transport", "flower", "--local-flower", nodes, "--store", store, "--name", "flower-run"]
     return CliRun("run", scenario, *options)
+
+
+def forget(run: CliRun) -> None:
+    """Remove what Flower's programs said, which is kept for users."""
+    shutil.rmtree(run.said.partition("programs said is in ")[2].split()[0])
 
 
 def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
@@ -58,7 +66,8 @@ def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
     run.until("k   1")
     run.kill_one("flwr-serverapp")
     assert run.status() == LOST and "relaytrain resume" in run.said, run.said
-    again = CliRun("resume", "--local-flower", 2, "--store", store)
+    forget(run)
+    again = CliRun("resume", "--local-flower", 1, "--store", store)
     assert again.status() == MISSED, again.said
     assert trace(RunStore.open(store), "flower-run") == wanted
 
@@ -95,8 +104,8 @@ def network():
     return nn.Sequential(nn.Conv2d(1, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.Conv2d(12, 16, 3), nn.ReLU(),
                          nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 10))
 """
-VICTIMS = ("flower-supernode", "flwr-clientapp", "flower.trainer", "flwr-serverapp", "flower-superlink")
-ENDS_THE_RUN = ("flwr-serverapp", "flower-superlink")
+VICTIMS = ("flower-supernode", "flwr-clientapp", "flower.trainer", "flwr-serverapp", "flower-superlink", "flower.apps")
+ENDS_THE_RUN = ("flwr-serverapp", "flower-superlink", "flower.apps")
 
 
 @pytest.mark.soak
@@ -113,7 +122,8 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
     status = run.status()
     if status == LOST:
         assert killed is not None and victim in ENDS_THE_RUN, run.said
-        again = CliRun("resume", "--local-flower", 2, "--store", store)
+        forget(run)
+        again = CliRun("resume", "--local-flower", 1, "--store", store)
         status = again.status()
     assert status == MISSED, run.said
     assert trace(RunStore.open(store), "flower-run") == wanted
@@ -135,3 +145,24 @@ def test_the_contract_of_transports(tmp_path, mark, monkeypatch, capfd):
         asked = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-W", f"ignore::{REWRITE}", str(suite)]
         status = submit(asked, link=Link(here.address), room=room, lost=here.lost, module="pytest")
     assert status == 0, capfd.readouterr().out[-4000:]
+
+
+@pytest.mark.soak
+@needs_slow
+def test_a_node_with_a_twentieth_of_a_processor_is_in_time(tmp_path, mark):
+    """Flower's own start of an app takes it longer than the 30 s after which Flower gives the task out once more."""
+    scenario, store, wanted = straight(tmp_path, three_legs(epochs=3))
+    at = ("--superlink", f"127.0.0.1:{free_port()}")
+    superlink = CliRun("flower", "superlink", "--address", at[1])
+    superlink.until("SuperLink at")
+    with slow(0.05) as slowly:
+        every = [word for name in ("cloud", "edge-1", "edge-2", "far") for word in ("--as", name)]
+        node = CliRun("node", scenario, *every, *at, on=slowly)
+        node.until("joined the SuperLink")
+        run = CliRun("run", scenario, "--transport", "flower", *at, "--store", store, "--name", "flower-run")
+        assert run.status() == MISSED, run.said
+        for one in (node, superlink):
+            one.process.send_signal(signal.SIGTERM)
+        assert [one.status() for one in (node, superlink)] == [STOPPED] * 2
+    assert trace(RunStore.open(store), "flower-run") == wanted
+    assert "lost" not in run.said and "late" not in run.said, run.said

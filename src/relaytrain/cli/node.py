@@ -44,7 +44,7 @@ OwnMeter = Annotated[
     str | None,
     typer.Option("--meter", metavar="MODULE:FUNCTION", help="A meter of your own: it returns one.", show_default=False),
 ]
-LOOK_S = 0.2
+LOOK_S = 0.5
 AGAIN_S = 3.0
 REFUSALS = 3
 """How often a SuperLink may refuse this node before that is taken for its last word: keys may be registered late."""

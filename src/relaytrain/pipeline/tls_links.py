@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -249,14 +250,15 @@ def context(certs: Path, *, server: bool) -> ssl.SSLContext:
 
 
 def _check_name(link: ssl.SSLSocket, name: str) -> None:
-    subject = (link.getpeercert() or {}).get("subject", ())
-    names = [value for part in subject for key, value in part if key == "commonName"]  # type: ignore[misc, union-attr]
+    subject: Any = (link.getpeercert() or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
     if names != [name]:
         raise WorkerLost(f"it has the certificate of {', '.join(map(str, names)) or 'nobody'}, expected {name}")
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else memoryview(b"")
+    whole: Any = tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b""
+    return memoryview(whole)
 
 
 def _fill(link: ssl.SSLSocket, room: memoryview) -> None:

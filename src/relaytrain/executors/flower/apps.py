@@ -1,10 +1,10 @@
-"""Flower's apps as forks of a process that has imported Flower already.
+"""Flower's programs as forks of a process that has imported Flower already.
 
-`python -m relaytrain.executors.flower.apps flwr-clientapp --runtime HOST:PORT COMMAND...` starts the SuperNode COMMAND
-(for `flwr-serverapp` the SuperLink) and fetches its tasks, in the place of Flower's SuperExec. That one starts a new
-interpreter for every message: two CPU seconds of imports, and a task whose app has not spoken 30 s after it was fetched
-is given out once more. A slow or busy machine never gets there, and all the late ones pile up. A fork is there at once;
-until it speaks for itself, its task is held by us.
+`python -m relaytrain.executors.flower.apps --runtime HOST:PORT flwr-clientapp flower-supernode ...` plays a SuperNode
+(with `flwr-serverapp flower-superlink ...` a SuperLink) and fetches its tasks, in the place of Flower's SuperExec. That
+one starts a new interpreter for every message: two CPU seconds of imports, and a task whose app has not spoken 30 s
+after it was fetched is given out once more. A slow or busy machine never gets there, and all the late ones pile up. A
+fork is there at once; until it speaks for itself, its task is held by us.
 
 Only who has the secret that is made here gets tasks: Flower's own SuperExec asks for none.
 """
@@ -18,7 +18,6 @@ import importlib.metadata
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -32,7 +31,11 @@ from ...store.files import make_dir, write_atomic
 if TYPE_CHECKING:
     from flwr.supercore.runtime import RuntimeHttpClient
 
-LOOK_S = 0.2
+LOOK_S, MOST_LOOK_S = 0.2, 3.0
+SHARE = 0.05
+"""Looking for tasks takes no more of the time than this, on a machine however slow."""
+HOLD_S = 0.1
+"""Flower makes a task just before it keeps the task's message: no app may ask for it in between."""
 SET_NAME = 15
 OURS = {"flwr-clientapp": "clientapp", "flwr-serverapp": "serverapp"}
 """Flower's programs, and the module of ours that each will load."""
@@ -58,13 +61,25 @@ def main() -> int:
     home = make_dir(Path(os.environ["FLWR_HOME"]), private=True)
     runtime = Runtime(asked.runtime, asked.root_certificates, secrets.token_hex(32).encode())
     write_atomic(home / "secret", runtime.secret, private=True, durable=False)
+    program = Path(asked.command[0]).name
     isolated = ["--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")]
-    served = subprocess.Popen([*asked.command, *isolated], stdin=subprocess.DEVNULL)
-    signal.signal(signal.SIGTERM, lambda number, frame: served.terminate())
+    app, server = _program(asked.app), _program(program)
+    importlib.import_module(f".{OURS[asked.app]}", __package__)
+    served = _fork(program, server, [*asked.command[1:], *isolated])
+    signal.signal(signal.SIGTERM, lambda number, frame: _ask_to_end(served))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _serve(asked.app, runtime, served)
-    status = served.wait()
-    return status if status >= 0 else 128 - status
+    return _serve(asked.app, app, runtime, served)
+
+
+def _program(name: str) -> Callable[[], None]:
+    """One of Flower's console scripts."""
+    found: Callable[[], None] = next(iter(importlib.metadata.entry_points(group="console_scripts", name=name))).load()
+    return found
+
+
+def _ask_to_end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
 
 
 def _arguments() -> argparse.Namespace:
@@ -76,25 +91,31 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _serve(name: str, runtime: Runtime, served: subprocess.Popen[bytes]) -> None:
+def _serve(name: str, app: Callable[[], None], runtime: Runtime, served: int) -> int:
+    """Fetch tasks and fork apps until the process `served` ends; its status."""
     import httpx
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
 
     kind = {"flwr-clientapp": TaskType.CLIENT_APP, "flwr-serverapp": TaskType.SERVER_APP}[name]
-    app: Callable[[], None] = next(iter(importlib.metadata.entry_points(group="console_scripts", name=name))).load()
-    importlib.import_module(f".{OURS[name]}", __package__)
     client = _client(runtime)
     request = AcquireTaskRequest(supported_task_types=[kind])
     forks: list[int] = []
-    while served.poll() is None:
+    parent = str(os.getpid())
+    while True:
+        began = time.monotonic()
+        ended, status = os.waitpid(served, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
         with contextlib.suppress(httpx.HTTPError):  # it is not there yet, or too busy to answer
             answer = client.AcquireTask(request)
             if answer.token:
                 _hold(runtime, answer.token)
-                forks.append(_fork(name, app, runtime, answer.token))
+                time.sleep(max(HOLD_S, time.monotonic() - began))
+                forks.append(_fork(name, app, [*runtime.arguments(), "--token", answer.token, "--parent-pid", parent]))
         forks = [pid for pid in forks if os.waitpid(pid, os.WNOHANG)[0] == 0]
-        time.sleep(LOOK_S)
+        time.sleep(min(MOST_LOOK_S, max(LOOK_S, (time.monotonic() - began) / SHARE)))
 
 
 def _client(runtime: Runtime, token: str | None = None) -> RuntimeHttpClient:
@@ -129,16 +150,15 @@ def _hold(runtime: Runtime, token: str) -> None:
         client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
 
-def _fork(name: str, app: Callable[[], None], runtime: Runtime, token: str) -> int:
-    """The app in a process of its own, as if its command had been started."""
-    parent = os.getpid()
+def _fork(name: str, program: Callable[[], None], arguments: list[str]) -> int:
+    """The program in a process of its own, as if its command had been started."""
     pid = os.fork()
     if pid == 0:
-        _become(name, app, [*runtime.arguments(), "--token", token, "--parent-pid", str(parent)])
+        _become(name, program, arguments)
     return pid
 
 
-def _become(name: str, app: Callable[[], None], arguments: list[str]) -> NoReturn:
+def _become(name: str, program: Callable[[], None], arguments: list[str]) -> NoReturn:
     status = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -146,7 +166,7 @@ def _become(name: str, app: Callable[[], None], arguments: list[str]) -> NoRetur
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).prctl(SET_NAME, name.encode(), 0, 0, 0)
         sys.argv = [name, *arguments]
-        app()
+        program()
         status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)

@@ -39,8 +39,8 @@ def program(name: str) -> str:
 
 def forking(app: str, runtime: str, certificate: Path | None = None) -> list[str]:
     """What stands before a SuperNode's or SuperLink's command, so that its apps are forked (`apps`)."""
-    command = [sys.executable, "-m", "relaytrain.executors.flower.apps", app, "--runtime", runtime]
-    return [*command, *([] if certificate is None else ["--root-certificates", str(certificate)])]
+    command = [sys.executable, "-m", "relaytrain.executors.flower.apps", "--runtime", runtime]
+    return [*command, *([] if certificate is None else ["--root-certificates", str(certificate)]), app]
 
 
 def free_ports(count: int) -> list[int]:

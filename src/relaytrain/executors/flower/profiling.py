@@ -55,9 +55,9 @@ class NodeProfile:
                 for name, row in about["versions"].items()
             }
             samples = {str(name): int(_amount(count)) for name, count in about["samples"].items()}
-            numbers = [_amount(about[key]) for key in ("wall_per_cpu", "j_per_cpu_s")]
-            sizes = [max(1, int(_amount(about[key]))) for key in ("batch", "local_epochs")]
-            return cls(versions, *sizes, *numbers, str(about["provenance"])[:20], samples)
+            batch, local_epochs = (max(1, int(_amount(about[key]))) for key in ("batch", "local_epochs"))
+            wall, joules = (_amount(about[key]) for key in ("wall_per_cpu", "j_per_cpu_s"))
+            return cls(versions, batch, local_epochs, wall, joules, str(about["provenance"])[:20], samples)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             words = about.get("error") if isinstance(about, Mapping) else None
             raise BadMessage(str(words)[:300] if words else "it sent no profile") from None
