@@ -100,12 +100,16 @@ class TlsLinks:
                     raise lost(peer, error) from None
                 time.sleep(AGAIN_S)
         try:
-            link = self._outside.wrap_socket(plain, server_hostname=None)
+            link = self._outside.wrap_socket(plain)
+        except OSError as error:
+            plain.close()
+            raise lost(peer, error) from None
+        try:
             _check_name(link, place.name)
             hello = json.dumps({"rank": self.rank, "tag": tag, "job": self.job}).encode()
             link.sendall(_SIZE.pack(len(hello)) + hello)
         except (OSError, WorkerLost) as error:
-            plain.close()
+            link.close()
             raise lost(peer, error) from None
         link.settimeout(self.patience_s)
         return TlsSender(link, peer, tag, wire, room=room)
@@ -133,22 +137,23 @@ class TlsLinks:
     def _greet(self, plain: socket.socket, host: str) -> None:
         """Take a connection in, if it is whom it says it is."""
         plain.settimeout(HANDSHAKE_S)
+        link: socket.socket = plain
         try:
-            link = self._inside.wrap_socket(plain, server_side=True)
-            (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
+            link = wrapped = self._inside.wrap_socket(plain, server_side=True)
+            (size,) = _SIZE.unpack(_exactly(wrapped, _SIZE.size))
             if size > MOST_HELLO:
                 raise WorkerLost("it says too much")
-            hello = json.loads(_exactly(link, size))
+            hello = json.loads(_exactly(wrapped, size))
             peer, tag = int(hello["rank"]), int(hello["tag"])
             if not 0 <= peer < len(self.places) or hello["job"] != self.job:
                 raise WorkerLost("it is about another job")
-            _check_name(link, self.places[peer].name)
+            _check_name(wrapped, self.places[peer].name)
         except (OSError, ValueError, KeyError, TypeError, WorkerLost) as error:
             self.refused.append(f"{host}: {error}")
-            plain.close()
+            link.close()
             return
-        link.settimeout(self.patience_s)
-        self._queue(peer, tag).put(link)
+        wrapped.settimeout(self.patience_s)
+        self._queue(peer, tag).put(wrapped)
 
 
 class TlsSender:

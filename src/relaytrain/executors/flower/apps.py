@@ -42,7 +42,7 @@ OURS = {"flwr-clientapp": "clientapp", "flwr-serverapp": "serverapp"}
 
 
 @dataclass(frozen=True)
-class Runtime:
+class TaskPlace:
     """Where tasks are fetched: the address, the authority's certificate there, and the secret."""
 
     address: str
@@ -59,7 +59,7 @@ def main() -> int:
     """Serve until the command ends; its exit status, 128 and more for a signal."""
     asked = _arguments()
     home = make_dir(Path(os.environ["FLWR_HOME"]), private=True)
-    runtime = Runtime(asked.runtime, asked.root_certificates, secrets.token_hex(32).encode())
+    runtime = TaskPlace(asked.runtime, asked.root_certificates, secrets.token_hex(32).encode())
     write_atomic(home / "secret", runtime.secret, private=True, durable=False)
     program = Path(asked.command[0]).name
     isolated = ["--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")]
@@ -91,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _serve(name: str, app: Callable[[], None], runtime: Runtime, served: int) -> int:
+def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) -> int:
     """Fetch tasks and fork apps until the process `served` ends; its status."""
     import httpx
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
@@ -118,7 +118,7 @@ def _serve(name: str, app: Callable[[], None], runtime: Runtime, served: int) ->
         time.sleep(min(MOST_LOOK_S, max(LOOK_S, (time.monotonic() - began) / SHARE)))
 
 
-def _client(runtime: Runtime, token: str | None = None) -> RuntimeHttpClient:
+def _client(runtime: TaskPlace, token: str | None = None) -> RuntimeHttpClient:
     """To fetch tasks; with `token`, to speak for one of them."""
     from flwr.supercore.interceptors import (
         RuntimeTokenHttpInterceptor,
@@ -141,7 +141,7 @@ def _client(runtime: Runtime, token: str | None = None) -> RuntimeHttpClient:
     )
 
 
-def _hold(runtime: Runtime, token: str) -> None:
+def _hold(runtime: TaskPlace, token: str) -> None:
     """A sign of life in the name of an app that is about to start."""
     import httpx
     from flwr.proto.runtime_pb2 import SendTaskHeartbeatRequest
