@@ -2,6 +2,7 @@
 
     python benchmarks/stated.py                             # four settings, 400 loops each, test seeds
     python benchmarks/stated.py quickstart 0.28/600 --loops 100 --dev
+    python benchmarks/stated.py quickstart 0.28/600 --exact  # each test seed once, as it was recorded
 
 A loop is the product's own over a seed of the bundled atlas: every recorded leg is smoothed (a running mean of the
 logarithm, as wide as the ends of the leg allow, at most seven epochs), and the scatter that was taken away is drawn
@@ -9,7 +10,9 @@ anew from that of the same pair at about the same epoch of a leg, all seeds toge
 played by the nearest one that was, a leg that goes on beyond its end rests there. What is stated is the first plan's;
 what is kept is counted with its Wilson interval at 95 %.
 
-Seeds: those of `benchmarks/decisions.py`.
+With `--exact` a seed is played as it was recorded, and what a plan asks for beside that is trained.
+
+Seeds: all that no belief was fitted to (6000 and on), or with `--dev` those that it was (5000 and on).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from decisions import Cell, development_of, reported_of
+from decisions import DEVELOPMENT, Bench, Cell, development_of
 from numpy.typing import NDArray
 
 from relaytrain import api
@@ -142,23 +145,28 @@ class Noting:
         return plan
 
 
-def play(name: str, cell: Cell, seed: int, chances: range) -> list[Kept]:
+def tested_of(atlas: Atlas) -> list[int]:
+    """Seeds that are not for development."""
+    return [seed for seed in sorted(atlas.seeds) if seed >= DEVELOPMENT + 1000]
+
+
+def play(name: str, cell: Cell, seed: int, chances: range, exact: bool = False) -> list[Kept]:
     """Loops of one seed."""
     from relaytrain.relay.assembly import possible_changes
     from relaytrain.training.setup import TrainingSetup
 
     scenario = api.scenario(name)
-    surface = Surface(read_atlas(name))
+    surface = Bench(name, name) if exact else Surface(read_atlas(name))
     costs = possible_changes(TrainingSetup.from_scenario(scenario), scenario.problem, scenario.costs)
     target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
     problem = replace(scenario.problem, target=target)
     noting = Noting(replace(planner_for(scenario), explained=False))  # type: ignore[type-var]
     rows = []
     for chance in chances:
-        runner = surface.loop(seed, chance)
+        runner = surface.runner(seed) if isinstance(surface, Bench) else surface.loop(seed, chance)
         job = Job(
             problem, costs, scenario.law, lambda probed: estimator_for(scenario, probed), noting, runner,
-            Settings(seed=seed * 1000 + chance),
+            Settings(seed=seed if exact else seed * 1000 + chance),
         )  # fmt: skip
         first = runner.first()
         journal = MemoryJournal("played", first, problem.pairs, problem.start)
@@ -176,6 +184,7 @@ def main() -> None:
     parser.add_argument("scenario", nargs="?")
     parser.add_argument("cell", nargs="?", metavar="LOSS/SECONDS")
     parser.add_argument("--loops", type=int, default=400)
+    parser.add_argument("--exact", action="store_true", help="every seed once, as recorded")
     parser.add_argument("--dev", action="store_true", help="development seeds")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
@@ -184,11 +193,11 @@ def main() -> None:
         loss, late = given.cell.split("/")
         settings = [(given.scenario, (float(loss), float(late)))]
     for name, cell in settings:
-        seeds = (development_of if given.dev else reported_of)(read_atlas(name))
-        each = math.ceil(given.loops / len(seeds))
+        seeds = (development_of if given.dev else tested_of)(read_atlas(name))
+        each = 1 if given.exact else math.ceil(given.loops / len(seeds))
         began = time.monotonic()
         with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-            jobs = [pool.submit(play, name, cell, seed, range(each)) for seed in seeds]
+            jobs = [pool.submit(play, name, cell, seed, range(each), given.exact) for seed in seeds]
             rows = [row for job in jobs for row in job.result()]
         met = sum(row.met for row in rows)
         low, high = wilson(met, len(rows))
