@@ -130,6 +130,22 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
 
 
 @pytest.mark.soak
+def test_nodes_measure_before_the_first_plan(tmp_path, mark):
+    """The cost table of the first plan has what the nodes have timed; what the scenario forbids stays forbidden."""
+    scenario, store = write_scenario(tmp_path / "legs.json", three_legs(epochs=3, clock="measured")), tmp_path / "runs"
+    options = ("--transport", "flower", "--local-flower", 1, "--store", store, "--name", "flower-run")
+    run = CliRun("run", scenario, *options, "--profile-nodes")
+    assert run.status() == MISSED, run.said
+    events = RunStore.open(store).events("flower-run")
+    rows = {(row["version"], row["nodes"]): row for row in events[0].body["scenario"]["pairs"]}
+    assert rows["full", "silver"]["energy"] is None  # infinity
+    measured = [rows["full", "gold"], rows["half", "silver"], rows["small", "bronze"]]
+    assert all(0.0 < row["seconds"] != 2.0 and row["energy"] > 0.0 for row in measured), measured
+    first = next(event for event in events if event.kind == "planned")
+    assert first.body["predicted"]["elapsed_s"] == pytest.approx(rows["full", "gold"]["seconds"] + 1.0)
+
+
+@pytest.mark.soak
 def test_the_contract_of_transports(tmp_path, mark, monkeypatch, capfd):
     from relaytrain.executors.flower.local import LocalFlower
     from relaytrain.executors.flower.security import Link

@@ -129,7 +129,7 @@ def with_measured(scenario: Scenario, found: Mapping[str, NodeProfile]) -> Scena
     for i, pair in enumerate(scenario.problem.pairs):
         key = (pair.version, pair.nodes)
         seconds, energy = float(scenario.costs.run_s[i]), float(scenario.costs.run_j[i])
-        if key in measured and math.isfinite(seconds):
+        if key in measured and math.isfinite(seconds) and math.isfinite(energy):  # what is forbidden stays so
             seconds, energy = measured[key]
         told = {"version": pair.version, "nodes": pair.nodes, "seconds": seconds, "energy": energy}
         rows.append({**given.get(key, {}), **told})
