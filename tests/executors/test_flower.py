@@ -73,6 +73,17 @@ def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
     assert trace(RunStore.open(store), "flower-run") == wanted
 
 
+def test_a_stuck_trainer_is_ended_and_nobody_else(tmp_path, mark):
+    """Its socket was bound by whoever started it, here by us: the other end's number is not the trainer's."""
+    from relaytrain.executors.flower.trainer_link import TrainerPlace
+
+    place = TrainerPlace(("cloud",), str(tmp_path / "none.json"), str(tmp_path / "t"))
+    trainer = place.start(os.getpid())
+    place.end_trainer()
+    assert trainer.wait(60) == -signal.SIGKILL
+    place.end_trainer()  # of one that has gone already
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("family", ["cnn", "mobilenet", "resnet8", "own"])
 def test_three_transports_and_one_result(tmp_path, mark, family):
