@@ -4,6 +4,8 @@ STAMP := .venv/.ready
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
+# tests start hundreds of processes: byte code is kept between them, whatever this shell says of it
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo fast test test-core soak bench check docs
 setup: $(STAMP)

@@ -2,6 +2,8 @@
 
     python benchmarks/stated.py                             # four settings, 400 loops each, test seeds
     python benchmarks/stated.py quickstart 0.28/600 --loops 100 --dev
+    python benchmarks/stated.py --every 4                    # a quarter of the plans: each is kept to for four epochs
+    python benchmarks/stated.py quickstart 0.28/600 --exact  # each test seed once, as it was recorded
 
 A loop is the product's own over a seed of the bundled atlas: every recorded leg is smoothed (a running mean of the
 logarithm, as wide as the ends of the leg allow, at most seven epochs), and the scatter that was taken away is drawn
@@ -9,7 +11,9 @@ anew from that of the same pair at about the same epoch of a leg, all seeds toge
 played by the nearest one that was, a leg that goes on beyond its end rests there. What is stated is the first plan's;
 what is kept is counted with its Wilson interval at 95 %.
 
-Seeds: those of `benchmarks/decisions.py`.
+With `--exact` a seed is played as it was recorded, and what a plan asks for beside that is trained.
+
+Seeds: all that no belief was fitted to (6000 and on), or with `--dev` those that it was (5000 and on).
 """
 
 from __future__ import annotations
@@ -23,11 +27,14 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from decisions import Cell, development_of, reported_of
+from decisions import DEVELOPMENT, Bench, Cell, development_of
 from numpy.typing import NDArray
 
 from relaytrain import api
+from relaytrain.core.law import LossLaw
 from relaytrain.core.plan import Plan
+from relaytrain.core.problem import Problem
+from relaytrain.core.worlds import Worlds
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.planners.registry import planner_for
 from relaytrain.relay.job import Job, Settings
@@ -128,43 +135,89 @@ class Surface:
 
 
 class Noting:
-    """A planner that remembers its first plan."""
+    """A planner that remembers its first plan, and keeps to each for `every` epochs."""
 
-    def __init__(self, planner: Any) -> None:
-        self.planner = planner
+    def __init__(self, planner: Any, every: int) -> None:
+        self.planner, self.every, self.name = planner, every, planner.name
         self.first: Plan | None = None
-        self.name, self.worlds = planner.name, getattr(planner, "worlds", 0)
+        self.last: tuple[int, Plan] | None = None
+
+    def anew(self) -> Plan:
+        """The first plan; forgets both."""
+        assert self.first is not None
+        plan, self.first, self.last = self.first, None, None
+        return plan
+
+    @property
+    def worlds(self) -> int:
+        """None are wanted as long as the last plan is kept to."""
+        return 0 if self._stale() is not None else int(self.planner.worlds)
+
+    def _stale(self) -> Plan | None:
+        if self.last is None:
+            return None
+        gone, plan = self.last
+        return plan if gone + 1 < min(self.every, len(plan.decisions)) else None
 
     def plan(self, *given: Any) -> Plan:
         """As the planner does."""
-        plan: Plan = self.planner.plan(*given)
-        self.first = self.first or plan
-        return plan
+        if (plan := self._stale()) is not None:
+            assert self.last is not None
+            gone = self.last[0] + 1
+            self.last = gone, plan
+            left = {name: getattr(plan, name)[gone:] for name in ("decisions", "losses", "guaranteed")}
+            return replace(plan, **left)
+        fresh: Plan = self.planner.plan(*given)
+        self.first, self.last = self.first or fresh, (0, fresh)
+        return fresh
 
 
-def play(name: str, cell: Cell, seed: int, chances: range) -> list[Kept]:
+@dataclass(frozen=True)
+class Drawing:
+    """An estimator's worlds alone: the law that a loop asks for, too, is the scenario's, and decides nothing."""
+
+    estimator: Any
+    usual: LossLaw
+
+    def law(self, history: Any, pairs: Any) -> LossLaw:
+        """The scenario's."""
+        return self.usual
+
+    def sample(self, *given: Any) -> Worlds:
+        """As the estimator does."""
+        worlds: Worlds = self.estimator.sample(*given)
+        return worlds
+
+
+def tested_of(atlas: Atlas) -> list[int]:
+    """Seeds that are not for development."""
+    return [seed for seed in sorted(atlas.seeds) if seed >= DEVELOPMENT + 1000]
+
+
+def play(name: str, cell: Cell, seed: int, chances: range, every: int = 1, exact: bool = False) -> list[Kept]:
     """Loops of one seed."""
     from relaytrain.relay.assembly import possible_changes
     from relaytrain.training.setup import TrainingSetup
 
     scenario = api.scenario(name)
-    surface = Surface(read_atlas(name))
+    surface = Bench(name, name) if exact else Surface(read_atlas(name))
     costs = possible_changes(TrainingSetup.from_scenario(scenario), scenario.problem, scenario.costs)
     target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
     problem = replace(scenario.problem, target=target)
-    noting = Noting(replace(planner_for(scenario), explained=False))  # type: ignore[type-var]
+    noting = Noting(replace(planner_for(scenario), explained=False), every)  # type: ignore[type-var]
     rows = []
+
+    def believed(probed: Problem) -> Drawing:
+        return Drawing(estimator_for(scenario, probed), scenario.law)
+
     for chance in chances:
-        runner = surface.loop(seed, chance)
-        job = Job(
-            problem, costs, scenario.law, lambda probed: estimator_for(scenario, probed), noting, runner,
-            Settings(seed=seed * 1000 + chance),
-        )  # fmt: skip
+        runner = surface.runner(seed) if isinstance(surface, Bench) else surface.loop(seed, chance)
+        settings = Settings(seed=seed if exact else seed * 1000 + chance)
+        job = Job(problem, costs, scenario.law, believed, noting, runner, settings)
         first = runner.first()
         journal = MemoryJournal("played", first, problem.pairs, problem.start)
         ended = RelayLoop(job, journal, runner.probe(first).loss).begin(first)
-        assert noting.first is not None
-        plan, noting.first = noting.first, None
+        plan = noting.anew()
         low_j, high_j = plan.energy_interval_j or (math.nan, math.nan)
         rows.append(Kept(plan.probability, low_j, high_j, plan.energy_j, ended.verdict == "met", ended.energy_j))
     return rows
@@ -176,6 +229,8 @@ def main() -> None:
     parser.add_argument("scenario", nargs="?")
     parser.add_argument("cell", nargs="?", metavar="LOSS/SECONDS")
     parser.add_argument("--loops", type=int, default=400)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="plan after so many epochs (1)")
+    parser.add_argument("--exact", action="store_true", help="every seed once, as recorded")
     parser.add_argument("--dev", action="store_true", help="development seeds")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
@@ -184,11 +239,11 @@ def main() -> None:
         loss, late = given.cell.split("/")
         settings = [(given.scenario, (float(loss), float(late)))]
     for name, cell in settings:
-        seeds = (development_of if given.dev else reported_of)(read_atlas(name))
-        each = math.ceil(given.loops / len(seeds))
+        seeds = (development_of if given.dev else tested_of)(read_atlas(name))
+        each = 1 if given.exact else math.ceil(given.loops / len(seeds))
         began = time.monotonic()
         with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-            jobs = [pool.submit(play, name, cell, seed, range(each)) for seed in seeds]
+            jobs = [pool.submit(play, name, cell, seed, range(each), given.every, given.exact) for seed in seeds]
             rows = [row for job in jobs for row in job.result()]
         met = sum(row.met for row in rows)
         low, high = wilson(met, len(rows))

@@ -12,7 +12,7 @@ def test_an_atlas_teaches_a_scenario(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["taught"] == str(out)
     body = json.loads(out.read_text())
     assert {"floor_common", "source"} <= set(body["prior"])
-    assert all(curve["late_noise"] <= curve["noise"] for curve in body["prior"]["curves"])
+    assert all(curve["scatter"] and curve["begins"] > 0.5 for curve in body["prior"]["curves"])
     plan = rt.plan(out, rule="sampled")
     assert plan.met and plan.energy_interval_j is not None
 

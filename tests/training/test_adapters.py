@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,11 @@ from relaytrain.training.handover import hand_over
 from relaytrain.training.settings import seed_of
 from relaytrain.training.setup import TrainingSetup
 
-pytest.importorskip("peft")
-pytestmark = [pytest.mark.train, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.train,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("peft") is None, reason="needs peft"),
+]
 
 HERE = Path(__file__).parent
 PLACES = ("body", "mix")

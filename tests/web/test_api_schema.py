@@ -7,7 +7,6 @@ import os
 import pytest
 from dashboards import HOST, TOKEN
 
-schemathesis = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("RELAYTRAIN_TIER") == "soak"
 CASES = 1000 if SOAK else 200
@@ -16,6 +15,7 @@ RUNS = ("stub-met-1", "stub-missed", "sample-trouble", "sample-broken", "not-the
 
 def test_no_question_makes_the_dashboard_fail(filled):
     """So many cases over all routes; half of them with names of runs that are there."""
+    pytest.importorskip("schemathesis")
     import hypothesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis import openapi

@@ -243,6 +243,11 @@ def _plain(item: Any) -> Json:
     return row
 
 
+def level_of(probability: float) -> float:
+    """The level of bounds that are stated with a probability: one half at least, and never certainty."""
+    return min(max(probability, 0.5), 1.0 - 1e-6)
+
+
 def along(
     problem: Problem, state: State, actions: Sequence[int], table: Mapping[str, Any], start: int | None = None
 ) -> Json:

@@ -5,7 +5,9 @@ and known only by its size. Along a leg of world w on pair p, beginning at the l
 
     u = ((l0 - floor) / drop)^(-1/power),   u += mult[epoch, p] / scale each epoch,   curve = floor + drop u^-power
 
-    observed = curve * exp(luck[w, p] * scatter[p, epoch of the leg] * z),   z standard normal, anew each epoch
+    observed = curve * exp(early[p, epoch of the leg] + luck[w, p] * scatter[p, epoch of the leg] * z)
+
+with z standard normal, anew each epoch.
 
 The worlds of one draw are equally likely and joint over pairs: a world that is slow on one pair may be so on all.
 
@@ -39,15 +41,15 @@ class GainTable:
 class Worlds:
     """N worlds over P pairs.
 
-    `curves` (N, P, 4): floor, drop, scale, power. `mult` (K, P): progress by epoch of the run, the last row holding
-    on. `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
+    `curves` (N, P, 4): floor, drop, scale, power. `mult` (K, P): progress by epoch of the run, the last row holding on.
+    `jump0` (N, P, P), `jump1` (P, P): a handover's jump jump0 + jump1 * l of the curve. `stands` (N,): where the
     present pair's curve stands. `scatter` (P, J): of the logarithm of an observed loss by epoch of a leg, the last
-    column holding on; `luck` (N, P) its factor. `leg_epochs`: how many the present leg has behind it. `table`: gains in
-    place of `curves` and `mult`. `entered` (K, P, 2): what is added to a pair's floor, and its pace
-    multiplied by, for a leg that is yet to begin with so much experience, between two rows in proportion, the last one
-    holding on: a network that has learned little is slower and ends higher. `worth` (P,): the experience of an epoch;
-    `experience`: what there is of it (without both, epochs of the run). `present`: the same two figures of the present
-    leg.
+    column holding on; `luck` (N, P) its factor. `early` (P, J'): what all legs deviate by in their first epochs.
+    `leg_epochs`: how many the present leg has behind it. `table`: gains in place of `curves` and `mult`. `entered` (K,
+    P, 2): what is added to a pair's floor, and its pace multiplied by, for a leg that is yet to begin with so much
+    experience, between two rows in proportion, the last one holding on: a network that has learned little is slower and
+    ends higher. `worth` (P,): the experience of an epoch; `experience`: what there is of it (without both, epochs of
+    the run). `present`: the same two figures of the present leg.
     """
 
     curves: Array
@@ -63,6 +65,7 @@ class Worlds:
     worth: Array | None = None
     experience: float | None = None
     present: tuple[float, float] = (0.0, 1.0)
+    early: Array | None = None
 
     def only(self, chosen: NDArray[np.int64]) -> Worlds:
         """Some of them."""
@@ -94,7 +97,9 @@ class Worlds:
         table = GainTable(empty, empty, empty[None]) if self.table is None else self.table
         plain = self.curves, self.mult, self.jump0, self.jump1, self.stands, self.scatter, self.luck
         alike = np.tile([0.0, 1.0], (1, self.curves.shape[1], 1))
-        return *plain, alike if self.entered is None else self.entered, table.gains, table.levels, table.factors
+        early = np.empty((self.curves.shape[1], 0)) if self.early is None else self.early
+        entered = alike if self.entered is None else self.entered
+        return *plain, early, entered, table.gains, table.levels, table.factors
 
 
 def _stretched(figures: Array, factor: float) -> Array:

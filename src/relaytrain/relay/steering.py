@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.cost import CostTable
 from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, after
 from ..core.outcome import EpochOutcome
-from ..core.plan import Decision, Plan
+from ..core.plan import Decision, Plan, level_of
 from ..core.prices import Prices
 from ..core.problem import Pair, Problem
 from ..core.protocols import Estimator, Planner
@@ -256,12 +256,19 @@ class Steering:
         decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
         if plan.decisions and plan.decisions[0].pair == pair:
             decision = replace(plan.decisions[0], epoch=epoch)  # data and resources are the planner's too
-        level = min(max(plan.rung or self.problem.target.probability, 0.5), 1 - 1e-6)
-        predicted = after(law, epoch, state.loss, state.pair, now)
-        guaranteed = max(after(law, epoch, state.loss, state.pair, now, level), predicted)
+        level, predicted, guaranteed = self._foreseen(plan, law, now)
         self.stated[epoch] = StatedBound(level, guaranteed)
         spent = self.modelled(decision, table).whole
         return Step(decision, plan, law, table, state, predicted, guaranteed, level, notes, *spent)
+
+    def _foreseen(self, plan: Plan, law: LossLaw, now: int) -> tuple[float, float, float]:
+        """Level, expected loss and bound of the next epoch: of the worlds that were planned over, else of the law."""
+        asked, state = self.problem.target.probability, self.state
+        if plan.energy_interval_j is not None and plan.guaranteed and plan.decisions[0].pair == self.problem.pairs[now]:
+            return level_of(asked), plan.losses[0], plan.guaranteed[0]
+        level, epoch = level_of(plan.rung or asked), state.epoch + 1
+        predicted = after(law, epoch, state.loss, state.pair, now)
+        return level, predicted, max(after(law, epoch, state.loss, state.pair, now, level), predicted)
 
     def _drawn(self, count: int) -> Worlds | None:
         """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""

@@ -9,6 +9,7 @@ from .strict_table import Table
 
 MAX_ENTRIES = 4096
 MAX_ENTERED, MOST_EXPERIENCE = 64, 2000.0
+MAX_EARLY = 256
 
 
 class PriorCurveTable(Table):
@@ -16,7 +17,9 @@ class PriorCurveTable(Table):
 
     `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
     `noise`: relative scatter of the pair's own losses, where it differs from that of all; along a leg it falls to
-    `late_noise`, over `noise_fall` epochs. `epoch_worth`: what an epoch adds to a network's experience;
+    `late_noise`, over `noise_fall` epochs, or is what `scatter` lists by epoch of a leg, the last one holding on.
+    `early`: by what all legs deviate from the curve in their first epochs (logarithms). `begins`: where the curve of a
+    network that has learned nothing begins, over its loss. `epoch_worth`: what an epoch adds to a network's experience;
     `entered_floor`, `entered_pace`: what is added to the floor, and the pace multiplied by, for a leg that begins with
     the experience of each entry of `entered`.
     """
@@ -32,6 +35,9 @@ class PriorCurveTable(Table):
     noise: Annotated[float | None, Number(1e-4, 3.0)] = None
     late_noise: Annotated[float | None, Number(1e-4, 3.0)] = None
     noise_fall: Annotated[float | None, Number(0.1, 1e4)] = None
+    scatter: Annotated[list[Annotated[float, Number(1e-4, 3.0)]], Field(max_length=MAX_EARLY)] = []
+    early: Annotated[list[Annotated[float, Number(-3.0, 3.0)]], Field(max_length=MAX_EARLY)] = []
+    begins: Annotated[float | None, Number(0.01, 100.0)] = None
     epoch_worth: Annotated[float | None, Number(0.0, 1e6)] = None
     entered_floor: Annotated[list[Annotated[float, Number(-1e6, 1e6)]], Field(max_length=MAX_ENTERED)] = []
     entered_pace: Annotated[list[Annotated[float, Number(1e-6, 1e6)]], Field(max_length=MAX_ENTERED)] = []

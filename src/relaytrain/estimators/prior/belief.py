@@ -18,6 +18,8 @@ from ...scenario.wide import wide_law
 NOISE_KEYS = ("noise", "correlation", "common", "floor_common")
 LEAST_SPREAD = 0.02
 """No prior is surer than this about a pair's pace, or no observation could move it."""
+BY_RATIO = 0.5
+"""A floor's spread over the floor up to which floors vary by ratios."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,9 @@ class CurveBelief:
     pair has its own, else that of all; `late` (P,): what it falls to along a leg, over `fall` (P,) epochs. `recovers`:
     a handover's jump is not the probed one but whence the curve goes on. `hope`: where nothing was ever measured, the
     loss that one of the pairs is taken to reach. `entered`: how a leg's floor and pace depend on when it begins.
+    `scatter_table` (P, J): the scatter by epoch of a leg where it was measured so; `early` (P, J'): what all legs
+    deviate by in their first epochs, in logarithms; `begins` (P,): where a curve begins over the loss of an untrained
+    network.
     """
 
     pairs: tuple[Pair, ...]
@@ -139,6 +144,9 @@ class CurveBelief:
     lattice: Lattice = USUAL
     hope: Hope | None = None
     entered: ByExperience | None = None
+    scatter_table: Array | None = None
+    early: Array | None = None
+    begins: Array | None = None
 
     @property
     def guessed(self) -> bool:
@@ -150,8 +158,23 @@ class CurveBelief:
         """The relative scatter (P,) of every pair's losses."""
         return np.full(len(self.pairs), self.noise.noise) if self.scatter is None else self.scatter
 
+    def floor_at(self, away: Array, of: Array) -> Array:
+        """Floors (..., P) that many spreads `away` from `of`: losses are positive and vary by ratios, so floors do as
+        far as the spread is small against the floor."""
+        ratios = np.exp(away * np.where(self.by_ratio, self.floor_spread / np.maximum(self.curves[:, 0], 1e-9), 0.0))
+        return np.asarray(np.where(self.by_ratio, of * ratios, np.maximum(of + away * self.floor_spread, 0.0)))
+
+    @property
+    def by_ratio(self) -> NDArray[np.bool_]:
+        """Whose floors (P,) vary by ratios."""
+        return (self.floor_spread <= BY_RATIO * self.curves[:, 0]) & (self.hope is None)
+
     def scatter_by_epoch(self, epochs: int) -> Array:
         """The relative scatter (P, epochs) by epoch of a leg: late + (first - late) exp(-(j - 1) / fall)."""
+        if self.scatter_table is not None:
+            return np.asarray(
+                self.scatter_table[:, np.minimum(np.arange(max(epochs, 1)), self.scatter_table.shape[1] - 1)]
+            )
         first = self.scatters[:, None]
         if self.late is None or self.fall is None:
             return np.repeat(first, max(epochs, 1), axis=1)
@@ -170,6 +193,10 @@ class CurveBelief:
             "fall": None if self.fall is None else self.fall[index],
             "hope": None if self.hope is None else replace(self.hope, can=self.hope.can[index]),
             "entered": None if self.entered is None else self.entered.ordered(index),
+            **{
+                name: None if getattr(self, name) is None else getattr(self, name)[index]
+                for name in ("scatter_table", "early", "begins")
+            },
         }
         return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
@@ -262,12 +289,41 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any], versions: tuple[Vers
     recovers = bool(table.get("recovers", False))
     told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
     lattice = USUAL if pace.max() < DOUBTFUL else CLOSING
-    return CurveBelief(plain.pairs, curves, mult, *told, lattice=lattice, entered=_entered(table, covering, plain))
+    begins = np.ones(len(plain.pairs))
+    for rule, covered in covering:
+        if rule.get("begins") is not None:
+            begins[covered] = rule["begins"]
+    measured = CurveBelief(
+        plain.pairs, curves, mult, *told, lattice=lattice, entered=_entered(table, covering, plain), begins=begins
+    )
+    falling = measured.scatter_by_epoch(_longest(covering, "scatter"))
+    return replace(
+        measured,
+        scatter_table=_listed(covering, "scatter", falling),
+        early=_listed(covering, "early", np.zeros((len(plain.pairs), _longest(covering, "early"))), 0.0),
+    )
 
 
-def _entered(
-    table: Mapping[str, Any], covering: Sequence[tuple[Mapping[str, Any], list[int]]], plain: CurveBelief
-) -> ByExperience | None:
+Covering = Sequence[tuple[Mapping[str, Any], list[int]]]
+
+
+def _longest(covering: Covering, key: str) -> int:
+    return max((len(rule.get(key) or ()) for rule, _ in covering), default=0)
+
+
+def _listed(covering: Covering, key: str, otherwise: Array, beyond: float | None = None) -> Array | None:
+    """Figures (P, J) by epoch of a leg as entries list them; beyond a list its last one, or `beyond`."""
+    if not (longest := _longest(covering, key)):
+        return None
+    found = otherwise.copy()
+    for rule, covered in covering:
+        if figures := rule.get(key):
+            last = figures[-1] if beyond is None else beyond
+            found[covered] = [*figures, *[last] * (longest - len(figures))]
+    return found
+
+
+def _entered(table: Mapping[str, Any], covering: Covering, plain: CurveBelief) -> ByExperience | None:
     """How legs differ by experience, between the figures of the file in proportion."""
     if not (known := table.get("entered")):
         return None

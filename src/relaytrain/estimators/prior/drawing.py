@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.law import Array
 from ...core.outcome import EpochOutcome
 from ...core.worlds import Worlds
 from ..legs import legs_of
@@ -27,6 +28,12 @@ MORE = 4
 """As many worlds are drawn where some are left out."""
 
 
+def evenly(rng: np.random.Generator, count: int, columns: int) -> Array:
+    """Uniform numbers (count, columns), in each column one in every `count`-th part: tails as often as is due."""
+    parts = rng.permuted(np.tile(np.arange(count)[:, None], (1, columns)), axis=0)
+    return np.asarray((parts + rng.random((count, columns))) / count)
+
+
 def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed: int) -> Worlds:
     """`count` worlds for the epochs to come."""
     belief, wanted = prior.belief, count
@@ -36,7 +43,7 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     prior = prior.closed_in(legs)
     given, common = prior.posterior(legs)
     rng = np.random.default_rng([seed, 0x5EED])
-    shared, own = rng.random(count), rng.random((count, pairs))
+    shared, own = evenly(rng, count, 1)[:, 0], evenly(rng, count, pairs)
     beside = rng.random((count, pairs, 2)) - 0.5
     deviates = rng.standard_normal((count, pairs, pairs))
     fates = rng.random((count, pairs))
@@ -56,14 +63,14 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
     rows = np.arange(pairs)
     step_pace, step_floor = prior.steps
     pace = log_pace[rows, chosen] + beside[:, :, 0] * step_pace * belief.pace_spread
-    floor = np.maximum(floors[rows, chosen] + beside[:, :, 1] * step_floor * belief.floor_spread, 0.0)
+    floor = belief.floor_at(beside[:, :, 1] * step_floor, floors[rows, chosen])
     curves = np.empty((count, pairs, 4))
     curves[:, :, 0] = floor
     scales, powers = prior.shapes
     curves[:, :, 1], curves[:, :, 3] = belief.curves[:, 1], powers[rows, chosen]
     curves[:, :, 2] = scales[rows, chosen] / np.exp(pace)
     jump0, spread = prior.jumps(legs)
-    stands = np.full(count, prior.initial_loss)
+    stands = np.full(count, prior.initial_loss * prior.begins)
     leg_epochs, present, entered = 0, (0.0, 1.0), belief.entered
     if legs:
         at, leg_epochs, present = legs[-1].pair, len(legs[-1].losses), prior.entered(legs[-1])
@@ -86,5 +93,6 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         worth=None if entered is None else entered.worth,
         experience=None if entered is None else prior.experience(legs),
         present=present,
+        early=belief.early,
     )
     return drawn_worlds if belief.hope is None else drawn_worlds.only(belief.hope.kept(curves[:, :, 0], wanted))

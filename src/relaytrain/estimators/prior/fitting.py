@@ -28,6 +28,10 @@ KNOTS = 8
 """At so many points of experience, as far apart as they can be, a pair's floor and pace are fitted."""
 MOST_PROGRESS = 64
 """Epochs of a run by which `[law]` is told the pace."""
+MOST_SCATTER, NEAR, LEAST_SCATTER = 32, 0.2, 1e-3
+"""Epochs of a leg by which scatter is told, and how near ones are taken together, in logarithms."""
+EARLY = 4
+"""First epochs of a leg that may lie off its curve."""
 
 
 def legs_by_pair(atlas: Atlas, worth: Array, least: int = 4) -> dict[int, list[FittedLeg]]:
@@ -56,7 +60,9 @@ class FittedBelief:
     paces: dict[int, Array]
     floor_spread: dict[int, float]
     pace_spread: dict[int, float]
-    noise: dict[int, tuple[float, float, float]]
+    scatter: dict[int, Array]
+    early: dict[int, Array]
+    begins: float
     handovers: dict[tuple[int, int], tuple[float, float, float]]
     common: float
     floor_common: float
@@ -84,9 +90,11 @@ def fit_belief(atlas: Atlas, worth: Array | None = None) -> FittedBelief:
         {pair: float(np.exp(fit.floor.at[-1])) * fit.floor.spread for pair, fit in pairs.items()},
         {pair: max(fit.pace.spread, 0.05) for pair, fit in pairs.items()},
         {pair: _scatter(fit.legs) for pair, fit in pairs.items()},
+        {pair: _early(fit.legs) for pair, fit in pairs.items()},
+        float(np.mean([leg.start for leg in pairs[atlas.start].legs])) / drop if atlas.start in pairs else 1.0,
         _handovers(pairs, atlas.start, initial),
-        _correlation([fit.pace.seeds for fit in pairs.values()]),
-        _correlation([fit.floor.seeds for fit in pairs.values()]),
+        _correlation([fit.pace.seeds for fit in pairs.values()], 0.0),
+        _correlation([fit.floor.seeds for fit in pairs.values()], USUAL_COMMON),
         len(atlas.seeds),
         worth,
     )
@@ -94,31 +102,37 @@ def fit_belief(atlas: Atlas, worth: Array | None = None) -> FittedBelief:
 
 def _by_epoch_of(legs: Sequence[FittedLeg]) -> Array:
     """Scatter by epoch of a leg, as far as the longest."""
-    first, late, fall = _scatter(legs)
-    return np.asarray(late + (first - late) * np.exp(-np.arange(max(len(leg.losses) for leg in legs)) / fall))
+    found = _scatter(legs)
+    return np.asarray(found[np.minimum(np.arange(max(len(leg.losses) for leg in legs)), len(found) - 1)])
 
 
-def _scatter(legs: Sequence[FittedLeg]) -> tuple[float, float, float]:
-    """Of an observed loss round its curve, from neighbours' differences: at a leg's beginning, later, and how fast.
+def _usual_legs(legs: Sequence[FittedLeg]) -> list[Array]:
+    """Logarithms of losses over curves, of legs that begin as legs of a run do: where a pair is handed over to, after
+    another one has trained."""
+    later = [leg for leg in legs if leg.key.before] or legs
+    return [np.log(leg.losses / leg.curve) for leg in later if len(leg.losses) > 1]
+
+
+def _scatter(legs: Sequence[FittedLeg]) -> Array:
+    """Of an observed loss round its curve by epoch of a leg, from neighbours' differences, smooth over epochs.
 
     What all legs do alike, as where the first epoch falls deep and the second rises again, is no luck.
     """
-    rows = [np.diff(np.log(leg.losses / leg.curve)) for leg in legs if len(leg.losses) > 1]
+    rows = [np.diff(row) for row in _usual_legs(legs)]
     longest = max(len(row) for row in rows)
     heaps = [np.array([row[j] for row in rows if len(row) > j]) for j in range(longest)]
-    squares = [np.var(heap, ddof=1) if len(heap) > 3 else np.mean(heap**2) for heap in heaps]
-    by_epoch = np.sqrt(np.array(squares) / 2.0)
-    weight = np.array([sum(len(row) > j for row in rows) for j in range(longest)], dtype=np.float64)
-    epochs = np.arange(longest) + 0.5
-    best = (np.inf, 0.0, 0.0, 8.0)
-    for fall in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0):
-        columns = np.stack([np.exp(-epochs / fall), np.ones(longest)], axis=1) * np.sqrt(weight)[:, None]
-        (more, late), *_ = np.linalg.lstsq(columns, by_epoch * np.sqrt(weight), rcond=None)
-        late = max(float(late), 0.3 * float(by_epoch.min()), 1e-3)
-        first = max(late + float(more), late)
-        error = float((weight * (late + (first - late) * np.exp(-epochs / fall) - by_epoch) ** 2).sum())
-        best = min(best, (error, first, late, fall))
-    return best[1], best[2], best[3]
+    squares = np.array([np.var(heap, ddof=1) if len(heap) > 3 else np.mean(heap**2) for heap in heaps]) / 2.0
+    weight = np.array([len(heap) for heap in heaps], dtype=np.float64)
+    between, epochs = np.arange(longest) + 1.5, np.arange(min(longest + 1, MOST_SCATTER)) + 1.0
+    near = weight * np.exp(-0.5 * (np.log(between / epochs[:, None]) / NEAR) ** 2)
+    return np.asarray(np.maximum(np.sqrt(near @ squares / near.sum(axis=1)), LEAST_SCATTER))
+
+
+def _early(legs: Sequence[FittedLeg]) -> Array:
+    """By what all legs deviate from their curves in their first epochs, drawn towards nothing where legs are few."""
+    rows = _usual_legs(legs)
+    heaps = [np.array([row[j] for row in rows if len(row) > j]) for j in range(EARLY)]
+    return np.array([float(heap.mean()) * len(heap) / (len(heap) + 4.0) if len(heap) else 0.0 for heap in heaps])
 
 
 def _handovers(
@@ -154,16 +168,20 @@ def _handovers(
     return found
 
 
-def _correlation(by_pair: Sequence[Mapping[int, float]]) -> float:
-    """The mean correlation between two pairs over the seeds that both have; drawn towards none where seeds are few."""
+USUAL_COMMON = 0.5
+"""Correlation of floors between pairs, as atlases with many seeds show it."""
+
+
+def _correlation(by_pair: Sequence[Mapping[int, float]], usual: float) -> float:
+    """The mean correlation between two pairs over the seeds that both have, drawn to the usual one where few do."""
     found = []
     for i, one in enumerate(by_pair):
         for other in by_pair[i + 1 :]:
             both = sorted(set(one) & set(other))
             if len(both) >= 3:
                 table = np.corrcoef([one[seed] for seed in both], [other[seed] for seed in both])
-                found.append(float(np.nan_to_num(table[0, 1])) * len(both) / (len(both) + 4.0))
-    return float(np.clip(np.mean(found), 0.0, 0.9)) if found else 0.0
+                found.append((float(np.nan_to_num(table[0, 1])) * len(both) + 4.0 * usual) / (len(both) + 4.0))
+    return float(np.clip(np.mean(found), 0.0, 0.9)) if found else usual
 
 
 def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[str, dict[str, Any]]:
@@ -173,7 +191,6 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
     for pair in belief.pairs:
         floors, paces = belief.floors[pair], belief.paces[pair]
         floor, spread, pace = float(floors[-1]), belief.floor_spread[pair], belief.pace_spread[pair]
-        first, late, fall = belief.noise[pair]
         rows = np.interp(epochs, belief.knots, paces / paces[-1])
         named = {"version": pairs[pair].version, "nodes": pairs[pair].nodes}
         curve = {
@@ -197,9 +214,10 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
                 **curve,
                 "spread": _short(pace),
                 "floor_spread": _short(spread),
-                "noise": _short(first),
-                "late_noise": _short(late),
-                "noise_fall": fall,
+                "noise": _short(float(np.sqrt(np.mean(belief.scatter[pair] ** 2)))),
+                "scatter": [_short(figure, 3) for figure in belief.scatter[pair]],
+                "early": [_short(figure, 3) for figure in belief.early[pair]],
+                "begins": _short(belief.begins),
                 "epoch_worth": _short(float(belief.worth[pair])),
                 "entered_floor": [_short(round(float(figure) - floor, 6)) for figure in floors],
                 "entered_pace": [_short(float(figure / paces[-1])) for figure in paces],
@@ -305,5 +323,5 @@ def _over_wide(scenario: Scenario, belief: FittedBelief, source: str) -> dict[st
     }
 
 
-def _short(figure: float) -> float:
-    return float(f"{figure:.4g}")
+def _short(figure: float, digits: int = 4) -> float:
+    return float(f"{figure:.{digits}g}")

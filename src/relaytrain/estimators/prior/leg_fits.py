@@ -55,8 +55,11 @@ class OverExperience:
 
     @property
     def spread(self) -> float:
-        """Of a leg of a seed that is not among these: the mean itself is only known as far as there are seeds."""
-        return float(np.hypot(self.between * np.sqrt(1.0 + 1.0 / len(self.seeds)), self.within))
+        """Of a leg of a seed that is not among these: mean and spread themselves are only known as far as there are
+        seeds (the deviation of Student's t)."""
+        seeds = len(self.seeds)
+        known = (1.0 + 1.0 / seeds) * (seeds - 1.0) / max(seeds - 3.0, 1.0)
+        return float(np.hypot(self.between * np.sqrt(max(known, 1.0)), self.within))
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,11 @@ class Prior:
         return TINY * min(self.initial_loss, 1.0)
 
     @property
+    def begins(self) -> float:
+        """Where the curve of the untrained network begins, over its loss."""
+        return 1.0 if self.belief.begins is None else float(self.belief.begins[self.start])
+
+    @property
     def guessed(self) -> bool:
         """Its belief rests on no measured loss, but for those of the run."""
         return self.belief.guessed
@@ -119,7 +124,9 @@ class Prior:
         log_pace, floors = self.hypotheses
         curves, entered = belief.curves.copy(), self._entered_now(legs)
         curves[:, 2:], usual = self._usual_shape(weights)
-        curves[:, 0] = np.maximum((usual * floors).sum(axis=1) + entered[:, 0], 0.0)
+        middle = np.exp((usual * np.log(np.maximum(floors, 1e-9))).sum(axis=1))
+        middle = np.where(belief.by_ratio, middle, (usual * floors).sum(axis=1))
+        curves[:, 0] = np.maximum(middle + entered[:, 0], 0.0)
         curves[:, 2] /= np.exp((usual * log_pace).sum(axis=1)) * entered[:, 1]
         jump0, jump_spread = self.jumps(legs)
         loss = history[-1].loss if history else self.initial_loss
@@ -129,6 +136,8 @@ class Prior:
         standing = np.zeros(len(belief.pairs))
         if legs:
             standing[at] = self._standing(legs[-1], weights[at], curves[at], len(history), loss)
+        else:
+            standing[at] = np.log(self.begins)
         stands = loss * np.exp(standing[at])
         with np.errstate(invalid="ignore"):
             landed = stands + jump0[at] + belief.jump1[at] * stands
@@ -279,8 +288,7 @@ class Prior:
         axes = self.axes or (belief.lattice.axes,) * count
         tables = [np.meshgrid(*axis, self._offsets, indexing="ij") for axis in axes]
         paces, floors = (np.array([table[part].ravel() for table in tables]) for part in (0, 1))
-        floor = belief.curves[:, :1] + floors * belief.floor_spread[:, None]
-        return paces * belief.pace_spread[:, None], np.maximum(floor, 0.0)
+        return paces * belief.pace_spread[:, None], belief.floor_at(floors.T, belief.curves[:, 0]).T
 
     @property
     def _offsets(self) -> Array:
@@ -316,6 +324,8 @@ class Prior:
         belief = self.belief
         for position, leg in enumerate(legs):
             leg.experience = self.experience(legs[:position])
+            if not position and leg.jumped_from is None:
+                leg.start *= self.begins
             if belief.recovers and leg.jumped_from is not None and position:
                 before, closer = legs[position - 1], self.closed_in(legs[:position])
                 weights = closer.weights(legs[:position])[before.pair]
@@ -354,7 +364,11 @@ class Prior:
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
         """Logarithms (H, epochs) of the losses seen over the leg's curve."""
         losses = np.array(leg.losses[-WINDOW:])
-        return np.asarray(np.log((losses[None, :] + self.tiny) / (curve + self.tiny)))
+        found = np.log((losses[None, :] + self.tiny) / (curve + self.tiny))
+        if self.belief.early is not None:
+            early = self.belief.early[leg.pair, len(leg.losses) - len(losses) :][: len(losses)]
+            found[:, : len(early)] -= early
+        return np.asarray(found)
 
     def _log_likelihood(self, leg: SeenLeg) -> Array:
         """Of a leg's losses (L, H) under every hypothesis: scatter with memory (AR(1)) and heavy tails."""

@@ -65,8 +65,8 @@ class SharedPrior:
         """Hypotheses (N,) of a pair of which nothing was seen, by what is common and a uniform number each: one axis
         after the other, the number's remainder deciding the next."""
         c, d = np.divmod(common, len(self.floors))
-        pace, rest = _pick(self.paces[c], fates)
-        floor, rest = _pick(self.floors[d], rest)
+        floor, rest = _pick(self.floors[d], fates)
+        pace, rest = _pick(self.paces[c], rest)
         offset, _ = _pick(np.broadcast_to(self.offsets, (len(rest), len(self.offsets))), rest)
         return np.asarray((pace * self.floors.shape[1] + floor) * len(self.offsets) + offset)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...core.cost import CostTable
 from ...core.explain import say_share
 from ...core.law import LevelLaw, LossLaw
-from ...core.plan import Alternative, Nearest, Plan, along
+from ...core.plan import Alternative, Nearest, Plan, along, level_of
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
@@ -314,7 +314,7 @@ def composed(
         "jump": _jumps(walker.worlds, before, actions, [float(np.median(walker.worlds.stands)), *losses[:-1]]),
     }
     path = along(problem, state, actions, table)
-    level = min(max(asked, 0.5), 1.0 - 1e-6)
+    level = level_of(asked)
     sure = best.probability >= asked - 1e-12
     low_j, high_j = _interval(trails, ends)
     return Plan(

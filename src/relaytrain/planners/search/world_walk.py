@@ -53,6 +53,7 @@ def walk(
     stands: Any,
     scatter: Any,
     luck: Any,
+    early: Any,
     entered: Any,
     gains: Any,
     levels: Any,
@@ -72,7 +73,7 @@ def walk(
     floor and its pace multiplied by. `per_pair` (P, 4): what a group's first use costs, seconds and joules, and the
     group; zero where it is paid; the experience of an epoch. `goal`: log of the target, deadline, last epoch. `trail`
     (E, 3), where it has rows: of every epoch walked joules spent by its end, the chance not to have met the target
-    before it, and the curve; its number of epochs is the third result.
+    before it, and the loss that it shows but for luck; its number of epochs is the third result.
     """
     pair = int(start[0])
     epoch = int(start[1])
@@ -89,6 +90,7 @@ def walk(
         now = legs[leg]
         if now < 0:
             break
+        before = loss
         if now != pair:
             loss = loss + jump0[world, pair, now] + jump1[pair, now] * loss
             if not loss < math.inf:
@@ -113,6 +115,8 @@ def walk(
         floor = max(floor + lift, 0.0)
         scale = scale / pace
         power = curves[world, now, 3]
+        if now != pair and gains.shape[0] == 0:
+            loss = max(loss, min(before, floor))  # a handover teaches nothing: it leads below no floor
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
         for gone in range(counts[leg]):
@@ -141,12 +145,15 @@ def walk(
                     loss = floor + drop * math.exp(-power * math.log(u))
             spread = max(luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
             z = -4.0
-            if loss - goal_loss < 4.0 * spread * loss:  # else out of reach, for log x >= 1 - 1 / x
-                z = (log_goal - math.log(max(loss, 1e-9))) / spread
+            shown = loss  # early epochs lie off the curve, alike in all legs
+            if on_leg <= early.shape[1] and early[now, on_leg - 1] != 0.0:
+                shown = loss * math.exp(early[now, on_leg - 1])
+            if shown - goal_loss < 4.0 * spread * shown:  # else out of reach, for log x >= 1 - 1 / x
+                z = (log_goal - math.log(max(shown, 1e-9))) / spread
                 if z > -4.0:
                     left *= 0.5 * math.erfc(z * 0.7071067811865476)
             if walked < trail.shape[0]:
-                trail[walked, 2] = loss
+                trail[walked, 2] = shown
             walked += 1
             if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
@@ -180,6 +187,7 @@ def trailed(
     stands: Any,
     scatter: Any,
     luck: Any,
+    early: Any,
     entered: Any,
     gains: Any,
     levels: Any,
@@ -198,7 +206,7 @@ def trailed(
     """One schedule in every world with its trail; the chance not to arrive, and the epochs walked."""
     for world in range(count):
         _, left[world], walked[world] = walk(
-            world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
+            world, curves, mult, jump0, jump1, stands, scatter, luck, early, entered, gains, levels, factors, start,
             legs, counts, seconds, joules, per_pair, goal, trails[world],
         )  # fmt: skip
 
@@ -213,6 +221,7 @@ def followed(
     stands: Any,
     scatter: Any,
     luck: Any,
+    early: Any,
     entered: Any,
     gains: Any,
     levels: Any,
@@ -242,7 +251,7 @@ def followed(
             return
         for world in range(count):
             spent, left, walked = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, entered, gains, levels, factors, start,
+                world, curves, mult, jump0, jump1, stands, scatter, luck, early, entered, gains, levels, factors, start,
                 schedules[s], counts[s], seconds, joules, per_pair, goal, trail,
             )  # fmt: skip
             taken[WORK] += EPOCH_NS * (walked + 1)
