@@ -30,6 +30,7 @@ from relaytrain.training.setup import TrainingSetup
 pytestmark = pytest.mark.train
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EPOCHS = 2
+AS_LOSS = ("target.metric=loss", "start.loss=1.1", "start.version=rank8")
 Weights = dict[str, torch.Tensor]
 
 
@@ -222,7 +223,7 @@ def test_a_vision_transformer_with_augmentation_is_plain_pytorch(example: Module
 @pytest.mark.parametrize("example", [("text_lora", "notices")], indirect=True)
 def test_an_adapter_of_a_text_classifier_is_peft_and_plain_pytorch(example: ModuleType) -> None:
     peft = pytest.importorskip("peft")
-    setup, weights, losses = trained("text_lora", "notices.toml", "cloud", version="rank8")
+    setup, weights, losses = trained("text_lora", "notices.toml", "cloud", changes=AS_LOSS, version="rank8")
     base = built(example.classifier)
     torch.manual_seed(0)
     config = peft.LoraConfig(r=8, lora_alpha=8, target_modules=["word_embeddings", "query", "value"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tomllib
-from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def module(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    return import_module(name)
+def module(name: str, folder: Path) -> Any:
+    """The user's module, under a name that no scenario asks for."""
+    spec = spec_from_file_location(f"{name}_of_the_test", folder / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def untrained(make: Any) -> torch.nn.Module:
@@ -42,7 +44,7 @@ def untrained(make: Any) -> torch.nn.Module:
     return model.eval()
 
 
-def test_a_dataset_of_float_targets_is_counted_and_trains(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_of_float_targets_is_counted_and_trains(folder: Path) -> None:
     made = relaytrain("new", "my.toml", *TABLE, "--loss", "mse", "--target", "0.01", "--format", "json", folder=folder)
     assert made.status == 0, made.said
     counted = json.loads(made.out)["counted"]
@@ -59,7 +61,7 @@ def test_a_dataset_of_float_targets_is_counted_and_trains(folder: Path, monkeypa
     assert ran.status == 5 and json.loads(ran.out)["epochs"] == 1, ran.said
 
 
-def test_a_loader_for_each_node_and_a_step_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loader_for_each_node_and_a_step_are_counted(folder: Path) -> None:
     names = ("--node", "library", "--node", "desk-1")
     made = relaytrain("new", "my.toml", *LINES, *names, "--target", "1.0", folder=folder)
     assert made.status == 0, made.said
@@ -69,7 +71,7 @@ def test_a_loader_for_each_node_and_a_step_are_counted(folder: Path, monkeypatch
     assert all("classes" not in node for node in text["nodes"]), "only the step knows what is a label"
     assert text["training"] == {"step": "verses:step", "evaluate": "verses:evaluate", "batch": 16}
     assert text["data"] == {"source": "verses:lines", "partition": "by-node"}
-    verses = module("verses", folder, monkeypatch)
+    verses = module("verses", folder)
     model = untrained(verses.reader)
     with torch.no_grad():
         sums = [verses.evaluate(model, batch) for batch in verses.lines("validation")]
@@ -113,8 +115,8 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     assert not (folder / "my.toml").exists()
 
 
-def test_the_start_loss_is_that_of_plain_pytorch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    houses = module("houses", folder, monkeypatch)
+def test_the_start_loss_is_that_of_plain_pytorch(folder: Path) -> None:
+    houses = module("houses", folder)
     (folder / "mine.py").write_text("from houses import houses\ndef by_node(who): return houses('test')\n")
     asked = (
         "--model",

@@ -150,11 +150,11 @@ def _counted(
     if target is not None and not (math.isfinite(target) and target > 0.0):
         raise UsageError(f"--target: got {target:g}, expected a positive number")
     need_torch("new --model")
-    from ..doctor.counted_scenario import Asked, count_scenario
+    from ..doctor.counted_scenario import CountRequest, count_scenario
     from ..doctor.counted_text import counted_text, left_out
 
     with progress("counting"):
-        found = count_scenario(Asked(model, data, file.parent, nodes, training))
+        found = count_scenario(CountRequest(model, data, file.parent, nodes, training))
     called = shlex.quote(str(file))
     return counted_text(found, name, called, target), found.to_dict(), left_out(found, called, target)
 

@@ -37,7 +37,7 @@ _JUDGED = ("validation", "test")
 
 
 @dataclass(frozen=True)
-class Asked:
+class CountRequest:
     """What to count: `model` (`module:function` or a family) on `data` (`module:function` or a name).
 
     `folder` is where the scenario will lie, and where references are looked for first. `nodes`: names that the data's
@@ -68,7 +68,7 @@ class CountedScenario:
     untrained. `batch`: samples in a batch of the user's own loader.
     """
 
-    asked: Asked
+    asked: CountRequest
     partition: str | None
     nodes: tuple[CountedNode, ...]
     sets: Mapping[str, tuple[str, ...]]
@@ -100,7 +100,7 @@ class CountedScenario:
         }
 
 
-def count_scenario(asked: Asked) -> CountedScenario:
+def count_scenario(asked: CountRequest) -> CountedScenario:
     """Build the network, read the data, and count.
 
     A function without arguments gives parts by name, one node each. One that takes a name is called with "train" and
@@ -119,7 +119,7 @@ def count_scenario(asked: Asked) -> CountedScenario:
         raise UserCodeError(f"{error}; it was called with {TRAIN!r}: name the nodes it knows with --node") from error
 
 
-def _division(asked: Asked) -> tuple[str | None, tuple[str, ...]]:
+def _division(asked: CountRequest) -> tuple[str | None, tuple[str, ...]]:
     """How the data are divided, and among which nodes."""
     if asked.nodes:
         return "by-node", asked.nodes
@@ -128,7 +128,7 @@ def _division(asked: Asked) -> tuple[str | None, tuple[str, ...]]:
     return None, (HERE,)
 
 
-def _counted(asked: Asked, partition: str | None, names: tuple[str, ...]) -> CountedScenario:
+def _counted(asked: CountRequest, partition: str | None, names: tuple[str, ...]) -> CountedScenario:
     why = ""
     try:
         setup, costs = _setup(asked, partition, names, small=True)
@@ -216,7 +216,7 @@ def _parts(data: str, folder: Path) -> tuple[str, ...]:
 
 
 def _setup(
-    asked: Asked, partition: str | None, names: tuple[str, ...], *, small: bool
+    asked: CountRequest, partition: str | None, names: tuple[str, ...], *, small: bool
 ) -> tuple[TrainingSetup, CostTable]:
     sets = {name: (name,) for name in names} | ({ALL: tuple(names)} if len(names) > 1 else {})
     versions: list[dict[str, Any]] = [{"name": FULL, **network_key(asked.model)}]
