@@ -22,7 +22,7 @@ WIDE, COLOURS = 1000, 48
 PAPERS = {"pact": "PACT", "depl": "DepL", "mcpipe": "mcPipe"}
 HEAD = """# Gallery: the papers' figures, redrawn
 
-Every picture is written by one command, with its numbers as CSV beside it and the verdict on every finding of the paper:
+Every picture is written by one command, with its numbers as CSV beside it and a verdict on every finding of the paper:
 
 ```bash
 relaytrain reproduce --list
@@ -31,7 +31,7 @@ relaytrain reproduce pact-fig5
 
 *Holds* means: seen in the figure as it was drawn here, by a check that the command repeats. Where a paper prints no
 curves, stand-ins take their place, so orderings and shapes are compared, not numbers
-([what was run, and what differs](reproduction.md)). This page is written by `python docs/images/gallery/draw.py FOLDER`.
+([what was run, and what differs](reproduction.md)). `python docs/images/gallery/draw.py FOLDER` writes this page.
 """
 
 
@@ -68,6 +68,7 @@ def section(name: str, found: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Draw what was named, write the page."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:]:
