@@ -43,12 +43,12 @@ from relaytrain.training.setup import TrainingSetup
 from relaytrain.training.task import NodeResult, NodeTask
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "text_lora"
-EPOCHS = 10
+EPOCHS = 8
 Parts = Sequence[tuple[float, Factors]]
 SKEWED = '''
 """The texts of `notices`, most of a class at one node."""
 import torch
-from notices import BATCH, SHARES, Sentences
+from notices import BATCH, Sentences
 
 def loader(who):
     rows = Sentences()
@@ -77,14 +77,14 @@ def tables(version: dict[str, Any], nodes: Sequence[str], data: str, seed: int, 
         "node_sets": [{"name": "all", "nodes": list(nodes)}],
         "pairs": [{"version": "it", "nodes": "all", "seconds": 1.0, "energy": 1.0}],
         "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 1.0, "scale": 3.0, "power": 1.0}]},
-        "training": {"optimizer": "adamw", "lr": 0.003, "batch": 16, "seed": seed, "local_epochs": local_epochs},
+        "training": {"optimizer": "adamw", "lr": 0.002, "batch": 16, "seed": seed, "local_epochs": local_epochs},
         "data": {"source": data, "partition": "by-node"},
     }
 
 
 def adapter(rank: int) -> dict[str, Any]:
     """As the example's scenario has it."""
-    return {"rank": rank, "targets": ["query", "value"], "train": ["bert.pooler", "classifier"]}
+    return {"rank": rank, "targets": ["word_embeddings", "query", "value"], "train": ["bert.pooler", "classifier"]}
 
 
 def prepared(made: Any, folder: Path) -> TrainingSetup:
