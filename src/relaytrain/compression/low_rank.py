@@ -7,9 +7,9 @@ An adapter adds s B A to a weight, B (out x rank) and A (rank x in). Only the pr
 * **another rank**: a larger one keeps the product exactly (new columns of B are zero); a smaller one keeps its largest
   singular values.
 
-Of all factors with that product those are taken that lie near the mean A, or where that has no meaning (embeddings begin
-with A = 0) near the mean B: training goes on at its scale, and the optimizer's averaged state still belongs to them. Everything in float64, through the small matrices between two QRs: the
-product itself is never formed.
+Of all factors with that product those are taken that lie near the mean A, or where that has no meaning (those of an
+embedding begin with A = 0) near the mean B: training goes on at its scale, and the optimizer's averaged state still
+belongs to them. Everything in float64, through the small matrices between two QRs: the product itself is never formed.
 """
 
 from __future__ import annotations
