@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.train, pytest.mark.slow]
 MARK = "RELAYTRAIN_TEST_MARK"
 REWRITE = "pytest.PytestAssertRewriteWarning"
 STOPPED, LOST = 6, 7
+EVERYBODY = [word for name in ("cloud", "edge-1", "edge-2", "far") for word in ("--as", name)]
 
 
 @pytest.fixture
@@ -70,6 +71,17 @@ def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
     again = CliRun("resume", "--local-flower", 1, "--store", store)
     assert again.status() == MISSED, again.said
     assert trace(RunStore.open(store), "flower-run") == wanted
+
+
+def test_a_stuck_trainer_is_ended_and_nobody_else(tmp_path, mark):
+    """Its socket was bound by whoever started it, here by us: the other end's number is not the trainer's."""
+    from relaytrain.executors.flower.trainer_link import TrainerPlace
+
+    place = TrainerPlace(("cloud",), str(tmp_path / "none.json"), str(tmp_path / "t"))
+    trainer = place.start(os.getpid())
+    place.end_trainer()
+    assert trainer.wait(60) == -signal.SIGKILL
+    place.end_trainer()  # of one that has gone already
 
 
 @pytest.mark.soak
@@ -163,6 +175,57 @@ def test_the_contract_of_transports(tmp_path, mark, monkeypatch, capfd):
     assert status == 0, capfd.readouterr().out[-4000:]
 
 
+METER = """
+from pathlib import Path
+
+from relaytrain.costs.meters import RaplMeter
+
+FOLDER = Path(__file__).parent / "rapl"
+RECORDED = iter(range(0, 10**9, 250_000))  # microjoules
+
+
+class Replayed(RaplMeter):
+    def begin(self):
+        (FOLDER / "energy_uj").write_text(str(next(RECORDED)))
+        return super().begin()
+
+    def end(self, mark, *, cpu_s=None):
+        (FOLDER / "energy_uj").write_text(str(next(RECORDED)))
+        return super().end(mark, cpu_s=cpu_s)
+
+
+def replayed():
+    return Replayed([FOLDER])
+"""
+
+
+@pytest.mark.soak
+def test_joules_are_those_of_the_nodes_meter(tmp_path, mark):
+    """A counter as RAPL has it, replayed: a quarter of a joule between two readings, so for every task."""
+    scenario = write_scenario(tmp_path / "legs.json", three_legs(epochs=3, clock="measured"))
+    (tmp_path / "own_meter.py").write_text(METER)
+    (tmp_path / "rapl").mkdir()
+    for name, value in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", str(10**12))):
+        (tmp_path / "rapl" / name).write_text(value)
+    at = ("--superlink", f"127.0.0.1:{free_port()}")
+    superlink = CliRun("flower", "superlink", "--address", at[1])
+    superlink.until("SuperLink at")
+    node = CliRun("node", scenario, *EVERYBODY, *at, "--meter", "own_meter:replayed")
+    node.until("joined the SuperLink")
+    store = tmp_path / "runs"
+    run = CliRun("run", scenario, "--transport", "flower", *at, "--store", store, "--name", "flower-run")
+    assert run.status() == MISSED, run.said
+    listed = CliRun("nodes", *at, "--format", "json")
+    assert listed.status() == 0 and '"provenance": "measured"' in listed.said, listed.said
+    for one in (node, superlink):
+        one.process.send_signal(signal.SIGTERM)
+    assert [one.status() for one in (node, superlink)] == [STOPPED] * 2
+    done = [event.body for event in RunStore.open(store).events("flower-run") if event.kind == "epoch_done"]
+    for body in done:
+        assert [(n["energy_j"], n["provenance"]) for n in body["nodes"]] == [(0.25, "measured")] * len(body["nodes"])
+        assert body["provenance"] == "measured"
+
+
 @pytest.mark.soak
 @needs_slow
 def test_a_node_with_a_twentieth_of_a_processor_is_in_time(tmp_path, mark):
@@ -172,8 +235,7 @@ def test_a_node_with_a_twentieth_of_a_processor_is_in_time(tmp_path, mark):
     superlink = CliRun("flower", "superlink", "--address", at[1])
     superlink.until("SuperLink at")
     with slow(0.05) as slowly:
-        every = [word for name in ("cloud", "edge-1", "edge-2", "far") for word in ("--as", name)]
-        node = CliRun("node", scenario, *every, *at, on=slowly)
+        node = CliRun("node", scenario, *EVERYBODY, *at, on=slowly)
         node.until("joined the SuperLink")
         run = CliRun("run", scenario, "--transport", "flower", *at, "--store", store, "--name", "flower-run")
         assert run.status() == MISSED, run.said

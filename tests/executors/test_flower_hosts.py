@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from flower_runs import MISSED, CliRun, left_behind, write_scenario
 from hosts import HUB, hosts, inside, needs_hosts, packets, send_one, watched_host
+from slow_machine import needs_slow, slow
 
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import three_legs
@@ -20,6 +21,8 @@ pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]
 RATES = {"cloud": 100.0, "edge-1": 20.0, "far": 2.0}
 """Mbit/s."""
+SLOW = "edge-1"
+AT = ("--superlink", f"{HUB}:8000")
 
 
 def test_nobody_calls_home(tmp_path):
@@ -44,26 +47,23 @@ def legs(epochs: int) -> dict:
     return {**made, "nodes": nodes, "node_sets": sets, "target": target}
 
 
-def test_three_hosts(tmp_path, monkeypatch, record_property):
-    """A node vanishes and comes back; another is three times slower than it says; predictions meet what is measured."""
+@needs_slow
+def test_three_hosts(tmp_path, monkeypatch):
+    """A node vanishes and comes back; another gets a third of a processor; predictions meet what is measured."""
     monkeypatch.setenv("RELAYTRAIN_TEST_MARK", str(tmp_path))
     scenario, store, certs = write_scenario(tmp_path / "legs.json", legs(8)), tmp_path / "runs", tmp_path / "certs"
     made = CliRun("flower", "certs", certs, "--host", HUB, *(w for name in RATES for w in ("--node", name)))
     assert made.status() == 0
-    at = ("--superlink", f"{HUB}:8000")
-    with hosts(RATES) as net:
-        hub = inside(net.hub)
+    with hosts(RATES) as net, slow(1 / 3) as slowly:
+        hub, around = inside(net.hub), {name: slowly if name == SLOW else [] for name in RATES}
         superlink = CliRun("flower", "superlink", "--address", f"{HUB}:8000", "--certs", certs, on=hub)
         superlink.until("SuperLink at")
-        nodes = {
-            name: CliRun(
-                "node", scenario, "--as", name, *at, "--certs", certs / "nodes" / name, on=inside(net.of(name))
-            )
-            for name in RATES
-        }
+        nodes = {name: node_at(name, scenario, certs, [*on, *inside(net.of(name))]) for name, on in around.items()}
         for node in nodes.values():
             node.until("joined the SuperLink")
-        options = ("--transport", "flower", *at, "--certs", certs, "--store", store, "--name", "hosts-run")
+        listed = CliRun("nodes", *AT, "--certs", certs, on=hub)
+        assert listed.status() == 0 and all(name in listed.said for name in RATES), listed.said
+        options = ("--transport", "flower", *AT, "--certs", certs, "--store", store, "--name", "hosts-run")
         run = CliRun("run", scenario, *options, on=hub)
         run.until("k   4")
         net.cut("far")
@@ -79,6 +79,10 @@ def test_three_hosts(tmp_path, monkeypatch, record_property):
     assert {row["nodes"] for row in rows} == {"gold", "silver", "bronze"}
     assert all(row["provenance"] in ("modelled", "measured") for row in rows)
     assert left_behind(f"RELAYTRAIN_TEST_MARK={tmp_path}") == []
+
+
+def node_at(name: str, scenario: Path, certs: Path, on: list[str]) -> CliRun:
+    return CliRun("node", scenario, "--as", name, *AT, "--certs", certs / "nodes" / name, on=on)
 
 
 def predictions(store: Path, run: str) -> list[dict]:

@@ -1,7 +1,7 @@
 """A leash: `python -m relaytrain.executors.flower.tether COMMAND...` runs a command for as long as its stdin is open.
 
-When stdin ends, because whoever started it closed it or died, or when the command ends by itself, everything the
-command has started is ended too: first asked, then by force. On Linux the leash takes in orphans: nothing escapes it.
+When stdin ends, because whoever started it closed it or died, the command is asked to end. When it has ended, also by
+itself, everything that it has started is ended by force. On Linux the leash takes in orphans: nothing escapes it.
 """
 
 from __future__ import annotations
@@ -51,15 +51,18 @@ def _wait_for_end(over: threading.Event) -> None:
 
 
 def _end_all(child: subprocess.Popen[bytes]) -> None:
-    """End what is left: our children, and orphans of theirs, which become ours."""
+    """End what is left: our children, and orphans of theirs, which become ours.
+
+    By force: a loop whose SuperLink has gone would take a request to stop for its user's.
+    """
     if child.poll() is None:
         child.kill()
         child.wait()
-    asked_until, until = time.monotonic() + GRACE_S / 2, time.monotonic() + END_S
+    until = time.monotonic() + END_S
     while left := children_of(os.getpid()):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM if time.monotonic() < asked_until else signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > until:

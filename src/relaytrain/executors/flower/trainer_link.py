@@ -17,7 +17,6 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ...store.files import write_atomic
 from ...training.task import BadMessage, NodeTask, failed, unpack
 from ..frames import check_frame, read_frame, write_frame
 
+PROGRAM = "relaytrain.executors.flower.trainer"
 STALL_S = 60.0
 """A trainer that gives no sign of life for so long is taken for dead, and ended."""
 AGAIN_S = 0.02
@@ -85,16 +86,29 @@ class TrainerPlace:
 
     def start(self, parent: int, **options: Any) -> subprocess.Popen[bytes]:
         """A trainer that lives as long as the process `parent`; whoever asks it now waits for its answer."""
-        command = [sys.executable, "-m", "relaytrain.executors.flower.trainer", "--parent", str(parent)]
+        command = [sys.executable, "-m", PROGRAM, "--parent", str(parent)]
         command += ["--scenario", self.scenario, "--nodes", ",".join(self.nodes)]
         for option, value in (("--folder", self.folder), ("--site", self.site), ("--meter", self.meter)):
             command += [option, value] if value else []
         with _listening(Path(self.socket)) as listener:
             at = listener.fileno()
             command += ["--listener", str(at)]
-            return subprocess.Popen(
+            started = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(at,), **options
             )
+        write_atomic(self._pid_file, str(started.pid), private=True, durable=False)
+        return started
+
+    def end_trainer(self) -> None:
+        """By force: one that is stuck would be found by the next task too."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(self._pid_file.read_text(encoding="ascii"))
+            if PROGRAM.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():  # nobody else has its number by now
+                os.kill(pid, signal.SIGKILL)
+
+    @property
+    def _pid_file(self) -> Path:
+        return Path(f"{self.socket}.pid")
 
 
 def _listening(path: Path) -> socket.socket:
@@ -151,7 +165,7 @@ def ask(place: TrainerPlace, task: NodeTask, frame: bytes) -> bytes:
     until = None if task.timeout_s is None else began + task.timeout_s
     try:
         with _connected(place) as link, cast(BinaryIO, link.makefile("rwb")) as stream:
-            return _asked(link, stream, task, frame, until)
+            return _asked(place, link, stream, task, frame, until)
     except TrainerLost as lost:
         return failed(task, "lost", str(lost), wall_s=time.monotonic() - began).to_bytes()
     except BadMessage as wrong:
@@ -162,7 +176,9 @@ def ask(place: TrainerPlace, task: NodeTask, frame: bytes) -> bytes:
         return failed(task, "late", words, wall_s=time.monotonic() - began).to_bytes()
 
 
-def _asked(link: socket.socket, stream: BinaryIO, task: NodeTask, frame: bytes, until: float | None) -> bytes:
+def _asked(
+    place: TrainerPlace, link: socket.socket, stream: BinaryIO, task: NodeTask, frame: bytes, until: float | None
+) -> bytes:
     try:
         link.settimeout(STALL_S)
         write_frame(stream, "task", frame)
@@ -176,7 +192,7 @@ def _asked(link: socket.socket, stream: BinaryIO, task: NodeTask, frame: bytes, 
             except TimeoutError:
                 if until is not None and time.monotonic() >= until:
                     raise
-                _end(link)
+                place.end_trainer()
                 raise TrainerLost(f"its trainer gave no sign of life for {STALL_S:g} s") from None
             if answer is None:
                 raise TrainerLost("its trainer's process ended")
@@ -188,7 +204,7 @@ def _asked(link: socket.socket, stream: BinaryIO, task: NodeTask, frame: bytes, 
                 unpack(body)
                 return body
     except BadMessage:
-        _end(link)
+        place.end_trainer()
         raise
     except OSError as error:
         if isinstance(error, TimeoutError):
@@ -209,12 +225,3 @@ def _connected(place: TrainerPlace) -> socket.socket:
                 raise TrainerLost(f"no trainer listens at {place.socket}: {error.strerror}") from None
             place.start(os.getppid())
     raise AssertionError("unreachable")
-
-
-def _end(link: socket.socket) -> None:
-    """End the process at the other end by force: one that is stuck would be found by the next task too."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        peer = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid = struct.unpack("3i", peer)[0]
-        if pid > 1 and pid != os.getpid():
-            os.kill(pid, signal.SIGKILL)
