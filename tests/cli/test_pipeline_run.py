@@ -58,7 +58,7 @@ def test_workers_that_torchrun_starts(relaytrain, tmp_path):
         (("--minibatches", "0"), 2, "--minibatches: got 0"),
         (("--optimizer", "lamb"), 2, "expected one of sgd, momentum, adam"),
         (("--data", "nothing"), 3, "expected one of digits"),
-        (("--bind", "0.0.0.0"), 2, "--trusted-network"),
+        (("--bind", "0.0.0.0"), 2, "--certs and --at"),
         (("--keep", "all"), 2, "expected one of stash, on-demand, best-of"),
         (("--device", "pi, 1 GFLOP/s, 1 kB"), 4, "no split"),
     ],
@@ -71,4 +71,4 @@ def test_faults_are_words(relaytrain, words, status, said):
 
 def test_help(relaytrain):
     call = relaytrain("pipeline", "run", "--help")
-    assert call.status == 0 and "--trusted-network" in call.out and "torchrun" in call.out
+    assert call.status == 0 and "TLS" in call.out and "torchrun" in call.out and "--trusted" not in call.out

@@ -29,7 +29,7 @@ def test_python_example_runs():
 
 def test_every_verb_is_listed(relaytrain):
     for verb in re.findall(r"^  ([a-z]+) ", relaytrain("--help").out.partition("Commands:")[2], re.MULTILINE):
-        assert f"| `{verb}" in README or verb == "relaytrain"
+        assert f"`{verb}`" in README or verb == "relaytrain"
 
 
 def test_the_two_commands_and_links_exist():

@@ -62,7 +62,7 @@ class Answer:
         self.task, self.update = json.loads(body[4 : 4 + length]), body[4 + length :]
         self.header = {key: self.task[key] for key in ("run", "node", "epoch", "attempt")}
         self.header |= {"samples": SAMPLES[self.task["node"]], "train_loss": 1.0, "cpu_s": 0.001, "wall_s": 0.001}
-        self.header |= {"error": None, "kind": None, "whole": True}
+        self.header |= {"error": None, "kind": None, "whole": True, "energy_j": None, "provenance": None}
 
     def send(self, update=None, **changes):
         header = {**self.header, **changes}
@@ -187,6 +187,9 @@ LIES = {
     "neither": lambda a: a.send(b"", whole=False),
     "kind-of-failure-unknown": lambda a: a.send(b"", whole=False, error="tired", kind="bored"),
     "error-without-end": lambda a: a.send(b"", whole=False, error="x" * 100_000, kind="refused"),
+    "joules-of-nowhere": lambda a: a.send(energy_j=1.0),
+    "joules-by-rumour": lambda a: a.send(energy_j=1.0, provenance="rumour"),
+    "joules-negative": lambda a: a.send(energy_j=-1.0, provenance="measured"),
     "run-a-list": lambda a: a.send(run=["run"]),
     "anothers-name": lambda a: a.send(node="edge-2"),
     "nobodys-name": lambda a: a.send(node="moon"),
@@ -196,6 +199,7 @@ LIES = {
     "no-sample": lambda a: a.send(samples=0),
     "years-of-cpu": lambda a: a.send(cpu_s=1e9),
     "years-of-wall": lambda a: a.send(wall_s=1e9),
+    "joules-of-a-city": lambda a: a.send(energy_j=1e15, provenance="measured"),
     "weights-times-900": lambda a: a.send(a.tensors(times(900.0))),
     "weights-times-50": lambda a: a.send(a.tensors(times(50.0))),
     "one-weight-huge": lambda a: a.send(a.tensors(one_is(1e30))),

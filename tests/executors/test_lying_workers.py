@@ -48,9 +48,9 @@ FRAMES = words("""noise endless-frame frame-above-the-cap empty-frame header-bey
 RESULTS = words("""no-samples no-run one-key-more epoch-a-text attempt-a-flag samples-a-fraction samples-negative
     samples-huge
     loss-nan loss-a-text cpu-infinite whole-a-number error-and-weights neither kind-of-failure-unknown error-without-end
-    run-a-list anothers-name nobodys-name""")
-UPDATES = words("""one-sample-more a-million-samples no-sample years-of-cpu years-of-wall weights-times-900
-    weights-times-50
+    joules-of-nowhere joules-by-rumour joules-negative run-a-list anothers-name nobodys-name""")
+UPDATES = words("""one-sample-more a-million-samples no-sample years-of-cpu years-of-wall joules-of-a-city
+    weights-times-900 weights-times-50
     one-weight-huge truncated longer no-weights a-pickle other-names other-kind momentum-1e30
     state-of-another-optimizer""")
 NEVER = words("""silent beats-for-ever beats-without-pause answers-an-older-epoch answers-another-run
@@ -68,6 +68,8 @@ SAID = {
     "endless-frame": "4611686018427387904 bytes, expected at most",
     "one-key-more": "unknown key 'admin'",
     "no-samples": "no key 'samples'",
+    "joules-of-nowhere": "joules with their provenance, or neither",
+    "joules-of-a-city": "which no node can draw",
     "samples-a-fraction": "samples is 63.5, expected count",
     "anothers-name": "an answer for node 'edge-2', expected edge-1",
     "one-sample-more": "65 samples, but it holds 64",

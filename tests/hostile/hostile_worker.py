@@ -33,7 +33,7 @@ def read(call: tuple[str, ...]) -> int:
             read_campaigns(Path(call[1]))
             return 0
         if call[0] == "read-start":
-            from relaytrain.training.setup import start_file
+            from relaytrain.training.start_file import start_file
 
             start_file(Path(call[1]), None)
             return 0

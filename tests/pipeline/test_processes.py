@@ -129,21 +129,16 @@ def test_wires_take_their_time():
         Wire(None, (0.2, 0.1))
 
 
-def test_stages_listen_where_they_may():
+def test_stages_listen_on_loopback_alone():
     assert interface_of("localhost") == interface_of("127.0.0.1") == interface_of("lo") == "lo"
-    with pytest.raises(UsageError, match="--trusted-network"):
-        interface_of("0.0.0.0")
-    with pytest.raises(UsageError, match="--trusted-network"):
-        interface_of("192.0.2.7")
-    with pytest.raises(UsageError, match="no address of this host"):
-        interface_of("192.0.2.7", trusted=True)
-    assert interface_of("0.0.0.0", trusted=True) is None
+    for elsewhere in ("0.0.0.0", "192.0.2.7"):
+        with pytest.raises(UsageError, match="--certs and --at"):
+            interface_of(elsewhere)
     with pytest.raises(UsageError, match="expected localhost"):
         interface_of("no such thing")
-    check_master("127.0.0.1", interface=None, trusted=False)
-    check_master("192.0.2.7", interface="eth1", trusted=False)
+    check_master("127.0.0.1")
     with pytest.raises(UsageError, match="MASTER_ADDR"):
-        check_master("192.0.2.7", interface=None, trusted=False)
+        check_master("192.0.2.7")
 
 
 def test_blueprints_build_what_they_describe():

@@ -6,6 +6,7 @@ import importlib
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,7 @@ from relaytrain.training.setup import TrainingSetup
 pytestmark = pytest.mark.train
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EPOCHS = 2
+AS_LOSS = ("target.metric=loss", "start.loss=1.1", "start.version=rank8")
 Weights = dict[str, torch.Tensor]
 
 
@@ -44,15 +46,20 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def trained(
-    folder: str, file: str, nodes: str, transport: Any = InProcess, changes: tuple[str, ...] = ()
+    folder: str,
+    file: str,
+    nodes: str,
+    transport: Any = InProcess,
+    changes: tuple[str, ...] = (),
+    version: str = "full",
 ) -> tuple[Any, Weights, list[float]]:
-    """Two epochs of the full version on a node set of one node."""
+    """Two epochs of one version on a node set."""
     setup = TrainingSetup.from_scenario(load_scenario(EXAMPLES / folder / file, changes))
     means = transport(setup)
     epochs = FederatedEpoch(setup, means)
     checkpoint, losses = setup.first_checkpoint(), []
     for epoch in range(1, EPOCHS + 1):
-        done = epochs.run_epoch(Decision(epoch, "full", nodes), checkpoint)
+        done = epochs.run_epoch(Decision(epoch, version, nodes), checkpoint)
         checkpoint = done.checkpoint
         losses.append(done.outcome.loss)
     means.close()
@@ -181,6 +188,66 @@ def test_augmented_images_from_disk_are_plain_pytorch(example: ModuleType) -> No
         wanted.append(1.0 - sum(right) / len(held_out))
     assert same(weights, model)
     assert losses == wanted
+
+
+def looped(model: nn.Module, loaders: tuple[Any, Any], lr: float, node: str) -> list[float]:
+    """What a user of transformers writes: batches are keywords, the outputs have a loss. Losses on the held-out set."""
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr, weight_decay=0.0)
+    seen = []
+    for epoch in range(1, EPOCHS + 1):
+        seed_pass(epoch, node)
+        model.train()
+        for batch in loaders[0]:
+            optimizer.zero_grad()
+            model(**batch).loss.backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            sums = [(float(model(**batch).loss) * len(batch["labels"]), len(batch["labels"])) for batch in loaders[1]]
+        seen.append(sum(loss for loss, _ in sums) / sum(count for _, count in sums))
+    return seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [("vit", "garments")], indirect=True)
+def test_a_vision_transformer_with_augmentation_is_plain_pytorch(example: ModuleType) -> None:
+    pytest.importorskip("transformers")
+    _, weights, losses = trained("vit", "garments.toml", "cloud")
+    model = built(example.vit)
+    wanted = looped(model, (example.loader("studio"), example.loader("validation")), 0.003, "studio")
+    assert same(weights, model)
+    assert losses == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [("text_lora", "notices")], indirect=True)
+def test_an_adapter_of_a_text_classifier_is_peft_and_plain_pytorch(example: ModuleType) -> None:
+    peft = pytest.importorskip("peft")
+    setup, weights, losses = trained("text_lora", "notices.toml", "cloud", changes=AS_LOSS, version="rank8")
+    base = built(example.classifier)
+    torch.manual_seed(0)
+    config = peft.LoraConfig(r=8, lora_alpha=8, target_modules=["word_embeddings", "query", "value"])
+    model = peft.inject_adapter_in_model(config, base)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name or name.startswith(("bert.pooler", "classifier")))
+    settings = setup.settings
+    wanted = looped(model, (example.loader("library"), example.loader("validation")), settings.lr, "library")
+    state = model.state_dict()
+    assert len(weights) == sum(p.requires_grad for p in model.parameters())
+    assert all(torch.equal(tensor, state[name]) for name, tensor in weights.items())
+    assert losses == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [("text_lora", "notices")], indirect=True)
+def test_ranks_are_averaged_alike_in_worker_processes(example: ModuleType) -> None:
+    pytest.importorskip("peft")
+    words = {"folder": "text_lora", "file": "notices.toml", "nodes": "desks", "version": "rank2"}
+    (_, here, losses), (_, there, others) = (
+        trained(**words, transport=means) for means in (InProcess, partial(Processes, workers=1))
+    )
+    assert losses == others
+    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 @pytest.mark.slow

@@ -10,7 +10,12 @@ import pytest
 from forked import epoch_is, hint_of, relaytrain
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-JOBS = {"tabular": "houses", "sequence": "verses", "disk_images": "scans"}
+JOBS = {"tabular": "houses", "sequence": "verses", "disk_images": "scans", "vit": "garments", "text_lora": "notices"}
+LOADED = {
+    "vit": ("transformers.models.vit.modeling_vit",),
+    "text_lora": ("transformers.models.bert.modeling_bert", "peft"),
+}
+"""Imported once here, so that none of the forked processes has to."""
 EPOCHS = 4
 SHORT = ("--set", "target.loss=0.01", "--set", f"target.max_epochs={EPOCHS}")
 """A target out of reach: every run has all its epochs."""
@@ -25,6 +30,8 @@ def losses(folder: Path, run: str) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_a_killed_example_goes_on_with_equal_losses(name: str, tmp_path: Path) -> None:
+    for package in LOADED.get(name, ()):
+        pytest.importorskip(package)
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "scans", "relaytrain-runs"))
     file = f"{JOBS[name]}.toml"

@@ -47,12 +47,12 @@ Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target miss
 VERBS = (
     "run", "plan", "compare", "simulate", "front", "validate", "new", "schema", "reproduce", "resume", "stop",
     "ls", "show", "rm", "report", "audit", "ui", "export", "doctor", "profile", "atlas", "scout", "collect", "fit",
-    "evaluate",
+    "evaluate", "node", "nodes",
 )  # fmt: skip
 """In the order of `--help`; verb `v` is the function `v` of the module `v` beside this file."""
 WITHOUT_TRACE = ("validate", "plan")
 """Verbs that hold no file, thread or process when they return: nothing has to be closed behind them."""
-GROUPS = ("pipeline", "store")
+GROUPS = ("pipeline", "store", "flower")
 """Modules that hold verbs of their own: `relaytrain store check`."""
 
 
@@ -137,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit status."""
     _start_quickly()
     talk.quiet = talk.verbose = False
+    talk.arguments = tuple(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -23,6 +23,9 @@ With --model and --data your network is built and your data are read, once: para
 the loss before training and what an epoch costs on this machine are counted or measured and written down; nothing is
 made up. What that cannot tell is left out, and said with the command that finds it. Nothing is overwritten unless
 --force is given. Exit status 3 when network or data fail, with your file and line.
+
+Data may be arrays, a Dataset, a DataLoader or an iterable of batches. The function is called without arguments (parts
+by name), with "train" and "test", or with the names of --node, "validation" and "test".
 """
 EXAMPLES = """\b
 Examples:
@@ -30,6 +33,8 @@ Examples:
   relaytrain new factory.toml --from smart_factory && relaytrain plan factory.toml
   relaytrain new my.toml --model my_package:net --data my_package:images --target 0.3
   relaytrain new my.toml --model my_package:net --data cifar10
+  relaytrain new my.toml --model my_package:net --data my_package:table --loss mse
+  relaytrain new my.toml --model my_package:net --data my_package:loader --node lab --node shop --step my_package:step
 """
 SCHEMA_FILE = "scenario.schema.json"
 
@@ -47,9 +52,23 @@ Model = Annotated[
 ]
 Data = Annotated[
     str | None,
-    typer.Option(
-        "--data", metavar="MODULE:NAME", help="A function that returns your images and labels; or digits, cifar10 ..."
-    ),
+    typer.Option("--data", metavar="MODULE:NAME", help="A function that returns your data; or digits, cifar10 ..."),
+]
+Node = Annotated[
+    list[str] | None,
+    typer.Option("--node", metavar="NAME", help="A name that --data is called with for one node's data; repeatable."),
+]
+Step = Annotated[
+    str | None,
+    typer.Option("--step", metavar="MODULE:NAME", help="Your step(model, batch) -> loss.", show_default=False),
+]
+Evaluate = Annotated[
+    str | None,
+    typer.Option("--evaluate", metavar="MODULE:NAME", help="Your evaluate(model, batch) -> sums.", show_default=False),
+]
+Loss = Annotated[
+    str | None,
+    typer.Option("--loss", metavar="NAME", help="cross-entropy (default), mse, or MODULE:NAME.", show_default=False),
 ]
 Target = Annotated[
     float | None, typer.Option("--target", metavar="LOSS", help="The loss to reach; without it the file leaves it out.")
@@ -63,6 +82,10 @@ def new(
     model: Model = None,
     data: Data = None,
     target: Target = None,
+    node: Node = None,
+    step: Step = None,
+    evaluate: Evaluate = None,
+    loss: Loss = None,
     force: Force = False,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -76,11 +99,14 @@ def new(
     missing: list[str] = []
     if preset is not None and (model is not None or data is not None):
         raise UsageError("new: got --from with --model or --data, expected one or the other: presets name their own")
+    training = {key: value for key, value in (("step", step), ("evaluate", evaluate), ("loss", loss)) if value}
+    if (training or node) and (model is None or data is None):
+        raise UsageError("new: got --node, --step, --evaluate or --loss, expected them beside --model and --data")
     name = re.sub(r"[^A-Za-z0-9_.+-]+|\.\.+", "-", file.stem).strip("-._+")[:64] or "scenario"
     if preset is not None:
         text = _preset_text(preset, name)
     elif model is not None or data is not None:
-        text, counted, missing = _counted(name, file, model, data, target)
+        text, counted, missing = _counted(name, file, (model, data), target, tuple(node or ()), training)
     elif target is not None:
         raise UsageError("--target: expected beside --model and --data; the skeleton has a target to edit")
     else:
@@ -104,12 +130,18 @@ def new(
 
 
 def _counted(
-    name: str, file: Path, model: str | None, data: str | None, target: float | None
+    name: str,
+    file: Path,
+    references: tuple[str | None, str | None],
+    target: float | None,
+    nodes: tuple[str, ...],
+    training: dict[str, str],
 ) -> tuple[str, dict[str, Any], list[str]]:
     """The text of a scenario whose figures are counted, those figures, and what it leaves out."""
     from ..scenario.resolve import split_reference
 
-    for given in (model, data):
+    model, data = references
+    for given in references:
         if given is not None and not given.isidentifier() and not given.replace("-", "").isalnum():
             split_reference(given)
     if model is None or data is None:
@@ -118,11 +150,11 @@ def _counted(
     if target is not None and not (math.isfinite(target) and target > 0.0):
         raise UsageError(f"--target: got {target:g}, expected a positive number")
     need_torch("new --model")
-    from ..doctor.counted_scenario import count_scenario
+    from ..doctor.counted_scenario import CountRequest, count_scenario
     from ..doctor.counted_text import counted_text, left_out
 
     with progress("counting"):
-        found = count_scenario(model, data, file.parent)
+        found = count_scenario(CountRequest(model, data, file.parent, nodes, training))
     called = shlex.quote(str(file))
     return counted_text(found, name, called, target), found.to_dict(), left_out(found, called, target)
 

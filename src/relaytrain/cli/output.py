@@ -32,11 +32,12 @@ COLOURS = {"bad": "31", "good": "32", "warn": "33", "dim": "2"}
 
 @dataclass
 class Talk:
-    """How much this call says beside its result. `spoken_s`: when it last said something."""
+    """How much this call says beside its result. `spoken_s`: when it last said something. `arguments`: its words."""
 
     quiet: bool = False
     verbose: bool = False
     spoken_s: float = 0.0
+    arguments: tuple[str, ...] = ()
 
 
 talk = Talk()

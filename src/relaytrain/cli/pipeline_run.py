@@ -33,9 +33,9 @@ installed; --data likewise. The run is kept in the store: relaytrain ls, show, r
 `relaytrain resume RUN` goes on after its last epoch, inside an epoch from the newest snapshot of all stages. The
 split is planned as by `pipeline plan`. A stage that dies or falls silent is noticed within seconds: the others go on
 without it from the newest snapshot. With --emulate, devices and links are as slow as their figures say. On several
-hosts: --prepare FOLDER writes what workers need, then start `torchrun ... -m relaytrain.pipeline.worker
-FOLDER/job.json` on each. Stages listen on loopback or a named interface; any other address needs --trusted-network,
-as gloo does not authenticate.
+hosts: --prepare FOLDER writes what workers need, then start `python -m relaytrain.pipeline.worker FOLDER/job.json` on
+each, with the certificates of `relaytrain flower certs`: between hosts tensors go over TLS, and nothing else listens
+beyond loopback. On one host torchrun can start the same worker.
 """
 EXAMPLES = """\b
 Examples:
@@ -74,8 +74,7 @@ Emulate = Annotated[bool, typer.Option("--emulate", help="Devices and links as s
 Rebalance = Annotated[
     bool, typer.Option("--rebalance", help="Give a persistently slow stage less; results then depend on timing.")
 ]
-Bind = Annotated[str, option("--bind", "WHERE", "An interface or address (localhost).")]
-Trusted = Annotated[bool, typer.Option("--trusted-network", help="Allow an address that others can reach.")]
+Bind = Annotated[str, option("--bind", "WHERE", "An interface or address of loopback (localhost).")]
 Simulate = Annotated[bool, typer.Option("--simulate", help="All stages in one process: the same result.")]
 Prepare = Annotated[
     Path | None, typer.Option("--prepare", metavar="DIR", help="Only write what torchrun's workers need.")
@@ -102,7 +101,6 @@ def run(
     emulate: Emulate = False,
     rebalance: Rebalance = False,
     bind: Bind = "localhost",
-    trusted_network: Trusted = False,
     simulate: Simulate = False,
     prepare: Prepare = None,
     name: Name = None,
@@ -134,18 +132,17 @@ def run(
         folder=folder,
         snapshot_every=snapshot_every,
         bind=bind,
-        trusted_network=trusted_network,
         rebalance=rebalance,
         count_bytes=True,
         emulation=Emulation(links=emulate, compute=emulate),
     )
     if prepare is not None:
         path, world = write_job(order, devices, training, runtime, prepare)
-        note("start on every host, with that host's --node-rank, and with --interface NAME between hosts:")
         command = f"torchrun --nnodes 1 --nproc-per-node {world} -m relaytrain.pipeline.worker {path}"
-        emit_json(
-            {"schema": "relaytrain.pipeline-prepared/1", "job": str(path), "processes": world, "command": command}
-        )
+        between = f"python -m relaytrain.pipeline.worker {path} --rank R --certs DIR" + " --at NAME=HOST:PORT" * world
+        note(f"between hosts, on each with its own R and certificates: {between}")
+        prepared = {"job": str(path), "processes": world, "command": command, "between_hosts": between}
+        emit_json({"schema": "relaytrain.pipeline-prepared/1", **prepared})
         return 0
     job = pipeline_runs.PipelineJob(order, tuple(devices), in_flight, keeping.value, runtime, epochs, target)
     typed = shlex.join(["relaytrain", *sys.argv[1:]]) if sys.argv[1:3] == ["pipeline", "run"] else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .compiled import compiled
+from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
 from .options import Format, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
@@ -52,6 +53,9 @@ def resume(
     log: Logs = None,
     force: Force = False,
     allow_inexact: Inexact = False,
+    local_flower: LocalFlower = None,
+    superlink: SuperLinkAddress = None,
+    certs: Certificates = None,
     store: Store = None,
     output: Output = Format.text,
     quiet: Quiet = False,
@@ -66,6 +70,10 @@ def resume(
     started = opened.summary(name).started
     if "pipeline" in started:
         return _pipeline(name, opened, code, force, allow_inexact, output)
+    kept = runs.kept_scenario(name, store=opened, source=scenario, code=code)
+    where = Where(local_flower, superlink, certs)
+    if where.is_outside(kept):
+        return on_flower(kept, where)
     with compiled(scipy=True), signals.stopping() as stop:
         with Watcher.watching() as told:
             ended = runs.resume(

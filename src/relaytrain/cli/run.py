@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
+from .on_flower import Certificates, LocalFlower, ProfileNodes, SuperLinkAddress, Where, on_flower, on_its_nodes
 from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
@@ -28,6 +29,7 @@ Examples:
   relaytrain run my.toml --seed 3 --transport processes
   relaytrain run my.toml --set target.deadline=5m --planner one-switch --format json
   relaytrain run my.toml --fitted fit.npz
+  relaytrain run my.toml --transport flower --local-flower 3
   relaytrain run my.toml --log tensorboard=tb --log mlflow=mlruns --log wandb=.
 """
 
@@ -37,7 +39,9 @@ Seed = Annotated[
 ]
 TransportName = Annotated[
     str | None,
-    typer.Option("--transport", metavar="NAME", help="inprocess, or processes: worker processes.", show_default=False),
+    typer.Option(
+        "--transport", metavar="NAME", help="inprocess, processes (workers here), or flower.", show_default=False
+    ),
 ]
 Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="The run's name.", show_default=False)]
 
@@ -48,6 +52,10 @@ def run(
     rule: RuleName = None,
     seed: Seed = None,
     transport: TransportName = None,
+    local_flower: LocalFlower = None,
+    superlink: SuperLinkAddress = None,
+    certs: Certificates = None,
+    profile_nodes: ProfileNodes = False,
     estimator: EstimatorName = None,
     fitted: FittedFile = None,
     name: Name = None,
@@ -65,9 +73,14 @@ def run(
     from ..relay import runs
     from ..store import RunStore
 
-    opened = RunStore.open(store)
     changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
+    where = Where(local_flower, superlink, certs)
+    if where.is_outside(loaded):
+        return on_flower(loaded, where)
+    if profile_nodes:
+        loaded = on_its_nodes(loaded)
+    opened = RunStore.open(store)
     for words in loaded.warnings:
         note(f"warning: {words}")
     with compiled(scipy=True), signals.stopping() as stop:

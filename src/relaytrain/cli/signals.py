@@ -35,6 +35,7 @@ class Signals:
         """A verb was interrupted where it stood: whatever it raises, code that was hit may have made it of that."""
         self._held = False
         self._run: Stop | None = None
+        self._says = True
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.settled:
@@ -46,7 +47,7 @@ class Signals:
         if self._run is None:
             self.broke = True
             raise KeyboardInterrupt
-        if self.heard == 1:
+        if self.heard == 1 and self._says:
             _shout("stopping after this epoch; Ctrl-C again drops it")
         self._run.ask()
 
@@ -72,7 +73,7 @@ class Signals:
 
     def _send(self) -> None:
         if not self.settled:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT if _wanted(signal.SIGINT) else signal.SIGTERM)
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -92,11 +93,11 @@ class Signals:
             sys.unraisablehook = unraisable
 
     @contextmanager
-    def stopping(self) -> Iterator[Stop]:
-        """A run inside the block is asked to stop; what it ends with stands."""
+    def stopping(self, *, says: bool = True) -> Iterator[Stop]:
+        """A run inside the block is asked to stop; what it ends with stands. `says`: and we say so."""
         from ..relay.stopping import Stop
 
-        self._run = Stop()
+        self._run, self._says = Stop(), says
         try:
             yield self._run
         finally:

@@ -96,6 +96,8 @@ class NodeReport:
     energy_j: float = 0.0
     error: str | None = None
     kind: str | None = None
+    provenance: Provenance | None = None
+    flops: float = 0.0
 
     @property
     def reason(self) -> str:

@@ -45,7 +45,7 @@ class Version:
     `flops_per_sample` counts one forward and one backward pass. Unknown figures are None. `chain`: how a pipeline may
     split it. `fixed_bytes`: of a frozen base, held once by each node, never trained or sent. `slices`: nested versions
     inside it, which a share `slice_share` of its batches trains; handovers between them go both ways and move nothing
-    but bytes.
+    but bytes. `rank`: of an adapter; handovers between ranks go both ways.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Version:
     slices: tuple[str, ...] = ()
     slice_share: float = 0.0
     fixed_bytes: int = 0
+    rank: int = 0
 
     def trained(self, figure: Callable[[str], float]) -> float:
         """The mean over the batches of an epoch of what `figure` says of each version: its own, or that of a slice."""

@@ -193,12 +193,14 @@ def _sending(model: _Model, new: Pair) -> tuple[float, float]:
 def _handover(
     model: _Model, key: tuple[int, int], old: Pair, new: Pair, sending: tuple[float, float]
 ) -> tuple[float, float]:
-    size, before = weight_bytes(model.versions[new.version]), weight_bytes(model.versions[old.version])
+    made, left = model.versions[new.version], model.versions[old.version]
+    size, before = weight_bytes(made), weight_bytes(left)
     if size is None:
         return math.inf, math.inf
-    if model.versions[new.version].is_around(model.versions[old.version]):
+    if made.is_around(left):
         return sending
-    if before is not None and size > before and not model.settings.grow_back:
+    both_ways = model.settings.grow_back or (made.rank and left.rank)
+    if before is not None and size > before and not both_ways:
         model.reasons[key] = (
             f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true, "
             "or a [[changes]] entry with seconds and energy"

@@ -34,6 +34,10 @@ Kind = Literal["samples", "loader", "stream", "batches"]
 Indexes = NDArray[np.int64]
 
 
+class Indivisible(ScenarioError):
+    """Data that have no positions were to be divided among nodes."""
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where data come from, so that another process can fetch them: `source` called with `argument`, its `part`."""
@@ -101,7 +105,7 @@ class OwnData:
     def check_divisible(self) -> None:
         """Refuse to divide what has no positions."""
         if self.kind != "samples":
-            raise ScenarioError(
+            raise Indivisible(
                 f"data: {self.name} is a {type(self.value).__name__}, which cannot be divided among nodes; expected a "
                 'map-style Dataset, or partition = "by-node" with data for each node'
             )

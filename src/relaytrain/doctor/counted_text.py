@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from ..training.setup import VersionFacts
+from ..training.version_plans import VersionFacts
 from .counted_scenario import FULL, HERE, SMALL, SMALL_RATIO, CountedScenario, network_key
 
 
@@ -17,7 +17,7 @@ def counted_text(found: CountedScenario, name: str, file: str, target: float | N
         f"[start]\nloss = {found.start_loss!r}    # measured on the validation set, untrained"
         f'\nversion = "{FULL}"\nnodes = {_text(next(iter(found.sets)))}',
         "# Counted by building it once. FLOPs: forward and backward of one sample.",
-        _version(FULL, "".join(f"{key} = {_text(ref)}\n" for key, ref in network_key(found.model).items()), found.full),
+        _version(FULL, _network(found), found.full),
         _small(found, file),
         _nodes(found),
         _pairs(found, file),
@@ -36,6 +36,11 @@ def left_out(found: CountedScenario, file: str, target: float | None) -> list[st
         )
     if found.small is None:
         out.append(f"a smaller version ({found.why_no_small}); more: relaytrain doctor {file}")
+    unknown = [node.name for node in found.nodes if node.samples is None]
+    if unknown:
+        out.append(
+            f"samples of {', '.join(unknown)}, and so seconds and joules: more than were gone through; give them"
+        )
     out.append(f"[law], how the loss falls: relaytrain scout {file} OUT.json --budget 3x; a run learns it as it goes")
     out.append("other nodes and their devices: yours to add, see the comments in the file")
     return out
@@ -50,11 +55,12 @@ def _text(value: str) -> str:
 
 
 def _head(found: CountedScenario, name: str, file: str) -> str:
-    shape = " x ".join(map(str, found.input))
+    given = found.input if isinstance(found.input, str) else " x ".join(map(str, found.input))
     return (
         "#:schema ./scenario.schema.json\n"
-        f"# A RelayTrain scenario of {found.model} on {found.data}: inputs of {shape}. Its figures were counted or\n"
-        "# measured as it was written; what nobody can know before training is left out, with what finds it.\n"
+        f"# A RelayTrain scenario of {found.asked.model} on {found.asked.data}: a sample is {given}.\n"
+        "# Its figures were counted or measured as it was written; what nobody can know before training is left out,\n"
+        "# with what finds it.\n"
         f"# Check it:  relaytrain doctor {file}      Plan it:  relaytrain plan {file}\n"
         f'schema = 1\nname = "{name}"'
     )
@@ -69,8 +75,14 @@ def _target(found: CountedScenario, file: str, target: float | None) -> str:
             f"#   How far five epochs come:  {_try(file)}\n"
         )
     )
+    others = ", ".join(f"{name} ({value:.4g})" for name, value in found.figures.items() if name != "loss")
+    known += f'# metric = "loss"         # it may be another figure (untrained): {others}\n' if others else ""
     when = '# deadline = "1h"         # by when; without it: whenever'
     return f"[target]\n{known}{when}\n# probability = 0.95      # how surely"
+
+
+def _network(found: CountedScenario) -> str:
+    return "".join(f"{key} = {_text(value)}\n" for key, value in network_key(found.asked.model).items())
 
 
 def _version(name: str, way: str, facts: VersionFacts) -> str:
@@ -101,7 +113,9 @@ def _nodes(found: CountedScenario) -> str:
         else "# A node for every part of the data. Those that are other devices get a `device`."
     )
     nodes = "".join(
-        f"\n[[nodes]]\nname = {_text(node.name)}\nsamples = {node.samples}\nclasses = {node.classes}"
+        f"\n[[nodes]]\nname = {_text(node.name)}"
+        + ("" if node.samples is None else f"\nsamples = {node.samples}")
+        + ("" if node.classes is None else f"\nclasses = {node.classes}")
         for node in found.nodes
     )
     sets = "".join(
@@ -112,6 +126,8 @@ def _nodes(found: CountedScenario) -> str:
 
 
 def _pairs(found: CountedScenario, file: str) -> str:
+    if not found.pairs:
+        return "# How long an epoch takes depends on how many samples it has: give the nodes `samples` and a `device`."
     rows = "".join(
         f'\n[[pairs]]\nversion = "{version}"\nnodes = {_text(nodes)}\n'
         f"seconds = {_figure(seconds)}\nenergy = {_figure(joules)}"
@@ -135,8 +151,14 @@ def _law(file: str) -> str:
 
 
 def _training(found: CountedScenario) -> str:
-    parts = '\npartition = "parts"' if found.parts else ""
+    asked = found.asked
+    own = "".join(f"{key} = {_text(value)}\n" for key, value in asked.training.items())
+    if found.batch is not None:
+        own += f"batch = {found.batch}                # of the loader's own batches; what costs are modelled with\n"
+    unsaid = [*([] if {"step", "loss"} & set(asked.training) else ["cross-entropy"])]
+    unsaid += [*([] if found.batch is not None else ["batches of 64"]), "SGD with lr 1e-3 and momentum 0.9"]
+    division = "" if found.partition is None else f"\npartition = {_text(found.partition)}"
     return (
-        "# What is left out is cross-entropy, batches of 64, SGD with lr 1e-3 and momentum 0.9.\n"
-        f"[training]\n# lr = 1e-3\n\n[data]\nsource = {_text(found.data)}{parts}"
+        f"# What is left out is {', '.join(unsaid)}.\n"
+        f"[training]\n{own}# lr = 1e-3\n\n[data]\nsource = {_text(asked.data)}{division}"
     )

@@ -20,7 +20,8 @@ from .own_check import own_data_check, own_networks_check
 
 if TYPE_CHECKING:
     from ..data.dataset import Dataset
-    from ..training.setup import TrainingSetup, VersionPlan
+    from ..training.setup import TrainingSetup
+    from ..training.version_plans import VersionPlan
 
 FAR_OFF = 0.1
 """A declared figure further than this share from the counted one is worth a word."""

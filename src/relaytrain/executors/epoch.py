@@ -25,7 +25,7 @@ from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Transport
 from ..core.user_code import UserCodeError, is_evident
-from ..costs.meters import Meter
+from ..costs.meters import Meter, weakest
 from ..data.held import Held
 from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
@@ -40,6 +40,8 @@ SLACK_FACTOR, SLACK_S = 5.0, 30.0
 """The deadline of an epoch, once one like it was seen: so many times as long, and so much more."""
 FIRST_FACTOR, FIRST_SLACK_S = 20.0, 240.0
 """Before that: so many times what the cost model expects, and so much more, in which workers start."""
+MOST_W = 1e5
+"""Watts beyond which a node's joules are not believed."""
 CLOCK_SLACK_S = 1.0
 """By how much the seconds that a node states may exceed those that have passed here."""
 
@@ -143,6 +145,15 @@ class _Collected:
         good = list(self.worked.values())
         return _covered([*good, *self.wasted]) - _covered(good)
 
+    def by_own_meters(self, metered: Metered) -> Metered:
+        """On a clock that meters: joules as the nodes' own meters have them, where every node that counts has one."""
+        answers = [*self.good.values(), *self.failures]
+        if not metered.metered or any(result.energy_j is None for result in self.good.values()):
+            return metered
+        joules = sum(result.energy_j or 0.0 for result in answers)
+        provenance = weakest(result.provenance for result in answers if result.provenance is not None)
+        return replace(metered, energy_j=joules, provenance=provenance)
+
     @property
     def lost_cpu_s(self) -> float:
         return sum(result.cpu_s for result in self.failures)
@@ -204,7 +215,7 @@ class FederatedEpoch:
                 continue
             self._check_quorum(decision, nodes, collected, window)
             averaged = self._averaged(collected.updates, checkpoint)
-            metered = window.close(collected.cpu_s)
+            metered = collected.by_own_meters(window.close(collected.cpu_s))
             evaluation = self.evaluate(averaged)
             if not math.isfinite(evaluation.loss):
                 raise EpochNonFinite(
@@ -270,6 +281,8 @@ class FederatedEpoch:
                 update = "no samples at all"
             elif declared is not None and result.samples != declared:
                 update = f"{result.samples} samples, but it holds {declared}"
+            elif (result.energy_j or 0.0) > most_s * MOST_W:
+                update = f"{result.energy_j:.3g} J in {now - began:.3g} s, which no node can draw"
             elif result.wall_s > most_s or result.cpu_s > most_s * cores:
                 update = (
                     f"{result.cpu_s:.3g} CPU and {result.wall_s:.3g} wall seconds, but {now - began:.3g} have passed"
@@ -388,7 +401,17 @@ class FederatedEpoch:
             wasted_s=collected.wasted_s if metered.metered else 0.0,
             failed_nodes=tuple(failed_nodes),
         )
-        reports = tuple(replace(_report(r), elapsed_s=metered.wall_s, energy_j=metered.share_j(r.cpu_s)) for r in good)
+        flops = self.setup.version_facts()[decision.version].flops_per_sample * self.setup.settings.local_epochs
+        reports = tuple(
+            replace(
+                _report(r),
+                elapsed_s=metered.wall_s,
+                energy_j=metered.share_j(r.cpu_s) if r.energy_j is None else r.energy_j,
+                provenance=r.provenance or (metered.provenance if metered.metered else None),
+                flops=flops * r.samples,
+            )
+            for r in good
+        )
         return EpochResult(outcome, checkpoint, evaluation, reports, self._failed(collected), train_loss)
 
 

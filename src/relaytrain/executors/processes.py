@@ -36,6 +36,7 @@ from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
 from ..training.task import BadMessage, FailureKind, Key, NodeResult, NodeTask, failed
 from .frames import check_frame, read_frame, write_frame
+from .shares import divide
 
 WORKER = (sys.executable, "-m", "relaytrain.executors.worker")
 """The command that starts a worker."""
@@ -125,7 +126,7 @@ class Processes:
                 'name it as training.optimizer = "module:function", or train in-process'
             )
         self.setup, self.stall_s = setup, stall_s
-        self._shares = _divide({node: setup.counted_at(node) for node in setup.datasets}, workers)
+        self._shares = divide({node: setup.counted_at(node) for node in setup.datasets}, workers)
         self._crew: list[_Worker | None] = [None] * len(self._shares)
         self._inbox: Inbox = queue.SimpleQueue()
 
@@ -340,16 +341,6 @@ def _read(worker: _Worker, inbox: Inbox) -> None:
 def _binary(pipe: Any) -> BinaryIO:
     stream: BinaryIO = pipe
     return stream
-
-
-def _divide(sizes: dict[str, int], workers: int) -> list[tuple[str, ...]]:
-    """Nodes among workers, the largest first, each to the worker that has least; the same way every time."""
-    if workers < 1:
-        raise UsageError(f"workers: got {workers}, expected at least 1")
-    shares: list[list[str]] = [[] for _ in range(min(workers, len(sizes)))]
-    for node in sorted(sizes, key=lambda node: (-sizes[node], node)):
-        min(shares, key=lambda share: sum(sizes[n] for n in share)).append(node)
-    return [tuple(sorted(share)) for share in shares]
 
 
 def _status(process: subprocess.Popen[bytes]) -> str:

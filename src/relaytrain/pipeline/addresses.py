@@ -1,4 +1,4 @@
-"""Where stages may listen: gloo neither authenticates nor encrypts, so loopback or an interface named on purpose."""
+"""Where stages may listen: gloo neither authenticates nor encrypts, so on loopback alone."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ import struct
 from ..core.errors import UsageError
 
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR
-EVERYWHERE = "0.0.0.0"
+OTHERWISE = (
+    "others can reach it, and gloo neither authenticates nor encrypts; between hosts: `pipeline run --prepare`, then "
+    "`python -m relaytrain.pipeline.worker` with --certs and --at"
+)
 
 
-def interface_of(bind: str, *, trusted: bool = False) -> str | None:
-    """The interface that `bind` means: an interface's name, `localhost` or an address. None: all of them.
+def interface_of(bind: str) -> str:
+    """The interface that `bind` means: loopback, by its name, `localhost` or an address.
 
     Raises:
-        UsageError: an address beyond loopback without `trusted`, or one that this host does not have.
+        UsageError: it is another one, or none.
     """
     names = [name for _, name in socket.if_nameindex()]
     if bind in names:
-        return bind
+        address = address_of(bind) or ""
+    else:
+        address = "127.0.0.1" if bind == "localhost" else bind
     try:
-        address = ipaddress.ip_address("127.0.0.1" if bind == "localhost" else bind)
+        loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:
-        raise UsageError(
-            f"bind: got {bind[:60]!r}, expected localhost, an address or one of {', '.join(names)}"
-        ) from None
-    if not address.is_loopback and not trusted:
-        raise UsageError(
-            f"bind: got {bind}, which others can reach, and gloo neither authenticates nor encrypts; "
-            "name an interface of a network you trust, or say --trusted-network"
-        )
-    if bind == EVERYWHERE:
-        return None
-    interface = next((name for name in names if address_of(name) == str(address)), None)
-    if interface is None and address.is_loopback:
-        interface = next((name for name in names if (address_of(name) or "").startswith("127.")), None)
-    if interface is None:
+        raise UsageError(f"bind: got {bind[:60]!r}, expected localhost or an address of this host") from None
+    if not loopback:
+        raise UsageError(f"bind: got {bind}: {OTHERWISE}")
+    if bind in names:
+        return bind
+    found = [name for name in names if (address_of(name) or "").startswith("127.")]
+    if not found:
         raise UsageError(f"bind: got {bind}, which is no address of this host; its interfaces are {', '.join(names)}")
-    return interface
+    return found[0]
 
 
 def address_of(interface: str) -> str | None:
@@ -53,18 +51,15 @@ def address_of(interface: str) -> str | None:
     return socket.inet_ntoa(packed[20:24])
 
 
-def check_master(address: str, *, interface: str | None, trusted: bool) -> None:
-    """Refuse a rendezvous at an address beyond loopback unless an interface was named or the network is trusted.
+def check_master(address: str) -> None:
+    """Refuse a rendezvous at an address beyond loopback.
 
     Raises:
-        UsageError: it would be reachable for anyone.
+        UsageError: it would be reachable for others.
     """
     try:
         loopback = ipaddress.ip_address(socket.gethostbyname(address)).is_loopback
     except OSError:
         loopback = False
-    if not loopback and not interface and not trusted:
-        raise UsageError(
-            f"MASTER_ADDR: got {address[:60]}, beyond this host, where gloo neither authenticates nor encrypts; "
-            "name the interface of a network you trust with --interface, or say --trusted-network"
-        )
+    if not loopback:
+        raise UsageError(f"MASTER_ADDR: got {address[:60]}: {OTHERWISE}")

@@ -82,7 +82,7 @@ def make_job(
         every=runtime.snapshot_every,
         wires=tuple(wires),
         paces=tuple(_pace(work, split, at, order[at]) for at in range(stages)),
-        interface=interface_of(runtime.bind, trusted=runtime.trusted_network),
+        interface=interface_of(runtime.bind),
         group_s=runtime.group_s,
         count_bytes=runtime.count_bytes,
         code=None if training.code is None else str(training.code.resolve()),

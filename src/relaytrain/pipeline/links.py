@@ -1,4 +1,4 @@
-"""Links between stages: tensors in order from process to process, over gloo, at the speed of a slower wire if asked.
+"""Links between stages: tensors in order from process to process, at the speed of a slower wire if asked. Here by gloo.
 
     sender    compute thread -> isend at once, or a thread of the link that waits as the wire would, then isend
     receiver  the next tensor is asked for before it is needed, so it travels while the stage computes
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -62,6 +62,52 @@ class Traffic:
         self._free_s = max(self._free_s, now_s) + taken
         self._last_s = max(self._last_s, self._free_s + self._chance.uniform(*self._wire.delay_s))
         return self._last_s
+
+
+class Sender(Protocol):
+    """One end of a link."""
+
+    sent_bytes: int
+
+    def send(self, tensor: Tensor) -> None:
+        """Start sending."""
+        ...
+
+    def close(self) -> None:
+        """Wait until all has arrived."""
+        ...
+
+
+class Receiver(Protocol):
+    """Its other end."""
+
+    def recv(self) -> Tensor:
+        """Wait for the next tensor."""
+        ...
+
+
+class Links(Protocol):
+    """All links of a process; `tls_links` has those between hosts."""
+
+    def sender(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> Sender:
+        """A link to the process `peer`, told apart from others by `tag`."""
+        ...
+
+    def receiver(self, peer: int, tag: int, shapes: Iterator[Shape]) -> Receiver:
+        """A link from there; `shapes` says what comes, in order."""
+        ...
+
+
+class GlooLinks:
+    """Links of the process group that this process is in: on loopback."""
+
+    def sender(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> GlooSender:
+        """A link to the process `peer`."""
+        return GlooSender(peer, tag, wire, room=room)
+
+    def receiver(self, peer: int, tag: int, shapes: Iterator[Shape]) -> GlooReceiver:
+        """A link from there."""
+        return GlooReceiver(peer, tag, shapes)
 
 
 class GlooSender:

@@ -91,7 +91,6 @@ class Runtime:
     folder: Path | None = None
     snapshot_every: int = 0
     bind: str = "localhost"
-    trusted_network: bool = False
     rendezvous: Literal["file", "tcp"] = "file"
     emulation: Emulation = Emulation()
     rebalance: bool = False

@@ -22,7 +22,7 @@ from ..training.losses import loss_named
 from .blueprint import units_from
 from .factors import Tensors
 from .job_file import StageJob
-from .links import GlooReceiver, GlooSender, Shape
+from .links import Links, Receiver, Sender, Shape
 from .snapshots import SnapshotContent, place, read, write_part
 from .stage import Stage
 from .tensorfile import DTYPES, TensorFile
@@ -55,10 +55,10 @@ class MinibatchFile:
         return self._file.rows(key, self._edges[index], self._edges[index + 1])
 
 
-def serve_data(job: StageJob, report: Report) -> None:
+def serve_data(job: StageJob, report: Report, links: Links) -> None:
     """The master's part: inputs to the first stage, labels to the last, each over a link that is charged."""
     data, wire = MinibatchFile(job), job.wires[-1]
-    inputs, labels = GlooSender(0, INPUTS, wire, room=2), GlooSender(job.stages - 1, LABELS, wire, room=2)
+    inputs, labels = links.sender(0, INPUTS, wire, room=2), links.sender(job.stages - 1, LABELS, wire, room=2)
     for index in range(job.start * (job.flush or 1), len(job.batches)):
         inputs.send(data.inputs(index))
         labels.send(data.labels(index))
@@ -70,8 +70,8 @@ def serve_data(job: StageJob, report: Report) -> None:
 class StageProgram:
     """A stage with its links, its data where it owns some, and its snapshots."""
 
-    def __init__(self, job: StageJob, rank: int, report: Report) -> None:
-        self.job, self.rank, self.report = job, rank, report
+    def __init__(self, job: StageJob, rank: int, report: Report, links: Links) -> None:
+        self.job, self.rank, self.report, self._links = job, rank, report, links
         self.last = rank == job.stages - 1
         self.flush = job.flush or 1
         self.offset = job.start * self.flush
@@ -82,25 +82,26 @@ class StageProgram:
         self.stage.watch(self._reached)
         self._written: dict[int, int] = {}
         self._busy_s, self._peak_bytes = 0.0, 0
-        self._senders: list[GlooSender] = []
+        self._senders: list[Sender] = []
         self._inputs, self._labels, self._errors = self._receivers()
         self._on, self._back, self._labels_on = self._openings()
 
-    def _receivers(self) -> tuple[GlooReceiver | None, GlooReceiver | None, GlooReceiver | None]:
+    def _receivers(self) -> tuple[Receiver | None, Receiver | None, Receiver | None]:
         """From before: activations or inputs; labels, at the last stage; from behind: errors."""
         job, rank, master = self.job, self.rank, self.job.owner == "master"
         inputs = labels = errors = None
         if rank or master:
-            inputs = GlooReceiver(rank - 1 if rank else job.stages, ACTIVATIONS if rank else INPUTS, self._shapes(rank))
+            before, tag = (rank - 1, ACTIVATIONS) if rank else (job.stages, INPUTS)
+            inputs = self._links.receiver(before, tag, self._shapes(rank))
         if self.last and (rank or master):
             kind = DTYPES[job.label[1]]
             shapes = (((size, *job.label[0]), kind) for size in job.batches[self.offset :])
-            labels = GlooReceiver(job.stages if master else 0, LABELS, shapes)
+            labels = self._links.receiver(job.stages if master else 0, LABELS, shapes)
         if not self.last:
-            errors = GlooReceiver(rank + 1, ERRORS, self._shapes(rank + 1))
+            errors = self._links.receiver(rank + 1, ERRORS, self._shapes(rank + 1))
         return inputs, labels, errors
 
-    def _openings(self) -> tuple[GlooSender | None, GlooSender | None, GlooSender | None]:
+    def _openings(self) -> tuple[Sender | None, Sender | None, Sender | None]:
         """Onwards: activations; backwards: errors; and labels, where the first stage owns the data."""
         rank = self.rank
         on = None if self.last else self._sender(rank + 1, ACTIVATIONS, rank)
@@ -114,8 +115,8 @@ class StageProgram:
             shape, kind = self.job.entries[str(size)][stage]
             yield tuple(shape), DTYPES[kind]
 
-    def _sender(self, peer: int, tag: int, wire: int) -> GlooSender:
-        self._senders.append(GlooSender(peer, tag, self.job.wires[wire]))
+    def _sender(self, peer: int, tag: int, wire: int) -> Sender:
+        self._senders.append(self._links.sender(peer, tag, self.job.wires[wire]))
         return self._senders[-1]
 
     def run(self) -> None:

@@ -87,7 +87,7 @@ class _Supervisor:
         self.link_bytes = 0
         self.names = names_in(work.chain, work.model)
         runtime = work.runtime
-        self.interface = interface_of(runtime.bind, trusted=runtime.trusted_network)
+        self.interface = interface_of(runtime.bind)
         self.slow: tuple[str, float] | None = None
 
     def run(self, began_s: float) -> PipelineResult:

@@ -1,6 +1,7 @@
-"""One stage as one process: an ordinary torch.distributed program over gloo.
+"""One stage as one process: on one host an ordinary torch.distributed program over gloo, between hosts over TLS.
 
-    torchrun --nproc-per-node 3 -m relaytrain.pipeline.worker JOB [--interface NAME | --trusted-network]
+    torchrun --nproc-per-node 3 -m relaytrain.pipeline.worker JOB
+    python -m relaytrain.pipeline.worker JOB --rank R --certs DIR --at NAME=HOST:PORT --at NAME=HOST:PORT ...
 
 Rank s is stage s; a master that owns the data has the rank after the last stage. On one host the supervisor starts
 workers instead; each then has a socket to it, over which it sends beats, losses and steps, and whose end is its own.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -18,6 +20,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,14 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, TCPStore
 from torch.distributed.rendezvous import rendezvous
 
-from ..core.errors import RelayTrainError, WorkerLost
+from ..core.errors import RelayTrainError, UsageError, WorkerLost
 from ..core.user_code import UserCodeError
 from .addresses import check_master
 from .job_file import StageJob, read_job
+from .links import GlooLinks, Links
 from .process_memory import release_code, rss_bytes
 from .stage_program import Report, StageProgram, serve_data
+from .tls_links import StagePlace, TlsLinks
 
 BEAT_S = 0.25
 PATIENCE = timedelta(minutes=10)
@@ -39,13 +44,14 @@ PATIENCE = timedelta(minutes=10)
 BROKEN_STATUS = WorkerLost.exit_status
 
 
-def play(job: StageJob, rank: int, report: Report) -> None:
-    """Play `rank`'s part of `job`; the process group is there already."""
+def play(job: StageJob, rank: int, report: Report, links: Links | None = None) -> None:
+    """Play `rank`'s part of `job`; without `links`, by those of the process group, which is there already."""
     torch.set_num_threads(1)
+    links = GlooLinks() if links is None else links
     if rank == job.stages:
-        serve_data(job, report)
+        serve_data(job, report, links)
     else:
-        StageProgram(job, rank, report).run()
+        StageProgram(job, rank, report, links).run()
 
 
 def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:
@@ -111,35 +117,52 @@ class _Control:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program that torchrun starts."""
+    """The program that torchrun, or a user on each host, starts."""
     reader = argparse.ArgumentParser(prog="relaytrain.pipeline.worker", description=(__doc__ or "").partition("\n")[0])
     reader.add_argument("job", type=Path, help="the job file that `relaytrain pipeline run --prepare` wrote")
-    reader.add_argument("--interface", help="the network interface to use, such as eth0 (the job's, else loopback)")
-    reader.add_argument("--trusted-network", action="store_true", help="allow a rendezvous that others can reach")
+    reader.add_argument("--rank", type=int, help="the stage that this host plays, from 0 on (torchrun's without --at)")
+    reader.add_argument("--at", action="append", metavar="NAME=HOST:PORT", help="where each stage listens, in order")
+    reader.add_argument("--certs", type=Path, help="this host's folder of `relaytrain flower certs`: nodes/NAME")
     asked = reader.parse_args(arguments)
     release_code()
     try:
         job = read_job(asked.job)
+        certs = None if asked.certs is None else asked.certs.resolve()
+        digest = hashlib.sha256(asked.job.read_bytes()).hexdigest()
         os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
-        check_master(
-            os.environ.get("MASTER_ADDR", "localhost"), interface=asked.interface, trusted=asked.trusted_network
-        )
-        if asked.interface:
-            os.environ["GLOO_SOCKET_IFNAME"] = asked.interface
-        elif job.interface and not asked.trusted_network:
-            os.environ["GLOO_SOCKET_IFNAME"] = job.interface
-        store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
-        _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
-        dist.init_process_group(
-            "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s)
-        )
-        play(job, rank, _say)
-        _all_at("done", store, rank, world)
-        dist.barrier()
-        dist.destroy_process_group()
+        if asked.at:
+            return _between_hosts(job, asked.rank, asked.at, certs, digest)
+        return _on_this_host(job)
     except RelayTrainError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
+
+
+def _on_this_host(job: StageJob) -> int:
+    check_master(os.environ.get("MASTER_ADDR", "localhost"))
+    if job.interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = job.interface
+    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s))
+    play(job, rank, partial(_say, rank))
+    _all_at("done", store, rank, world)
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+def _between_hosts(job: StageJob, rank: int | None, at: Sequence[str], certs: Path | None, digest: str) -> int:
+    places = [StagePlace.parse(text) for text in at]
+    if len(places) != job.world or rank is None or certs is None:
+        raise UsageError(f"between hosts: expected --rank, --certs, and --at for each of {job.world} processes")
+    links = TlsLinks(rank, places, certs, digest, PATIENCE.total_seconds())
+    try:
+        play(job, rank, partial(_say, rank), links)
+    except WorkerLost as error:
+        raise WorkerLost("; ".join([str(error), *(f"refused {words}" for words in links.refused)])) from None
+    finally:
+        links.close()
     return 0
 
 
@@ -148,7 +171,7 @@ def _all_at(place: str, store: Any, rank: int, world: int) -> None:
     store.wait([f"{place}/{other}" for other in range(world)], PATIENCE)
 
 
-def _say(kind: str, **values: Any) -> None:
+def _say(rank: int, kind: str, **values: Any) -> None:
     if kind == "done":
         values |= {
             "rss_bytes": rss_bytes(),
@@ -156,7 +179,7 @@ def _say(kind: str, **values: Any) -> None:
             "pipelining": "torch.distributed.pipelining" in sys.modules,
         }
     if kind in {"loss", "done"}:
-        print(json.dumps({"rank": dist.get_rank(), "kind": kind, **values}), flush=True)
+        print(json.dumps({"rank": rank, "kind": kind, **values}), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.cost import CostTable
 from ..core.plan import Decision
 from ..core.problem import Problem
-from ..core.protocols import Estimator, Planner
+from ..core.protocols import Estimator, Planner, Transport
 from ..costs.clock import EmulatedClock, MeasuredClock, RunClock, node_weights
 from ..costs.meters import find_meter
 from ..estimators.choose import estimator_for, fitted_of
@@ -63,8 +63,7 @@ def job_of(
     def estimator(problem: Problem) -> Estimator:
         return estimator_for(scenario, problem if fitted is None else counted(setup, problem))
 
-    separate = settings.transport == "processes"
-    transport = Processes(setup, settings.workers) if separate else InProcess(setup)
+    transport = transport_of(setup)
     clock = clock_of(setup, devices=scenario.resolved.get("devices"))
     return Job(
         scenario.problem,
@@ -91,6 +90,19 @@ def job_of(
         clock,
         caveats=setup.caveats,
     )
+
+
+def transport_of(setup: TrainingSetup) -> Transport:
+    """The transport that the settings name."""
+    settings = setup.settings
+    if settings.transport == "flower":
+        from ..executors.flower.inside import the_grid
+
+        grid = the_grid()
+        from ..executors.flower.transport import FlowerTransport
+
+        return FlowerTransport(setup, grid)
+    return Processes(setup, settings.workers) if settings.transport == "processes" else InProcess(setup)
 
 
 def _origin(scenario: Scenario, setup: TrainingSetup, planner: Planner | None) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def handover_body(handed: Handed, before: Pair, after: Pair, *, losses: tuple[fl
     }
 
 
-_NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "energy_j")
+_NODE_KEYS = ("node", "samples", "train_loss", "cpu_s", "wall_s", "elapsed_s", "energy_j", "provenance", "flops")
 
 
 def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:

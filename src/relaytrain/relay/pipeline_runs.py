@@ -83,7 +83,6 @@ class PipelineJob:
                 "owner": runtime.owner,
                 "snapshot_every": runtime.snapshot_every,
                 "bind": runtime.bind,
-                "trusted_network": runtime.trusted_network,
                 "rebalance": runtime.rebalance,
                 "emulate": runtime.emulation.compute,
             },
@@ -99,6 +98,7 @@ class PipelineJob:
         try:
             runtime = dict(data["runtime"])
             slow = bool(runtime.pop("emulate"))
+            runtime.pop("trusted_network", None)  # of runs before links between hosts had TLS
             devices = tuple(
                 Device(
                     str(d["name"]), *(_or_infinite(d[k]) for k in ("flops_per_s", "memory_bytes", "link_bytes_per_s"))

@@ -87,7 +87,7 @@ def run(
         name: of the run; by default the scenario's with eight random digits.
         planner: a planner or its name; `rule` is PACT's.
         seed: of weights and shuffling.
-        transport: "in-process" or "processes".
+        transport: "in-process", "processes" or, inside a ServerApp, "flower".
         estimator: "prior", "auto", "paper" or "zero-trace"; `fitted`: the file of the second and third.
         overrides: `key=value` texts as of `--set`; `without`: node sets to leave out.
         log: other tools that read the run as it goes: "tensorboard=DIR", "mlflow=DIR or URI", "wandb=DIR" (offline).
@@ -129,13 +129,11 @@ def resume(
         allow_inexact: go on although packages, threads or code have changed since it was started.
         log, on_epoch, on_handover, on_verdict, told, stop: as for `run`.
     """
-    from .resume import check_code, check_same, scenario_of
+    from .resume import check_code, check_same
 
     opened = _open(store)
-    opened.sound(run)  # refuses a run that is not there, or not whole
+    loaded = kept_scenario(run, store=opened, source=source, code=code)
     started = opened.events(run)[0].body
-    given = None if source is None else scenario_from(source)
-    loaded = scenario_of(started, given, None if code is None else Path(code))
     inexact = allow_inexact or force
     changed = check_code(started, loaded.folder, allow_inexact=inexact)
 
@@ -146,6 +144,18 @@ def resume(
 
     hears = Callbacks(told, on_epoch, on_handover, on_verdict)
     return _go(make, opened, hears, stop, log=log, name=run, going_on=True, force=force)
+
+
+def kept_scenario(
+    run: str, *, store: Where = None, source: Source | None = None, code: str | PathLike[str] | None = None
+) -> Scenario:
+    """The scenario that a run was started with; arguments as of `resume`."""
+    from .resume import scenario_of
+
+    opened = _open(store)
+    opened.sound(run)  # refuses a run that is not there, or not whole
+    given = None if source is None else scenario_from(source)
+    return scenario_of(opened.events(run)[0].body, given, None if code is None else Path(code))
 
 
 def train(
@@ -341,8 +351,8 @@ def as_overrides(
         changes.append(f"training.seed={seed}")
     if transport is not None:
         word = {"inprocess": "in-process", "in_process": "in-process"}.get(transport, transport)
-        if word not in ("in-process", "processes"):
-            raise UsageError(f"transport: got '{transport}', expected in-process or processes")
+        if word not in ("in-process", "processes", "flower"):
+            raise UsageError(f"transport: got '{transport}', expected in-process, processes or flower")
         changes.append(f"training.transport={word}")
     return changes
 

@@ -77,7 +77,7 @@ def _versions(file: ScenarioFile) -> tuple[Version, ...]:
 def _version(table: VersionTable) -> Version:
     chain = None if table.chain is None else Chain(**_frozen(table.chain))
     figures = (table.parameters, table.flops_per_sample, table.weight_bytes, table.activation_bytes_per_sample)
-    return Version(table.name, *figures, chain, fixed_bytes=table.fixed_bytes)
+    return Version(table.name, *figures, chain, fixed_bytes=table.fixed_bytes, rank=table.rank or 0)
 
 
 def _frozen(table: Table) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Scenario:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the file: where `module:function` references look first."""
+        """The folder of the file, where references to code look first."""
         return None if self.source is None else self.source.parent
 
     @property

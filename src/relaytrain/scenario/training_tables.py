@@ -99,7 +99,7 @@ class TrainingTable(Table):
     charge_lost_work: bool = False
     count_pauses: bool = True
     when_infeasible: Literal["continue", "stop"] = "continue"
-    transport: Literal["in-process", "processes"] = "in-process"
+    transport: Literal["in-process", "processes", "flower"] = "in-process"
     workers: Annotated[int, Number(1, 256, whole=True)] = 2
     distill: DistillTable = DistillTable.model_construct()
 

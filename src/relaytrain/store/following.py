@@ -7,7 +7,6 @@ what was checked before.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -120,14 +119,25 @@ class Glances:
         return tuple(sorted(found, key=lambda row: (-row.summary.updated_wall_s, row.summary.run)))
 
     def read_all(self) -> None:
-        """Read every run to its end, one at a time so that questions come between."""
+        """Read every run to its end, a part at a time so that questions come between."""
         if not database.exists(self.folder):
             return
         with database.reading(self.folder) as connection:
             names = self._names(connection)
         for run in names:
-            with self._lock, database.reading(self.folder) as connection:
-                self._glance(connection, run, math.inf)
+            reading = True
+            while reading:
+                with self._lock, database.reading(self.folder) as connection:
+                    reading = self._read_part(connection, run)
+
+    def _read_part(self, connection: Connection, run: str) -> bool:
+        """Go on with a run; whether some of it is left."""
+        fold = self._folds.get(run)
+        if fold is None:
+            fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
+        before = fold.seq
+        fold.read(connection, PART)
+        return fold.seq - before == PART
 
     def _names(self, connection: Connection) -> list[str]:
         named = {row[0] for row in connection.execute(_RUNS) if events.is_run_id(row[0])}
@@ -144,7 +154,7 @@ class Glances:
             fold = None
         if fold is None or fold.seq != newest:
             new = newest - (0 if fold is None else fold.seq)
-            if (new > MANY and until_s < math.inf) or (time.monotonic() > until_s and not (new <= FEW and fold)):
+            if new > MANY or (time.monotonic() > until_s and not (new <= FEW and fold)):
                 return self._ends(connection, run, last, held)
             if fold is None:
                 fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
@@ -184,6 +194,8 @@ class Glances:
         )
 
 
+PART = 500
+"""Events that are read before somebody else may ask."""
 FEW, MANY = 200, 2000
 """New events of a run that was read already are read at once, whatever the time; so many only by `read_all`."""
 

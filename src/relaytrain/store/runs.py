@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,7 @@ class SummaryFold:
         self.run, self.damage = run, damage
         self.seq = 0
         self._broken = False
+        self._told: tuple[tuple[Any, ...], RunSummary] | None = None
         self._progress = Progress()
         self._started: Body = {}
         self._first_s = self._last_s = 0.0
@@ -253,9 +255,10 @@ class SummaryFold:
         """Nothing was ever acknowledged of it."""
         return self.seq == 0 and self.damage is None
 
-    def read(self, connection: sqlite3.Connection) -> None:
-        """Take in what is new."""
-        for row in () if self._broken else events.summary_rows(connection, self.run, after=self.seq):
+    def read(self, connection: sqlite3.Connection, most: int | None = None) -> None:
+        """Take in what is new, at most so many rows of it."""
+        rows = () if self._broken else events.summary_rows(connection, self.run, after=self.seq)
+        for row in islice(rows, most):
             if not self._take(row):
                 self._broken = True
                 return
@@ -283,6 +286,12 @@ class SummaryFold:
 
     def summary(self, held: lease.Lease) -> RunSummary:
         """The run so far, by whoever holds it."""
+        key = self.seq, held.live, held.stop, self.damage
+        if self._told is None or self._told[0] != key:
+            self._told = key, self._summary(held)
+        return self._told[1]
+
+    def _summary(self, held: lease.Lease) -> RunSummary:
         progress, live = self._progress, held.live
         losses = [done.loss for done in progress.done]
         return RunSummary(

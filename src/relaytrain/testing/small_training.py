@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
 from ..scenario import load_scenario
@@ -31,6 +33,39 @@ def tables(*, family: str = "cnn", width: float = 1.0, **training: Any) -> dict[
         "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 2.0, "scale": 3.0, "power": 1.0}]},
         "training": {"lr": 0.02, "batch": 16, **training},
         "data": {"source": "digits"},
+    }
+
+
+def three_legs(*, epochs: int = 4, **training: Any) -> dict[str, Any]:
+    """Gold, silver, bronze, pruned at both handovers: costs leave no other way. Four nodes, emulated clock."""
+    made = tables(**{"width": 0.5, "clock": "emulated", "batch": 8, **training})
+    nodes = [*made["nodes"], {"name": "far", "device": "box", "samples": 96}]
+    legs = ("full on silver", "full on gold", "half on silver", "small on bronze")
+    costs = dict(zip(legs, (math.inf, 1.0, 6.0, 30.0), strict=True))
+    return {
+        **made,
+        "name": "three-legs",
+        "target": {"loss": 0.3, "deadline": 100.0, "max_epochs": epochs, "probability": 0.6},
+        "start": {"loss": 2.3, "version": "full", "nodes": "silver"},
+        "nodes": nodes,
+        "node_sets": [*made["node_sets"], {"name": "bronze", "nodes": ["far"]}],
+        "pairs": [
+            {"version": pair.split()[0], "nodes": pair.split()[2], "seconds": min(cost, 2.0), "energy": cost}
+            for pair, cost in costs.items()
+        ],
+        "changes": [
+            {"seconds": math.inf, "energy": math.inf},
+            *({"from": before, "to": now, "seconds": 1.0, "energy": 1.0} for before, now in pairwise(legs)),
+        ],
+        "law": {
+            "kind": "level",
+            "robust_progress": 0.9,
+            "curves": [
+                {"floor": 1.7, "drop": 0.6, "scale": 0.3, "power": 2.0},
+                {"version": "half", "floor": 1.2, "drop": 1.1, "scale": 0.5, "power": 2.0},
+                {"version": "small", "floor": 0.05, "drop": 2.3, "scale": 1.0},
+            ],
+        },
     }
 
 

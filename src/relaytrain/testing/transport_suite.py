@@ -42,6 +42,7 @@ class TransportSuite:
     setup: ClassVar[TrainingSetup]
     transport: ClassVar[Any]
     scratch: ClassVar[TemporaryDirectory[str]]
+    own_word: ClassVar[bool]
 
     def make(self, setup: TrainingSetup) -> Any:
         """The transport under test."""
@@ -51,7 +52,8 @@ class TransportSuite:
     def setup_class(cls) -> None:
         """One setup and one transport for all tests."""
         cls.scratch = TemporaryDirectory(prefix="relaytrain-suite-")
-        os.environ[WORD] = str(Path(cls.scratch.name) / "word")
+        cls.own_word = WORD not in os.environ  # nodes that were started before know the place already
+        os.environ.setdefault(WORD, str(Path(cls.scratch.name) / "word"))
         cls.setup = small_setup(loss="relaytrain.testing.lying_node:loss")
         cls.transport = cls().make(cls.setup)
 
@@ -60,7 +62,8 @@ class TransportSuite:
         """Closing twice is closing once."""
         cls.transport.close()
         cls.transport.close()
-        del os.environ[WORD]
+        if cls.own_word:
+            del os.environ[WORD]
         cls.scratch.cleanup()
 
     def task(self, node: str, checkpoint: bytes, *, epoch: int = 1, attempt: int = 0, **settings: Any) -> NodeTask:

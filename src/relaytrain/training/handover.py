@@ -31,8 +31,9 @@ from .adapter_rank import at_new_rank
 from .checkpoint import Checkpoint
 from .datasets import in_memory
 from .settings import seed_of
-from .setup import TrainingSetup, VersionPlan
+from .setup import TrainingSetup
 from .threads import threads
+from .version_plans import VersionPlan
 
 ANEW = "the optimizer begins anew: not all of its state has the shape of the weights"
 

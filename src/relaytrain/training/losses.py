@@ -18,7 +18,7 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 def loss_named(name: str, folder: Path | None = None) -> LossFunction:
     """The loss called `name`; a reference is followed, `folder` first, which runs the user's code."""
     if name == "cross-entropy":
-        return functional.cross_entropy
+        return cross_entropy
     if name == "mse":
         return squared_error
     if ":" not in name:
@@ -38,6 +38,16 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
         return loss
 
     return own
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """torch's own; numbers to be predicted are no classes, and torch would take a batch of them for one sample."""
+    if labels.is_floating_point() and outputs.ndim < 2:
+        raise UserCodeError(
+            f"training.loss: cross-entropy of outputs {list(outputs.shape)} and labels that are floats, expected "
+            'classes as whole numbers; to predict numbers use loss = "mse"'
+        )
+    return functional.cross_entropy(outputs, labels)
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:

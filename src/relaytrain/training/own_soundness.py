@@ -22,10 +22,11 @@ from ..models.rebuild import build, code_of
 from .evaluate import evaluation_of
 from .known_data import first_batch
 from .optimizer import read_state
-from .setup import TrainingSetup, VersionPlan
-from .step import BatchWatch
+from .setup import TrainingSetup
+from .step import BatchWatch, class_labels
 from .threads import threads
 from .update import Update
+from .version_plans import VersionPlan
 
 MOST_WALKED, LONGEST_WALK_S = 2000, 20.0
 """Batches and seconds after which a walk through a node's data ends."""
@@ -117,12 +118,16 @@ def step_fault_on(
 
 @dataclass(frozen=True)
 class Walked:
-    """A pass over a node's data without training: `different` has the first batch of every shape."""
+    """A pass over a node's data without training: `different` has the first batch of every shape.
+
+    `classes` are the labels that were seen where all of them are whole numbers, one a sample.
+    """
 
     batches: int
     samples: int
     whole: bool
     different: tuple[Batch, ...]
+    classes: frozenset[int] | None = None
 
 
 def walk(setup: TrainingSetup, node: str) -> Walked:
@@ -135,6 +140,7 @@ def walk(setup: TrainingSetup, node: str) -> Walked:
     found: dict[str, Batch] = {}
     count = samples = 0
     whole = True
+    classes: set[int] | None = set()
     with seeded(setup.settings.seed, site.held):
         for batch in site.batches(setup.settings.batch):
             count, samples = count + 1, samples + rows(batch)
@@ -143,12 +149,14 @@ def walk(setup: TrainingSetup, node: str) -> Walked:
                     f"{site.held.place}: batch {count} of {node} holds NaN or infinity; clean or drop such samples "
                     "where they are read"
                 )
+            seen = class_labels(batch)
+            classes = None if classes is None or seen is None else classes | seen
             if len(found) < MOST_SHAPES:
                 found.setdefault(shapes(batch), moved(batch, "cpu"))
             if count >= MOST_WALKED or time.monotonic() - began > LONGEST_WALK_S:
                 whole = False
                 break
-    return Walked(count, samples, whole, tuple(found.values()))
+    return Walked(count, samples, whole, tuple(found.values()), None if classes is None else frozenset(classes))
 
 
 def rebuilt_alike(setup: TrainingSetup, plan: VersionPlan) -> bool:

@@ -13,7 +13,7 @@ from ..core.problem import Clock as ClockName
 
 Precision = Literal["float32", "bf16", "fp16"]
 Strategy = Literal["fedavg", "fedavgm", "fedadam"]
-TransportName = Literal["in-process", "processes"]
+TransportName = Literal["in-process", "processes", "flower"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,83 +28,35 @@ from ..data.seeding import seeded
 from ..models.flops import Counts, count, count_step, trainable, weight_bytes
 from ..models.rebuild import (
     Resolve,
-    adapted_spec,
     build,
     code_of,
-    from_scenario,
     of_module,
     shapes_of,
     skeleton,
     spec_of,
     state_of,
 )
-from ..models.spec import AdapterSpec, FactorySpec, FamilySpec, Spec, adapter_of, family_spec
+from ..models.spec import FamilySpec, Spec, adapter_of
 from ..scenario.model import Scenario
-from ..store.files import read_regular
 from .checkpoint import Checkpoint
 from .datasets import Reader, Sets, build_sets, in_memory, together
 from .devices import check_devices
 from .evaluate import evaluate
-from .known_data import first_batch, image_form
+from .known_data import first_batch
 from .local import Site
 from .losses import LossFunction, loss_named
 from .own_data import Data, all_together
 from .own_training import OwnTraining, own_training
 from .references import either
 from .settings import TrainingSettings
-from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_of, step_of
+from .start_file import start_file
+from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_in_step, inputs_of, step_of
+from .version_plans import RatioIn, VersionFacts, VersionPlan, version_plans
 
-Way = Literal["network", "pruned", "nested", "student", "rank"]
-RatioIn = Literal["parameters", "flops", "bytes"]
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
 LOOKED_AT = 256
 """Images that are evaluated at a time."""
-START_LIMIT_BYTES = 1 << 32
-"""The largest `start` file that is read."""
-
-
-@dataclass(frozen=True)
-class VersionPlan:
-    """How a version comes about.
-
-    network: of its own, the first of them is the full version. pruned: `ratio` of the full version's parameters
-    removed. nested: likewise, all but its leading channels, which are trained with it. student: a network of its own,
-    reached by distillation. `grow` is the declared way back from a smaller one.
-    """
-
-    name: str
-    way: Way
-    spec: Spec | None = None
-    ratio: float = 0.0
-    ratio_in: RatioIn = "parameters"
-    grow: Literal["checkpoint", "distill"] | None = None
-
-
-@dataclass(frozen=True)
-class VersionFacts:
-    """What a version measures: FLOPs of one training step of one sample, bytes of its state.
-
-    `reached_ratio` is the share that pruning removed of what `ratio_in` names. Of an adapter, parameters and bytes are
-    those that are trained and sent; `fixed_bytes` are of its frozen base, which every node holds once.
-    """
-
-    parameters: int
-    flops_per_sample: int
-    weight_bytes: int
-    activation_bytes_per_sample: int
-    spec: Spec
-    reached_ratio: float
-    ratio_in: RatioIn = "parameters"
-    fixed_bytes: int = 0
-
-    def size(self, ratio_in: RatioIn) -> int:
-        """The figure that a ratio in this unit is a share of."""
-        return {"parameters": self.parameters, "flops": self.flops_per_sample, "bytes": self.weight_bytes}[ratio_in]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form that `run_started` keeps."""
-        return {**vars(self), "spec": self.spec.to_dict()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +106,7 @@ class TrainingSetup:
         settings = TrainingSettings.from_table(scenario.training, clock=scenario.problem.clock)
         check_devices(settings, scenario.problem)
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
-        plans, resolve, references = _plans(scenario.resolved["versions"], sets, folder)
+        plans, resolve, references = version_plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
         made = cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
         return replace(made, preprocessing=sets.preprocessing)
@@ -229,7 +181,12 @@ class TrainingSetup:
         """Two inputs of the right shape: a tensor, or as the network is called with data of the user's own."""
         if isinstance(self.validation, Dataset):
             return torch.zeros((2, *self.validation.input))
-        return inputs_of(self.example_batch)
+        if self.functions[0] is None and self.settings.step is None:
+            return inputs_of(self.example_batch)
+        if "inputs" not in self._cache:
+            model = self.initial(self.full.name).model(resolve=self.resolve)
+            self._cache["inputs"] = inputs_in_step(self.step(), model, self.example_batch)
+        return self._cache["inputs"]
 
     @property
     def example_batch(self) -> Batch:
@@ -488,97 +445,3 @@ def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
         raise UsageError(f"data: nothing for node {lacking[0]!r}{spare}; expected (images, labels) for each node")
     if foreign:
         raise UsageError(f"data: {foreign[0]!r} is no node of {problem.name}; expected {', '.join(sorted(owners))}")
-
-
-def start_file(path: Path, folder: Path | None) -> Checkpoint:
-    """The checkpoint that `training.start` names, of any origin; a relative path is seen from `folder`."""
-    place = path if folder is None or path.is_absolute() else folder / path
-    try:
-        data = read_regular(place, START_LIMIT_BYTES)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ScenarioError(
-            f"training.start: cannot read {path} ({reason}); expected a checkpoint, and no link to one"
-        ) from None
-    return Checkpoint.from_bytes(data, where=f"training.start: {path}")
-
-
-def _plans(
-    tables: Sequence[Mapping[str, Any]], sets: Sets, folder: Path | None
-) -> tuple[dict[str, VersionPlan], Resolve | None, tuple[str, ...]]:
-    """Plans from the resolved `[[versions]]`; factories are called once for their shapes."""
-    plans: dict[str, VersionPlan] = {}
-    known: dict[str, Resolve] = {}
-    for table in tables:
-        name, grow = table["name"], table.get("grow")
-        own = table.get("student") or table.get("factory") or table.get("family")
-        if table.get("rank") is not None:
-            plans[name] = _adapter(table, plans, folder, known)
-        elif own is not None:
-            first = not any(plan.way == "network" for plan in plans.values())
-            way: Way = "student" if table.get("student") or not first else "network"
-            spec = _network(own, table, sets, folder, known)
-            plans[name] = VersionPlan(name, way, spec, grow=grow)
-        else:
-            removed: Way = "nested" if table.get("way") == "nested" else "pruned"
-            ratio_in: RatioIn = table.get("ratio_in") or "parameters"
-            plans[name] = VersionPlan(name, removed, ratio=_of_full(table, plans), ratio_in=ratio_in, grow=grow)
-    if not any(plan.way == "network" for plan in plans.values()):
-        raise ScenarioError("versions: none has a network of its own; give the largest one family or factory")
-    return plans, either(known) if known else None, tuple(known)
-
-
-def _adapter(
-    table: Mapping[str, Any], plans: Mapping[str, VersionPlan], folder: Path | None, known: dict[str, Resolve]
-) -> VersionPlan:
-    """A rank of an adapter: the first says on which network and where, those after it only their rank."""
-    first = next((plan.spec for plan in plans.values() if plan.spec is not None and adapter_of(plan.spec)), None)
-    before = None if first is None else adapter_of(first)
-    reference = table.get("factory") or (first.factory if isinstance(first, FactorySpec) else None)
-    assert reference is not None  # `scenario.training_checks`
-    if reference not in known:
-        known[reference] = from_scenario(reference, folder)
-    rank, alpha = int(table["rank"]), table.get("alpha")
-    targets = table.get("targets") or (() if before is None else before.targets)
-    train = table.get("train") if table.get("train") is not None or before is None else before.train
-    adapter = AdapterSpec(rank, float(rank if alpha is None else alpha), tuple(targets), tuple(train or ()), "0" * 64)
-    way: Way = "rank" if first is not None else "network"
-    return VersionPlan(table["name"], way, adapted_spec(reference, known[reference], adapter), grow=table.get("grow"))
-
-
-def _network(
-    own: str,
-    table: Mapping[str, Any],
-    sets: Sets,
-    folder: Path | None,
-    known: dict[str, Resolve],
-) -> Spec:
-    if ":" not in own:
-        shape, classes = image_form(sets, f"versions.{table['name']}: {own}")
-        return family_spec(own, input=shape, classes=classes, width=table.get("width", 1.0))
-    known[own] = from_scenario(own, folder)
-    network = known[own](own)()
-    if not isinstance(network, nn.Module):
-        raise ScenarioError(
-            f"versions.{table['name']}: {own}() returned {type(network).__name__}, expected a torch.nn.Module"
-        )
-    spec, _ = of_module(network, own)
-    return spec
-
-
-def _of_full(table: Mapping[str, Any], plans: Mapping[str, VersionPlan]) -> float:
-    """The ratio as a share of the full version: 0.5 of a version that lost 0.5 is 0.75 of the full one."""
-    ratio, base = float(table["ratio"]), table.get("of")
-    before = plans.get(base) if base is not None else None
-    if before is None or before.way == "network":
-        return ratio
-    if before.way == "student":
-        raise ScenarioError(
-            f"versions.{table['name']}.of: {base} is a student; expected the full version or a pruned one"
-        )
-    if before.ratio_in != (table.get("ratio_in") or "parameters"):
-        raise ScenarioError(
-            f"versions.{table['name']}.of: {base} is asked in {before.ratio_in}; expected the same ratio_in, "
-            "or a ratio of the full version"
-        )
-    return 1.0 - (1.0 - before.ratio) * (1.0 - ratio)

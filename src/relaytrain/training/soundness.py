@@ -20,9 +20,10 @@ from ..models.spec import FactorySpec
 from .datasets import in_memory
 from .optimizer import read_state
 from .own_soundness import network_of, own_faults
-from .setup import TrainingSetup, VersionPlan
+from .setup import TrainingSetup
 from .threads import threads
 from .update import Update
+from .version_plans import VersionPlan
 
 LOOKED_AT = 2
 """Images of the forward pass that shows what a network gives."""

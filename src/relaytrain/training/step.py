@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
@@ -106,6 +107,32 @@ def inputs_of(batch: Batch, model_type: type | None = None) -> Any:
     if isinstance(batch, Mapping) and not (model_type is not None and takes_labels(model_type)):
         return {key: value for key, value in batch.items() if key != "labels"}
     return batch
+
+
+def inputs_in_step(step: TrainingStep, model: nn.Module, batch: Batch) -> Any:
+    """What a step of the user's own calls the network with, the first time: a tensor, a tuple of them, or a dict."""
+    seen: list[Any] = []
+
+    def look(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        named = inspect.signature(module.forward).bind(*arguments, **keywords).arguments if keywords else {}
+        seen.append(named or (arguments[0] if len(arguments) == 1 else arguments))
+
+    hook = model.register_forward_pre_hook(look, with_kwargs=True)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            step.loss(model.eval(), batch)
+    finally:
+        hook.remove()
+    return seen[0] if seen else inputs_of(batch)
+
+
+def class_labels(batch: Batch) -> set[int] | None:
+    """The labels of a batch as `PlainStep` finds them; None where they are not one whole number a sample."""
+    pair = isinstance(batch, tuple | list) and len(batch) >= 2
+    labels = batch[-1] if pair else batch.get("labels") if isinstance(batch, Mapping) else None
+    if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+        return None
+    return set(labels.tolist())
 
 
 @cache

@@ -14,11 +14,14 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from ..core.errors import RelayTrainError
 from ..models.spec import Spec, validate_spec
 from .settings import TrainingSettings, seed_of
+
+if TYPE_CHECKING:
+    from ..core.cost import Provenance
 
 FailureKind = Literal["lost", "late", "refused", "non-finite", "corrupt", "user"]
 """How a node may fail.
@@ -96,7 +99,10 @@ class NodeTask:
 
 @dataclass(frozen=True)
 class NodeResult:
-    """What a node came to: new weights with its sample count, or an error. CPU and wall seconds are always measured."""
+    """What a node came to: new weights with its sample count, or an error. CPU and wall seconds are always measured.
+
+    `energy_j`: joules by the node's own meter, where it has one of its own; `provenance` says how they were come by.
+    """
 
     run: str
     node: str
@@ -109,6 +115,8 @@ class NodeResult:
     wall_s: float = 0.0
     error: str | None = None
     kind: FailureKind | None = None
+    energy_j: float | None = None
+    provenance: Provenance | None = None
 
     @property
     def key(self) -> Key:
@@ -139,6 +147,10 @@ class NodeResult:
             raise BadMessage("result: expected either weights, or an error with its kind")
         if kind is not None and kind not in get_args(FailureKind):
             raise BadMessage(f"result: its kind is {kind[:40]!r}, expected one of {', '.join(get_args(FailureKind))}")
+        if (header["energy_j"] is None) != (header["provenance"] is None):
+            raise BadMessage("result: expected joules with their provenance, or neither")
+        if header["provenance"] not in (None, *PROVENANCES):
+            raise BadMessage(f"result: its provenance is {header['provenance'][:40]!r}")
         return cls(checkpoint=body if whole else None, **header)
 
 
@@ -152,7 +164,7 @@ def failed(task: NodeTask, kind: FailureKind, error: str, *, cpu_s: float = 0.0,
     return NodeResult(task.run, task.node, task.epoch, task.attempt, error=error, kind=kind, cpu_s=cpu_s, wall_s=wall_s)
 
 
-Check = Literal["text", "count", "amount", "number", "flag", "text?", "number?"]
+Check = Literal["text", "count", "amount", "number", "flag", "text?", "amount?", "number?"]
 """What a key of a header holds: a count is a whole number >= 0, an amount a finite number >= 0; `?` may be null."""
 
 _RESULT: Mapping[str, Check] = {
@@ -166,9 +178,13 @@ _RESULT: Mapping[str, Check] = {
     "wall_s": "amount",
     "error": "text?",
     "kind": "text?",
+    "energy_j": "amount?",
+    "provenance": "text?",
     "whole": "flag",
 }
 _LONGEST_TEXT = 20_000
+PROVENANCES = ("measured", "modelled", "assumed")
+"""Of joules, as `core.cost` has them; that module needs numpy."""
 
 
 def check_header(what: str, header: Mapping[str, Any], keys: Mapping[str, Check]) -> None:

@@ -20,6 +20,7 @@ from ..report.pages import STYLE
 from ..store import RunStore
 from . import data, pages, scenario_page
 from .guard import Door, Guard
+from .patience import StillReading
 from .room import HERE, Room, room_of
 from .shelf import NoSuchRun, Shelf
 
@@ -65,6 +66,7 @@ def create_app(store: RunStore, door: Door, *, warm: bool = True) -> ASGIApp:
     app.mount("/static", StaticFiles(directory=STATIC, follow_symlink=False))
     for router in (pages.router, scenario_page.router, data.router):
         app.include_router(router, responses=REFUSALS)
+    app.add_exception_handler(StillReading, _not_yet)
     app.add_exception_handler(RelayTrainError, _refused)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _refused)
@@ -83,6 +85,12 @@ def _warm(room: Room) -> None:
 
 def _style() -> Response:
     return FileResponse(Path(STYLE), media_type="text/css")
+
+
+async def _not_yet(request: Request, error: Exception) -> Response:
+    room = room_of(request)
+    context = {"here": request.url.path, "store": str(room.shelf.store.folder), "words": str(error)}
+    return Response(room.templates.get_template("reading.html").render(context), 200, None, "text/html; charset=utf-8")
 
 
 async def _refused(request: Request, error: Exception) -> Response:

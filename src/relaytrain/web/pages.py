@@ -20,6 +20,7 @@ from ..report.run_svg import run_svg
 from ..report.verdict import verdict_of
 from ..scenario import load_scenario
 from .guard import FILE_POLICY
+from .patience import StillReading
 from .questions import asked_of, plan_parts, sliders
 from .room import Room, room_of
 from .run_words import filtered, run_parts, run_row
@@ -66,7 +67,7 @@ def runs(request: Request, q: Words = "", status: Status = "") -> HTMLResponse:
 def run(request: Request, run: RunName) -> HTMLResponse:
     """A run as it stands; with a script it goes on by itself."""
     room = room_of(request)
-    shown = room.shelf.view(run)
+    shown = room.view(run)
     context = {
         **run_parts(shown.view),
         "run": run,
@@ -90,7 +91,7 @@ def why(
 ) -> HTMLResponse:
     """A decision, its alternatives, and the plan for another target."""
     room = room_of(request)
-    shown = room.shelf.view(run)
+    shown = room.view(run)
     chosen = asked_of(loss=loss, probability=probability, deadline=deadline)
     context: dict[str, Any] = {"view": shown.view, "run": run, "epoch": epoch, "sliders": [], "refused": "", "note": ""}
     try:
@@ -114,7 +115,7 @@ def why(
 def pipeline(request: Request, run: RunName) -> HTMLResponse:
     """Schedule and memory of every pipeline node set of the run's scenario."""
     room = room_of(request)
-    view = room.shelf.view(run).view
+    view = room.view(run).view
     try:
         found = pipelines_of(load_scenario(dict(view.scenario)))
         refused = ""
@@ -147,7 +148,7 @@ def pipeline_parts(row: PipelineView) -> dict[str, Any]:
 @router.get("/runs/{run}/report", summary="A run's report")
 def report(request: Request, run: RunName) -> HTMLResponse:
     """The same file that `relaytrain report` writes."""
-    page = report_html(room_of(request).shelf.view(run).view)
+    page = report_html(room_of(request).view(run).view)
     return HTMLResponse(page, headers={"content-security-policy": FILE_POLICY})
 
 
@@ -159,7 +160,9 @@ def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
     views, refused = [], []
     for name in names:
         try:
-            views.append(room.shelf.view(name).view)
+            views.append(room.view(name).view)
+        except StillReading:
+            raise
         except RelayTrainError as error:
             refused.append(str(error))
     rows = [run_row(glance) for glance in room.shelf.runs()]
@@ -180,10 +183,10 @@ def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
 def audit(request: Request) -> HTMLResponse:
     """What plans stated, against what came, over all finished runs."""
     room = room_of(request)
-    return _page(room, request, "audit.html", _audit_words(room.audit()))
+    return _page(room, request, "audit.html", _audit_words(*room.audit()))
 
 
-def _audit_words(found: Audit) -> dict[str, Any]:
+def _audit_words(found: Audit, unread: int) -> dict[str, Any]:
     rates = [*found.levels, *([found.probability] if found.probability.count else [])]
     groups = [
         ("targets met, against what the first plans stated", rates),
@@ -202,7 +205,12 @@ def _audit_words(found: Audit) -> dict[str, Any]:
         )
         shown = ["" if value is None else f"{value:.3f}" for value in figures]
         costs.append({"version": check.version, "clock": check.clock, "epochs": cost.epochs, "figures": shown})
-    return {"audit": found, "groups": [(name, list(rows)) for name, rows in groups if rows], "costs": costs}
+    return {
+        "audit": found,
+        "unread": unread,
+        "groups": [(name, list(rows)) for name, rows in groups if rows],
+        "costs": costs,
+    }
 
 
 def _has_pipeline(scenario: Any) -> bool:

@@ -16,12 +16,13 @@ from ..report.pages import environment
 from ..report.run_view import RunView
 from ..store import RunStore
 from ..store.following import Sign, sign_of
-from .shelf import Shelf
+from .patience import Readings
+from .shelf import Shelf, Shown
 
 HERE = Path(__file__).parent
 AT_ONCE = 2
 """Plans that are made at once; more wait."""
-MOST_AUDITED = 300
+MOST_AUDITED, MOST_AUDITED_EVENTS = 300, 200_000
 
 
 @dataclass
@@ -31,29 +32,45 @@ class Room:
     shelf: Shelf
     templates: Environment = field(default_factory=lambda: environment(HERE / "templates"))
     planning: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
+    readings: Readings = field(default_factory=Readings)
     streams: int = 0
-    _audited: tuple[Sign, Audit] | None = None
+    _audited: tuple[Sign, Audit, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def audit(self) -> Audit:
-        """The audit of the runs written last, made anew only when something was written."""
+    def view(self, run: str) -> Shown:
+        """A run for a page: `StillReading` where it is so long that the page would have to wait for it."""
+        return self.readings.ask(f"the run {run}", lambda: self.shelf.view(run))
+
+    def audit(self) -> tuple[Audit, int]:
+        """The audit of the runs written last, and how many older ones it left unread; `StillReading` as above.
+
+        It is made anew only when something was written.
+        """
+        return self.readings.ask("all runs, to audit them", self._audit)
+
+    def _audit(self) -> tuple[Audit, int]:
         with self._lock:
             sign = sign_of(self.shelf.store.folder)
             if self._audited is None or self._audited[0] != sign:
-                self._audited = sign, audit_views(self._views(self.shelf.store))
-            return self._audited[1]
+                views, unread = self._views(self.shelf.store)
+                self._audited = sign, audit_views(views), unread
+            return self._audited[1:]
 
-    def _views(self, store: RunStore) -> list[RunView]:
-        found = []
-        for glance in self.shelf.runs()[:MOST_AUDITED]:
-            row = glance.summary
+    def _views(self, store: RunStore) -> tuple[list[RunView], int]:
+        found: list[RunView] = []
+        rows = [glance.summary for glance in self.shelf.runs()]
+        read = 0
+        for place, row in enumerate(rows):
+            if place == MOST_AUDITED or read + row.events > MOST_AUDITED_EVENTS > row.events:
+                return found, len(rows) - place
+            read += row.events
             if row.damage:
                 continue
             try:
                 found.append(RunView.of(store.events(row.run), live=row.status == "running"))
             except (StoreDamaged, ValueError):
                 continue
-        return found
+        return found, 0
 
 
 def room_of(request: Request) -> Room:

@@ -16,7 +16,6 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -26,7 +25,7 @@ from torch._C._distributed_c10d import FileStore
 from ...pipeline.blueprint import units_from
 from ...pipeline.job_file import StageJob, read_job
 from ...pipeline.launcher import environment
-from ...pipeline.links import GlooReceiver, GlooSender, Wire
+from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
 from ...pipeline.snapshots import read
 from ...pipeline.stage_program import MinibatchFile
 from ...pipeline.update_rules import OptimizerState
@@ -34,20 +33,6 @@ from ...training.losses import loss_named
 
 RING = 1
 """The tag of the ring's links."""
-
-
-class Sender(Protocol):
-    """The near end."""
-
-    def send(self, tensor: Tensor) -> None:
-        """Hand over; the tensor must not change until it has arrived."""
-
-
-class Receiver(Protocol):
-    """The far end."""
-
-    def recv(self) -> Tensor:
-        """The next tensor, in the order sent."""
 
 
 @dataclass

@@ -1,0 +1,12 @@
+"""Nodes that are Flower's: the loop runs in a ServerApp, tasks travel as messages, resident trainers do them.
+
+    relaytrain run --transport flower          this machine's           each node
+    command line  -- flwr run -->  SuperLink --> ServerApp: the loop    SuperNode --> ClientApp --> trainer
+        ^                                          |  tasks, results        (no torch)   Unix      (torch, data,
+        +--------- words, exit status -------------+  over the SuperLink                 socket    stays)
+
+Read in this order: `serverapp` (the loop's end), `transport` and `roster` (tasks to nodes), `messages` (their form),
+`clientapp` and `trainer_link` (a node's end), `trainer` (what stays there), `nodes_here` and `local` (processes that we
+start), `apps` (forks in the place of Flower's slow starts), `tether` (so that none is left behind), `submission` (a run
+handed to a SuperLink, its words and outcome back).
+"""

@@ -1,0 +1,140 @@
+"""`--local-flower N`: a SuperLink and N SuperNodes on loopback: started, waited for, stopped to the last process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...core.errors import WorkerLost
+from ...core.notices import say
+from ...scenario import Scenario
+from ...store.files import make_dir, write_atomic
+from .environment import environment, free_ports
+from .nodes_here import NodeHere, Tethered
+from .security import Link, client_context, superlink_command
+from .trainer_link import TrainerPlace
+
+START_S = 180.0
+LOOK_S = 0.1
+HEALTH_S = 3.0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ROUTINE = re.compile(r"FastAPI lifespan|Application (shutdown|startup)|server process|Uvicorn running|Shutting down")
+HOST = "127.0.0.1"
+
+
+class LocalFlower:
+    """All of it as a context; `address` is the SuperLink's.
+
+    Args:
+        scenario: what the trainers open.
+        shares: the nodes that each SuperNode plays.
+        room: a private folder with a short name: sockets lie in it.
+    """
+
+    def __init__(self, scenario: Scenario, shares: Sequence[Sequence[str]], room: Path) -> None:
+        self.room = room
+        self._port, *self._node_ports = free_ports(1 + len(shares))
+        self.address = f"{HOST}:{self._port}"
+        self._scenario, self._shares = scenario, shares
+        self.superlink: Tethered | None = None
+        self.nodes: list[NodeHere] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop exactly what was started."""
+        for node in self.nodes:
+            node.ask_to_end()
+        for node in self.nodes:
+            node.end()
+        if self.superlink is not None:
+            self.superlink.end()
+        self.nodes, self.superlink = [], None
+
+    def lost(self) -> str | None:
+        """What keeps the whole from working, in words: the SuperLink has ended. A SuperNode that has is replaced."""
+        if self.superlink is None:
+            return "the SuperLink has not been started"
+        words = self.superlink.ended()
+        for node in self.nodes if words is None else ():
+            ended = node.supernode.ended()
+            if ended is not None and node.revive():
+                say(f"{ended}; started another")
+        return words
+
+    def _start(self) -> None:
+        command = superlink_command(self.address, None)
+        log = self.room / "superlink.log"
+        self.superlink = Tethered("SuperLink", command, log, environment(self.room / "flwr"))
+        folder = self._scenario.folder
+        tables = self.room / "scenario.json"
+        write_atomic(tables, json.dumps(self._scenario.resolved), private=True, durable=False)
+        for i, (names, port) in enumerate(zip(self._shares, self._node_ports, strict=True)):
+            home = make_dir(self.room / f"n{i}", private=True)
+            code = None if folder is None else str(folder.resolve())
+            place = TrainerPlace(tuple(names), str(tables), str(home / "trainer"), code)
+            self.nodes.append(NodeHere("+".join(names), place, superlink=self.address, port=port, room=home))
+        self._wait()
+
+    def _wait(self) -> None:
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            words = self.lost()
+            if words is not None:
+                raise WorkerLost(f"{words} as it started; it said: {last_words(self.room / 'superlink.log')}")
+            if is_healthy(Link(self.address)):
+                return
+            time.sleep(LOOK_S)
+        raise WorkerLost(f"no SuperLink at {self.address} within {START_S:g} s")
+
+
+def is_healthy(link: Link) -> bool:
+    """Whether a SuperLink answers there.
+
+    Raises:
+        WorkerLost: one does, but it is not the one that we have the certificate of.
+    """
+    host, port = link.host_port
+    context = client_context(link)
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=HEALTH_S)
+        if context is None
+        else http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
+    )
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except ssl.SSLCertVerificationError as wrong:
+        raise WorkerLost(f"the SuperLink at {link.address} has another certificate: {wrong.verify_message}") from None
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def last_words(log: Path, lines: int = 3) -> str:
+    """The end of what a process said."""
+    with suppress(OSError):
+        text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        said = [line.strip() for line in text.splitlines()]
+        return " / ".join([line for line in said if line and not _ROUTINE.search(line)][-lines:])[-600:] or "nothing"
+    return "nothing"

@@ -1,0 +1,138 @@
+"""What versions cost on the nodes themselves: each times them by its trainer, and the cost table gets what they say.
+
+An epoch of a pair then takes what its slowest node takes by its own clock, and the joules of all nodes by their meters.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flwr.app import Message, MessageType
+from flwr.serverapp import Grid
+
+from ...core.notices import say
+from ...core.problem import Problem
+from ...costs.profiled import ProfiledVersion
+from ...scenario import Scenario, load_scenario
+from ...training.task import BadMessage
+from .messages import of_about, to_about
+from .roster import PULL_S, WORDS_EVERY_S, Roster
+
+MEASURE_S = 900.0
+"""How long nodes may take to time all versions."""
+_VERSION = ("per_sample_s", "per_batch_s", "pass_s", "flops_per_sample")
+
+
+@dataclass(frozen=True)
+class NodeProfile:
+    """What one Flower node measured.
+
+    `wall_per_cpu`: seconds that pass for a second of CPU; `j_per_cpu_s`: joules by its meter; `samples` by node.
+    """
+
+    versions: Mapping[str, ProfiledVersion]
+    batch: int
+    local_epochs: int
+    wall_per_cpu: float
+    j_per_cpu_s: float
+    provenance: str
+    samples: Mapping[str, int]
+
+    @classmethod
+    def read(cls, about: Mapping[str, Any]) -> NodeProfile:
+        """Of a node's answer, which may be anything.
+
+        Raises:
+            BadMessage: it is none.
+        """
+        try:
+            versions = {
+                str(name): ProfiledVersion(str(name), *(_amount(row[key]) for key in _VERSION))
+                for name, row in about["versions"].items()
+            }
+            samples = {str(name): int(_amount(count)) for name, count in about["samples"].items()}
+            batch, local_epochs = (max(1, int(_amount(about[key]))) for key in ("batch", "local_epochs"))
+            wall, joules = (_amount(about[key]) for key in ("wall_per_cpu", "j_per_cpu_s"))
+            return cls(versions, batch, local_epochs, wall, joules, str(about["provenance"])[:20], samples)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            words = about.get("error") if isinstance(about, Mapping) else None
+            raise BadMessage(str(words)[:300] if words else "it sent no profile") from None
+
+    def epoch(self, version: str, node: str) -> tuple[float, float]:
+        """Seconds and joules of one node's pass."""
+        cpu_s = self.versions[version].cpu_s(self.samples[node], self.batch, self.local_epochs)
+        return cpu_s * self.wall_per_cpu, cpu_s * self.j_per_cpu_s
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+        raise ValueError
+    return float(value)
+
+
+def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: float) -> dict[str, NodeProfile]:
+    """Profiles by node of the scenario, of all who are there and answer."""
+    roster = Roster(grid)
+    there = roster.wait_for(sorted(names), wait_s)
+    numbers = sorted(set(there.values()))
+    asked = [
+        Message(of_about({"profile": batches}), dst_node_id=n, message_type=MessageType.QUERY, ttl=MEASURE_S)
+        for n in numbers
+    ]
+    say(f"timing all versions on {len(numbers)} nodes")
+    keys = dict(zip(grid.push_messages(asked), numbers, strict=True))
+    keys.pop("", None)
+    found: dict[int, NodeProfile] = {}
+    began = said = time.monotonic()
+    while keys and (now := time.monotonic()) - began < MEASURE_S:
+        for answer in grid.pull_messages(list(keys)):
+            number = keys.pop(answer.metadata.reply_to_message_id, None)
+            if number is None or answer.metadata.src_node_id != number:
+                continue
+            try:
+                if answer.has_error():
+                    raise BadMessage(answer.error.reason or "no reason")
+                found[number] = NodeProfile.read(to_about(answer.content))
+            except BadMessage as wrong:
+                say(f"{'+'.join(roster.about[number]['nodes'])} was not measured: {wrong}")
+        if now - said >= WORDS_EVERY_S:
+            said = now
+            say(f"timing: {len(keys)} nodes are not done yet ({now - began:.0f} s)")
+        time.sleep(PULL_S)
+    return {name: found[number] for name, number in there.items() if number in found and name in found[number].samples}
+
+
+def measured_pairs(problem: Problem, found: Mapping[str, NodeProfile]) -> dict[tuple[str, str], tuple[float, float]]:
+    """Seconds and joules of an epoch, of every pair whose nodes were all measured."""
+    sets = {group.name: group for group in problem.node_sets}
+    rows = {}
+    for pair in problem.pairs:
+        group = sets[pair.nodes]
+        able = [found.get(node) for node in group.nodes]
+        if group.mode == "pipeline" or not able or any(p is None or pair.version not in p.versions for p in able):
+            continue
+        each = [found[node].epoch(pair.version, node) for node in group.nodes]
+        joules = sum(j for _, j in each) * group.sampled / len(each)
+        rows[pair.version, pair.nodes] = max(s for s, _ in each), joules
+    return rows
+
+
+def with_measured(scenario: Scenario, found: Mapping[str, NodeProfile]) -> Scenario:
+    """`scenario` with the measured epochs as its [[pairs]]; what was not measured stays as it was."""
+    measured = measured_pairs(scenario.problem, found)
+    given = {(row.get("version"), row.get("nodes")): row for row in scenario.resolved.get("pairs") or ()}
+    rows = []
+    for i, pair in enumerate(scenario.problem.pairs):
+        key = (pair.version, pair.nodes)
+        seconds, energy = float(scenario.costs.run_s[i]), float(scenario.costs.run_j[i])
+        if key in measured and math.isfinite(seconds) and math.isfinite(energy):  # what is forbidden stays so
+            seconds, energy = measured[key]
+        told = {"version": pair.version, "nodes": pair.nodes, "seconds": seconds, "energy": energy}
+        rows.append({**given.get(key, {}), **told})
+    made = load_scenario({**scenario.resolved, "pairs": rows})
+    kept = {key: getattr(scenario, key) for key in ("source", "preset", "overrides", "without")}
+    return replace(made, **kept)

@@ -1,0 +1,278 @@
+"""A resident trainer: opens the data of its nodes once, then trains what arrives at its Unix socket.
+
+`python -m relaytrain.executors.flower.trainer --listener FD --scenario F --nodes a,b --parent PID` starts it. Its
+socket listened before it was there: whoever asks early waits for its answer, and starts no second one. One task at a
+time: the next one ends the one before it, whose asker has gone. It lives as long as the process PID.
+
+Frames as between a worker and its parent (`executors.frames`), one connection a task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from ...core.user_code import UserCodeError
+from ...costs.meters import Meter
+from ...training.task import BadMessage, NodeTask
+from ..frames import read_frame, write_frame
+
+BEAT_S = 0.2
+about: dict[str, Any] = {"state": "opening", "words": "importing torch, opening data"}
+"""What it says of itself to whoever asks."""
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What a node trains with, and what measures its joules."""
+
+    site: Any
+    meter: Meter
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A connection with a task; `gone` once nobody waits at its other end."""
+
+    stream: BinaryIO
+    header: dict[str, Any]
+    body: bytes
+    gone: threading.Event = field(default_factory=threading.Event)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, kind: str, body: bytes = b"", **header: Any) -> None:
+        """A frame, if anybody still reads."""
+        try:
+            with self.writing:
+                write_frame(self.stream, kind, body, **header)
+        except (OSError, ValueError):
+            self.gone.set()
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    asked = _arguments()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)  # what user code prints is no answer
+    threading.Thread(target=_live_with, args=(asked.parent,), daemon=True).start()
+    listener = socket.socket(fileno=asked.listener)
+    inbox: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+    threading.Thread(target=_accept, args=(listener, inbox), daemon=True).start()
+    broken = None
+    about.update(nodes=asked.nodes.split(","), site=asked.site, since=time.time())
+    try:
+        bench = _open(asked)
+        _say(f"ready: {about['words']}")
+    except UserCodeError as error:
+        broken = "user", str(error)
+    except Exception as error:
+        broken = "refused", f"{type(error).__name__}: {str(error).strip()[:300]}"
+    if broken is not None:
+        about.update(state="broken", words=broken[1])
+        _say(f"cannot train: {broken[1]}")
+    while True:
+        task = inbox.get()
+        if broken is not None:
+            task.answer("broken", failure=broken[0], error=broken[1])
+            os._exit(3)  # the next task finds a fresh one: what was missing may be there by then
+        about["state"] = "training"
+        if task.header.get("kind") == "profile":
+            _profile(task, bench)
+        else:
+            _serve(task, bench)
+        about["state"] = "ready"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A resident trainer of relaytrain; SuperNodes start it.")
+    parser.add_argument("--listener", type=int, required=True, help="descriptor of the socket that it answers at")
+    parser.add_argument("--scenario", required=True, help="TOML, or JSON as resolved")
+    parser.add_argument("--folder", help="where the scenario's own code and files are looked for")
+    parser.add_argument("--nodes", required=True, help="names, with commas between them")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--site", default="", help="where this machine stands, for people")
+    parser.add_argument("--meter", help="dotted.module:function of your own that returns a meter")
+    return parser.parse_args()
+
+
+def _live_with(pid: int) -> None:
+    try:
+        ended = os.pidfd_open(pid)
+        select.select([ended], [], [])
+    except (AttributeError, OSError):
+        with contextlib.suppress(OSError):
+            while True:
+                os.kill(pid, 0)
+                time.sleep(BEAT_S)
+    os._exit(0)
+
+
+def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
+
+
+_current: list[_Asked] = []
+_setup: list[Any] = []
+"""The one that was opened."""
+
+
+def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
+    """The task of a connection; afterwards its end, which says that nobody waits any more."""
+    with contextlib.suppress(OSError), connection, cast(BinaryIO, connection.makefile("rwb")) as stream:
+        try:
+            frame = read_frame(stream)
+        except (BadMessage, OSError):
+            return
+        if frame is None:
+            return
+        if frame[0].get("kind") == "hello":
+            with contextlib.suppress(OSError):
+                write_frame(stream, "about", **about)
+            return
+        asked = _Asked(stream, *frame)
+        for before in _current:
+            before.gone.set()
+        _current[:] = [asked]
+        threading.Thread(target=_beat, args=(asked,), daemon=True).start()
+        inbox.put(asked)
+        with contextlib.suppress(BadMessage, OSError):
+            read_frame(stream)
+        asked.gone.set()
+
+
+def _beat(asked: _Asked) -> None:
+    """Signs of life, also while torch is being imported."""
+    began = time.process_time()
+    while not asked.gone.wait(BEAT_S):
+        asked.answer("beat", cpu_s=time.process_time() - began)
+
+
+def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
+    from ...costs.devices import DeviceProfile
+    from ...costs.meters import find_meter
+    from ...scenario import load_scenario
+    from ...scenario.resolve import resolve
+    from ...training.setup import TrainingSetup
+
+    path = Path(asked.scenario)
+    loaded = load_scenario(path if path.suffix == ".toml" else json.loads(path.read_bytes()))
+    folder = Path(asked.folder) if asked.folder else (path.parent if path.suffix == ".toml" else None)
+    if folder is not None:
+        loaded = replace(loaded, source=folder.absolute() / f"{loaded.name}.json")
+    import torch
+
+    setup = TrainingSetup.from_scenario(loaded)
+    _setup[:] = [setup]
+    torch.set_num_threads(setup.settings.threads)
+    # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
+    torch.optim.SGD([torch.zeros(1)])
+    devices = {node.name: node.device for node in loaded.problem.nodes}
+    own = None if asked.meter is None else resolve(asked.meter, setup.folder).value
+    benches = {}
+    for node in asked.nodes.split(","):
+        device = devices.get(node) or ""
+        table = loaded.resolved.get("devices", {}).get(device)
+        profile = None if table is None else DeviceProfile(device, **table)
+        place = setup.settings.device_of(node)
+        meter = find_meter(profile, gpu=place.startswith("cuda")) if own is None else cast(Meter, own())
+        benches[node] = _Bench(setup.site(node), meter)
+    mark = benches[about["nodes"][0]].meter
+    method = mark.end(mark.begin(), cpu_s=0.0)
+    samples = {node: setup.samples_at(node) for node in benches}
+    about.update(
+        state="ready",
+        samples=samples,
+        meter=method.method,
+        provenance=method.provenance,
+        torch=str(torch.__version__),
+        words=f"{', '.join(f'{node} with {_counted(count)}' for node, count in samples.items())}; joules: "
+        f"{method.method} ({method.provenance})",
+    )
+    return benches
+
+
+def _counted(samples: int | None) -> str:
+    return "data that a pass will count" if samples is None else f"{samples} samples"
+
+
+def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
+    """Time all versions; seconds by the clock on the wall and joules by the meter, as shares of CPU seconds."""
+    from ...costs.profiled import profile
+
+    meter = next(iter(benches.values())).meter
+    try:
+        mark, wall, cpu = meter.begin(), time.monotonic(), time.process_time()
+        measured = profile(_setup[0], batches=max(1, min(200, int(asked.header.get("batches", 12)))))
+        cpu_s, wall_s = max(time.process_time() - cpu, 1e-9), time.monotonic() - wall
+        reading = meter.end(mark, cpu_s=cpu_s)
+    except Exception as error:
+        asked.answer("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+        return
+    asked.answer(
+        "measured",
+        **measured.to_dict(),
+        wall_per_cpu=max(wall_s / cpu_s, 1.0),
+        j_per_cpu_s=max(reading.energy_j, 0.0) / cpu_s,
+        provenance=reading.provenance,
+        samples={node: _setup[0].counted_at(node) for node in benches},
+    )
+    _say(f"timed {len(measured.versions)} versions in {wall_s:.3g} s")
+
+
+def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
+    from ...training.local import TooLate, train_node
+
+    try:
+        task = NodeTask.from_bytes(asked.body)
+    except Exception as error:  # made by another version of ours, or by nobody
+        asked.answer("broken", failure="refused", error=f"no task: {type(error).__name__}: {str(error)[:200]}")
+        return
+    bench = benches.get(task.node)
+    if bench is None:
+        asked.answer("broken", failure="refused", error=f"no node {task.node!r} here; known: {', '.join(benches)}")
+        return
+    began, mark = time.monotonic(), bench.meter.begin()
+
+    def progress() -> None:
+        if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
+            raise TooLate(f"no answer within {task.timeout_s:g} s")
+        if asked.gone.is_set():
+            raise TooLate("nobody waits for it any more")
+
+    result = train_node(task, bench.site, progress)
+    reading = bench.meter.end(mark, cpu_s=result.cpu_s)
+    if math.isfinite(reading.energy_j) and reading.energy_j >= 0.0:
+        result = replace(result, energy_j=reading.energy_j, provenance=reading.provenance)
+    asked.answer("result", result.to_bytes())
+    if result.error is None:
+        about["samples_per_s"] = result.samples * task.settings.local_epochs / max(result.wall_s, 1e-9)
+    came_to = result.error or f"loss {result.train_loss:.4g}, {result.samples} samples"
+    joules = "" if result.energy_j is None else f", {result.energy_j:.3g} J {result.provenance}"
+    _say(
+        f"{task.run}, epoch {task.epoch}, {task.node}: {came_to}; {result.wall_s:.3g} s "
+        f"({result.cpu_s:.3g} of CPU){joules}"
+    )
+
+
+def _say(words: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Three namespaces as three hosts: a relay on the measured clock over shaped links; and nobody calls home."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from flower_runs import MISSED, CliRun, left_behind, write_scenario
+from hosts import HUB, hosts, inside, needs_hosts, packets, send_one, watched_host
+from slow_machine import needs_slow, slow
+
+from relaytrain.store import RunStore
+from relaytrain.testing.small_training import three_legs
+
+pytest.importorskip("flwr")
+pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]
+RATES = {"cloud": 100.0, "edge-1": 20.0, "far": 2.0}
+"""Mbit/s."""
+SLOW = "edge-1"
+AT = ("--superlink", f"{HUB}:8000")
+
+
+def test_nobody_calls_home(tmp_path):
+    scenario = write_scenario(tmp_path / "legs.json", three_legs(epochs=2))
+    with watched_host() as (host, counter):
+        before = packets(host, counter)
+        run = CliRun(
+            "run", scenario, "--transport", "flower", "--local-flower", 1, "--store", tmp_path / "runs", on=inside(host)
+        )
+        assert run.status() == MISSED, run.said
+        assert packets(host, counter) == before
+        send_one(host)
+        assert packets(host, counter) > before
+
+
+def legs(epochs: int) -> dict:
+    """Gold, silver and bronze of one node each, trained long enough to be timed, on the measured clock."""
+    made = three_legs(epochs=epochs, clock="measured", width=1.0, local_epochs=4)
+    nodes = [node for node in made["nodes"] if node["name"] in RATES]
+    sets = [{**group, "nodes": [name for name in group["nodes"] if name in RATES]} for group in made["node_sets"]]
+    target = {**made["target"], "deadline": 5000.0}
+    return {**made, "nodes": nodes, "node_sets": sets, "target": target}
+
+
+@needs_slow
+def test_three_hosts(tmp_path, monkeypatch):
+    """A node vanishes and comes back; another gets a third of a processor; predictions meet what is measured."""
+    monkeypatch.setenv("RELAYTRAIN_TEST_MARK", str(tmp_path))
+    scenario, store, certs = write_scenario(tmp_path / "legs.json", legs(8)), tmp_path / "runs", tmp_path / "certs"
+    made = CliRun("flower", "certs", certs, "--host", HUB, *(w for name in RATES for w in ("--node", name)))
+    assert made.status() == 0
+    with hosts(RATES) as net, slow(1 / 3) as slowly:
+        hub, around = inside(net.hub), {name: slowly if name == SLOW else [] for name in RATES}
+        superlink = CliRun("flower", "superlink", "--address", f"{HUB}:8000", "--certs", certs, on=hub)
+        superlink.until("SuperLink at")
+        nodes = {name: node_at(name, scenario, certs, [*on, *inside(net.of(name))]) for name, on in around.items()}
+        for node in nodes.values():
+            node.until("joined the SuperLink")
+        listed = CliRun("nodes", *AT, "--certs", certs, on=hub)
+        assert listed.status() == 0 and all(name in listed.said for name in RATES), listed.said
+        options = ("--transport", "flower", *AT, "--certs", certs, "--store", store, "--name", "hosts-run")
+        run = CliRun("run", scenario, *options, on=hub)
+        run.until("k   4")
+        net.cut("far")
+        time.sleep(15.0)
+        net.cut("far", again=True)
+        assert run.status() == MISSED, run.said
+        for node in (*nodes.values(), superlink):
+            node.process.send_signal(signal.SIGTERM)
+        assert [node.status() for node in (*nodes.values(), superlink)] == [6] * 4
+    rows = predictions(store, "hosts-run")
+    Path(os.environ.get("RELAYTRAIN_HOSTS_OUT", tmp_path / "hosts.json")).write_text(json.dumps(rows, indent=1))
+    print(json.dumps(rows, indent=1), file=sys.stderr)
+    assert {row["nodes"] for row in rows} == {"gold", "silver", "bronze"}
+    assert all(row["provenance"] in ("modelled", "measured") for row in rows)
+    assert left_behind(f"RELAYTRAIN_TEST_MARK={tmp_path}") == []
+
+
+def node_at(name: str, scenario: Path, certs: Path, on: list[str]) -> CliRun:
+    return CliRun("node", scenario, "--as", name, *AT, "--certs", certs / "nodes" / name, on=on)
+
+
+def predictions(store: Path, run: str) -> list[dict]:
+    """By epoch: where, the seconds predicted just before, and those measured."""
+    rows, predicted = [], {}
+    for event in RunStore.open(store).events(run):
+        if event.kind == "planned":
+            predicted[event.epoch] = event.body["predicted"]["elapsed_s"]
+        elif event.kind == "epoch_done":
+            body = event.body
+            rows.append(
+                {
+                    "epoch": event.epoch,
+                    "nodes": body["decision"]["nodes"],
+                    "predicted_s": predicted[event.epoch],
+                    "measured_s": body["elapsed_s"],
+                    "energy_j": body["energy_j"],
+                    "provenance": body["provenance"],
+                }
+            )
+    return rows

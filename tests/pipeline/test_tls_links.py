@@ -1,0 +1,171 @@
+"""Links between hosts: what arrives is what was sent, and nobody is taken for somebody else."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("cryptography")
+import torch
+
+from relaytrain.core.errors import UsageError, WorkerLost
+from relaytrain.executors.flower.security import make_certificates
+from relaytrain.pipeline.tls_links import StagePlace, TlsLinks
+
+pytestmark = pytest.mark.train
+TINY = ("pipeline", "run", "vgg11", "--width", "0.05", "--batch", "4", "--minibatches", "6")
+PAIR = ("--device", "pi, 1 GFLOP/s", "--device", "nuc, 2 GFLOP/s")
+LATE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certs")
+    make_certificates(folder, (), ("one", "two", "three"))
+    return folder / "nodes"
+
+
+@pytest.fixture
+def places():
+    return [StagePlace(name, "127.0.0.1", port) for name, port in zip(("one", "two"), free_ports(2), strict=True)]
+
+
+def free_ports(count):
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+@pytest.fixture
+def ends(certs, places):
+    both = [TlsLinks(rank, places, certs / place.name, "job", LATE_S) for rank, place in enumerate(places)]
+    yield both
+    for end in both:
+        end.close()
+
+
+def test_tensors_arrive_in_order_and_to_the_bit(ends):
+    draw = torch.Generator().manual_seed(1)
+    sent = [
+        torch.randn(3, 5, generator=draw),
+        torch.randn(400, 300, generator=draw).to(torch.bfloat16),
+        torch.arange(7),
+        torch.tensor(2.5),
+        torch.empty(0, 4),
+        torch.randn(6, 4, generator=draw).T,
+    ]
+    receiver = ends[1].receiver(0, 3, iter([(tuple(t.shape), t.dtype) for t in sent]))
+    sender = ends[0].sender(1, 3)
+    for tensor in sent:
+        sender.send(tensor)
+    got = [receiver.recv() for _ in sent]
+    sender.close()
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(sent, got, strict=True))
+    assert sender.sent_bytes == sum(t.nbytes for t in sent)
+    with pytest.raises(RuntimeError, match="nothing more"):
+        receiver.recv()
+
+
+def test_an_end_that_dies_is_lost(ends):
+    receiver = ends[1].receiver(0, 1, iter([((4,), torch.float32)] * 2))
+    sender = ends[0].sender(1, 1)
+    sender.send(torch.ones(4))
+    assert receiver.recv().sum() == 4
+    sender._link.close()
+    with pytest.raises(WorkerLost, match="link to process 0"):
+        receiver.recv()
+
+
+def refused_by(end: TlsLinks, attempt) -> str:
+    """What an end says of whom it did not let in; the attempt may only see that later."""
+    with pytest.raises((WorkerLost, OSError)):
+        link = attempt()
+        link.send(torch.ones(4))
+        link.close()
+    assert end.refused and not end._came, end.refused
+    return end.refused[0]
+
+
+def test_a_certificate_of_another_node(certs, places, ends):
+    places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
+    impostor = TlsLinks(0, places, certs / "three", "job", LATE_S)
+    assert "certificate of three, expected one" in refused_by(ends[1], lambda: impostor.sender(1, 1))
+    impostor.close()
+
+
+def test_a_certificate_of_another_authority(tmp_path, places, ends):
+    make_certificates(tmp_path, (), ("one",))
+    places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
+    stranger = TlsLinks(0, places, tmp_path / "nodes" / "one", "job", LATE_S)
+    with pytest.raises(WorkerLost, match="CERTIFICATE_VERIFY_FAILED"):
+        stranger.sender(1, 1)
+    stranger.close()
+    assert not ends[1]._came
+
+
+def test_nobody_listens_for_another_stage(certs, places, ends):
+    """The end that connects asks for a name too."""
+    taken = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), StagePlace("three", "127.0.0.1", places[1].port)]
+    asker = TlsLinks(0, taken, certs / "one", "job", LATE_S)
+    with pytest.raises(WorkerLost, match="certificate of two, expected three"):
+        asker.sender(1, 1)
+    asker.close()
+
+
+def test_another_job_and_plain_text(certs, places, ends):
+    places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
+    other = TlsLinks(0, places, certs / "one", "another job", LATE_S)
+    assert "another job" in refused_by(ends[1], lambda: other.sender(1, 1))
+    other.close()
+    with socket.create_connection(("127.0.0.1", places[1].port), timeout=LATE_S) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with suppress(ConnectionResetError):
+            while plain.recv(1000):
+                pass
+    assert len(ends[1].refused) == 2 and not ends[1]._came
+
+
+def test_faults_are_words(certs, tmp_path):
+    for text in ("", "one", "one=host", "one=host:0", "=host:9", "one=:9"):
+        with pytest.raises(UsageError, match="NAME=HOST:PORT"):
+            StagePlace.parse(text)
+    assert StagePlace.parse("one=[::1]:9000") == StagePlace("one", "::1", 9000)
+    with pytest.raises(UsageError, match="flower certs"):
+        TlsLinks(0, [StagePlace("one", "127.0.0.1", 1)], tmp_path, "job", 1.0)
+    with pytest.raises(UsageError, match="--rank"):
+        TlsLinks(3, [StagePlace("one", "127.0.0.1", 1)], certs / "one", "job", 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_stages_between_hosts_train_as_on_one(relaytrain, certs, tmp_path):
+    """A worker each, as a user starts it on each host, here on loopback; the simulator's losses to the last bit."""
+    torch.set_num_threads(1)
+    prepared = json.loads(relaytrain(*TINY, *PAIR, "--owner", "master", "--prepare", str(tmp_path / "job")).out)
+    expected = json.loads(relaytrain(*TINY, *PAIR, "--simulate", "--format", "json").out)
+    at = [
+        word
+        for name, port in zip(("one", "two", "three"), free_ports(3), strict=True)
+        for word in ("--at", f"{name}=127.0.0.1:{port}")
+    ]
+    base = [sys.executable, "-m", "relaytrain.pipeline.worker", prepared["job"], *at]
+    running = [
+        subprocess.Popen(
+            [*base, "--rank", str(rank), "--certs", str(certs / name)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for rank, name in enumerate(("one", "two", "three"))
+    ]
+    ended = [(*process.communicate(timeout=240), process.returncode) for process in running]
+    assert [status for *_, status in ended] == [0, 0, 0], [err.decode()[-800:] for _, err, _ in ended]
+    said = [json.loads(line) for out, *_ in ended for line in out.splitlines() if line.startswith(b"{")]
+    assert [line["value"] for line in said if line["kind"] == "loss"] == expected["losses"]
+    assert sorted(line["rank"] for line in said if line["kind"] == "done") == [0, 1, 2]
