@@ -100,8 +100,9 @@ class Surface:
         heap = self.scatter[pair]
         losses = []
         for i in range(epochs):
-            near = heap[np.abs(np.log(heap[:, 0] / (i + 1))) <= math.log(NEAR_EPOCHS), 1]
-            drawn = float(rng.choice(near if len(near) else heap[:, 1]))
+            epoch = min(i + 1, float(heap[:, 0].max()))  # later than was recorded, as late as was
+            near = heap[np.abs(np.log(heap[:, 0] / epoch)) <= math.log(NEAR_EPOCHS), 1]
+            drawn = float(rng.choice(near))
             losses.append(math.exp(float(smooth[min(i, len(smooth) - 1)]) + drawn))
         return losses
 

@@ -16,6 +16,8 @@ from browser import dashboard, launched
 
 HERE = Path(__file__).parent
 LOOKS = {
+    "desktop-dark": {"viewport": {"width": 1200, "height": 860}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "is_mobile": True},
     "desktop": {"viewport": {"width": 1200, "height": 860}, "color_scheme": "light"},
     "phone-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True},
 }
@@ -48,8 +50,7 @@ def main(folder: str) -> None:
             for name, path in pages.items():
                 page.goto(base + path)
                 if name == "run":
-                    while page.evaluate("document.getElementById('run').dataset.ready") != "yes":
-                        page.wait_for_timeout(50)
+                    page.wait_for_selector("#run[data-ready=yes]")
                 if name == "scenario":
                     page.get_by_test_id("check").click()
                     page.get_by_test_id("answer").wait_for()

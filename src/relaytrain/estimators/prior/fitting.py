@@ -81,13 +81,14 @@ def fit_belief(atlas: Atlas, worth: Array | None = None) -> FittedBelief:
         pair: fit_legs(each, drop, knots if pair != atlas.start else knots[:1], lambda legs: _by_epoch_of(legs))
         for pair, each in sorted(legs.items())
     }
+    floors = {pair: _as_far_as_seen(fit.floor.at, knots, fit.legs) for pair, fit in pairs.items()}
     return FittedBelief(
         pairs,
         drop,
         knots,
-        {pair: np.broadcast_to(np.exp(fit.floor.at), len(knots)) for pair, fit in pairs.items()},
-        {pair: np.broadcast_to(np.exp(fit.pace.at), len(knots)) for pair, fit in pairs.items()},
-        {pair: float(np.exp(fit.floor.at[-1])) * fit.floor.spread for pair, fit in pairs.items()},
+        floors,
+        {pair: _as_far_as_seen(fit.pace.at, knots, fit.legs) for pair, fit in pairs.items()},
+        {pair: float(floors[pair][-1]) * fit.floor.spread for pair, fit in pairs.items()},
         {pair: max(fit.pace.spread, 0.05) for pair, fit in pairs.items()},
         {pair: _scatter(fit.legs) for pair, fit in pairs.items()},
         {pair: _early(fit.legs) for pair, fit in pairs.items()},
@@ -98,6 +99,13 @@ def fit_belief(atlas: Atlas, worth: Array | None = None) -> FittedBelief:
         len(atlas.seeds),
         worth,
     )
+
+
+def _as_far_as_seen(logs: Array, knots: Array, legs: Sequence[FittedLeg]) -> Array:
+    """A figure at every knot; beyond the latest beginning of a leg what was seen there, for a trend that is drawn on
+    has runs wait for what no leg showed."""
+    whole = np.broadcast_to(logs, len(knots))
+    return np.asarray(np.exp(np.interp(np.minimum(knots, max(leg.experience for leg in legs)), knots, whole)))
 
 
 def _by_epoch_of(legs: Sequence[FittedLeg]) -> Array:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ...core.law import Array
 from .belief import Noise
 
-COMMON = np.linspace(-2.5, 2.5, 11)
-ODD = (0.15, 2.5)
-"""Share and width of the prior's second, wide part: priors are wrong at times."""
+COMMON = np.linspace(-5.0, 5.0, 17)
+ODD = (0.2, 3.0)
+"""Share and width of the prior's second, wide part: priors are wrong at times, and seeds unlike those that were seen,
+in one pair or in all."""
 
 
 @dataclass(frozen=True)
@@ -97,5 +98,5 @@ def _given(axis: Array, part: float) -> tuple[Array, Array]:
         variance = (1.0 - part) * width**2
         far = (axis[None, :] - np.sqrt(part) * common[:, None]) ** 2
         weights += heap * np.exp(-0.5 * far / variance) / np.sqrt(variance)
-    chance = np.exp(-0.5 * common**2)
+    chance = (1.0 - share) * np.exp(-0.5 * common**2) + share * np.exp(-0.5 * (common / wide) ** 2) / wide
     return weights, chance / chance.sum()
