@@ -2,7 +2,7 @@
 
     python benchmarks/lora.py                          # bytes, then averaging: rank 4, seeds 700 to 704
     python benchmarks/lora.py bytes
-    python benchmarks/lora.py averaging --ranks 2 8 --local-epochs 1 4 --seeds 5
+    python benchmarks/lora.py averaging --local-epochs 8 --epochs 2     # nodes go further apart between averages
     python benchmarks/lora.py averaging --first 950 --seeds 2      # development seeds: 950 and on
 
 Both train `examples/text_lora` for real, from the base that `notices.py` makes by training on other texts.
@@ -43,12 +43,11 @@ from relaytrain.training.setup import TrainingSetup
 from relaytrain.training.task import NodeResult, NodeTask
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "text_lora"
-EPOCHS = 10
 Parts = Sequence[tuple[float, Factors]]
 SKEWED = '''
 """The texts of `notices`, most of a class at one node."""
 import torch
-from notices import BATCH, SHARES, Sentences
+from notices import BATCH, Sentences
 
 def loader(who):
     rows = Sentences()
@@ -77,14 +76,14 @@ def tables(version: dict[str, Any], nodes: Sequence[str], data: str, seed: int, 
         "node_sets": [{"name": "all", "nodes": list(nodes)}],
         "pairs": [{"version": "it", "nodes": "all", "seconds": 1.0, "energy": 1.0}],
         "law": {"kind": "level", "curves": [{"floor": 0.1, "drop": 1.0, "scale": 3.0, "power": 1.0}]},
-        "training": {"optimizer": "adamw", "lr": 0.003, "batch": 16, "seed": seed, "local_epochs": local_epochs},
+        "training": {"optimizer": "adamw", "lr": 0.002, "batch": 16, "seed": seed, "local_epochs": local_epochs},
         "data": {"source": data, "partition": "by-node"},
     }
 
 
 def adapter(rank: int) -> dict[str, Any]:
     """As the example's scenario has it."""
-    return {"rank": rank, "targets": ["query", "value"], "train": ["bert.pooler", "classifier"]}
+    return {"rank": rank, "targets": ["word_embeddings", "query", "value"], "train": ["bert.pooler", "classifier"]}
 
 
 def prepared(made: Any, folder: Path) -> TrainingSetup:
@@ -160,17 +159,17 @@ class Watched:
 WAYS: dict[str, Callable[[Parts], Factors]] = {"rank-aware": mean_of_products, "naive": naive_mean}
 
 
-def relay(folder: Path, rank: int, local_epochs: int, seed: int, way: str) -> dict[str, Any]:
+def relay(folder: Path, rank: int, local_epochs: int, epochs: int, seed: int, way: str) -> dict[str, Any]:
     """Losses and distances by epoch."""
     nodes = ("node-0", "node-1", "node-2")
     setup = prepared(tables(adapter(rank), nodes, "skewed:loader", seed, local_epochs), folder)
-    epochs, checkpoint = FederatedEpoch(setup, InProcess(setup)), setup.first_checkpoint()
+    runner, checkpoint = FederatedEpoch(setup, InProcess(setup)), setup.first_checkpoint()
     watched = Watched(WAYS[way])
     losses: list[float] = []
     shares: list[dict[str, float]] = []
     with patch.object(aggregate, "mean_of_products", watched):
-        for epoch in range(1, EPOCHS + 1):
-            done = epochs.run_epoch(Decision(epoch, "it", "all"), checkpoint)
+        for epoch in range(1, epochs + 1):
+            done = runner.run_epoch(Decision(epoch, "it", "all"), checkpoint)
             checkpoint = done.checkpoint
             losses.append(done.outcome.loss)
             shares.append(watched.closed())
@@ -191,7 +190,7 @@ def averaging(folder: Path, asked: argparse.Namespace) -> None:
             found: dict[str, list[dict[str, Any]]] = {name: [] for name in WAYS}
             for seed in range(asked.first, asked.first + asked.seeds):
                 for name in WAYS:
-                    found[name].append(relay(folder, rank, local, seed, name))
+                    found[name].append(relay(folder, rank, local, asked.epochs, seed, name))
                 last = {name: rows[-1] for name, rows in found.items()}
                 figures = (f"{n} {r['losses'][-1]:.4f} off {r['shares'][-1][n]:.4f}" for n, r in last.items())
                 print(f"rank {rank}, {local} local, seed {seed}: {'; '.join(figures)}", flush=True)
@@ -201,7 +200,7 @@ def averaging(folder: Path, asked: argparse.Namespace) -> None:
                 off = [float(np.mean([s[name] for s in row["shares"]])) for row in rows]
                 last_off = [row["shares"][-1][name] for row in rows]
                 ended, mean = interval(losses[:, -1]), interval(losses.mean(axis=1))
-                print(f"  {name:11s} loss after {EPOCHS} {ended}, mean of epochs {mean}")
+                print(f"  {name:11s} loss after {asked.epochs} {ended}, mean of epochs {mean}")
                 print(f"  {'':11s} off the true mean {interval(off)}, in the last epoch {interval(last_off)}")
             gap = [b["losses"][-1] - a["losses"][-1] for a, b in zip(found["rank-aware"], found["naive"], strict=True)]
             same = [
@@ -219,6 +218,7 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=["bytes", "averaging", "all"], default="all")
     parser.add_argument("--ranks", type=int, nargs="+", default=[4])
     parser.add_argument("--local-epochs", type=int, nargs="+", default=[2])
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--first", type=int, default=700)
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()

@@ -56,6 +56,23 @@ def test_factors_stay_near_the_mean_after_a_first_short_step() -> None:
     assert (ours[0] - naive[0]).norm() < 0.05 * naive[0].norm()
 
 
+def test_where_the_mean_a_says_nothing_factors_stay_near_the_mean_b() -> None:
+    """The factors of an embedding begin with A = 0."""
+    (one, a), (other, _) = pair(5), pair(6)
+    parts = [(0.5, (one, a)), (0.5, (other, -a))]
+    ours, span = mean_of_products(parts), torch.linalg.qr((one - other).double())[0]
+    assert torch.allclose(product(ours), sum(weight * product(factors) for weight, factors in parts), **CLOSE)
+    assert torch.allclose(ours[0].double(), span @ span.T @ (one + other).double() / 2, **CLOSE)
+
+
+def test_whatever_way_was_taken_factors_can_be_stored() -> None:
+    for scale in (1.0, 1e-9, 0.0):
+        parts = [(0.5, (b * scale, a)) for b, a in (pair(8), pair(9))] + [(0.0, pair(10))]
+        assert all(factor.is_contiguous() for factor in mean_of_products(parts))
+    wide = [(0.5, pair(seed, rank=9)) for seed in (11, 12)]
+    assert all(factor.is_contiguous() for factor in mean_of_products(wide))
+
+
 def test_an_adapter_that_adds_nothing_yet_keeps_its_a() -> None:
     b, a = torch.zeros(9, 3), pair(8)[1]
     mean = mean_of_products([(0.5, (b, a)), (0.5, (b, a))])

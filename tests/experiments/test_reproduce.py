@@ -15,8 +15,9 @@ import pytest
 from relaytrain import experiments
 from relaytrain.core.errors import UsageError
 from relaytrain.experiments import Reproduction, available, run, run_all
-from relaytrain.experiments.pact import fig6, loop
+from relaytrain.experiments.pact import fig6, fig8, fig9, loop
 from relaytrain.experiments.pact.graph import reachable_graph
+from relaytrain.experiments.pact.sweep import Sweep
 from relaytrain.experiments.result import Finding, findings_markdown
 
 Reproduced = Callable[[str], Reproduction]
@@ -160,6 +161,22 @@ def test_a_verdict_that_changes_is_seen() -> None:
     dearer = by_text[expected["earlier-but-dearer"].finding]
     assert (dearer.holds, dearer.expected) == (False, True)
     assert expected["earlier-but-dearer"].why not in dearer.why
+    assert dearer.why.endswith("Differs from the shipped run: yes there.")
+
+
+def test_what_one_point_or_no_change_decides_is_not_shown() -> None:
+    """One resolution says nothing of several, and biases that change no decision nothing of biases."""
+    best = {target: loop.benchmark("Optimum", loop.factory(target)) for target in loop.TARGETS}
+    others = {"Optimum": best, "StaticLearn": best}
+    expected = fig6.expected_of(fig8.__file__)
+    one = fig8.checks(Sweep({1e-5: best}, others), expected)
+    assert [one[key][0] for key in ("later-switches", "higher-cost", "not-longer")] == [None] * 3
+    expected = fig6.expected_of(fig9.__file__)
+    same = fig9.checks(Sweep(dict.fromkeys((-0.6, 0.0, 0.6), best), others), expected)
+    assert {key for key, (holds, _) in same.items() if holds is None} >= {"small-harm", "similar", "sign", "not-dearer"}
+    found = fig6.judged("Fig. 9", expected, same)
+    assert {one.word for one in found if one.holds is None} == {"not shown"}
+    assert "| **not shown** |" in findings_markdown(found)
 
 
 def test_closed_loop_without_a_grid_is_the_optimum() -> None:

@@ -6,12 +6,14 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.plan import Decision
+from relaytrain.core.problem import Pair
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.models.rebuild import build, only
@@ -158,6 +160,13 @@ def test_a_handover_keeps_the_product_and_training_goes_on(setup: TrainingSetup)
         assert set(again.optimizer) == set(start.optimizer)
     again = hand_over(setup, start, "r8", "pair")
     assert again.checkpoint.data == grown.checkpoint.data
+
+
+def test_planners_know_that_ranks_go_both_ways() -> None:
+    scenario = load(HERE.parents[1] / "examples" / "text_lora" / "notices.toml")
+    small, large = (scenario.problem.index(Pair(version, "desks")) for version in ("rank2", "rank8"))
+    up, down = scenario.costs.change_j[small, large], scenario.costs.change_j[large, small]
+    assert np.isfinite(up) and np.isfinite(down) and up > down > 0.0, "more bytes are sent on the way up"
 
 
 def test_another_base_is_refused(setup: TrainingSetup) -> None:

@@ -238,7 +238,7 @@ def test_an_adapter_of_a_text_classifier_is_peft_and_plain_pytorch(example: Modu
     assert losses == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("example", [("text_lora", "notices")], indirect=True)
 def test_ranks_are_averaged_alike_in_worker_processes(example: ModuleType) -> None:
     pytest.importorskip("peft")

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import torch
 from forked import relaytrain
-from torch.nn import functional
-from torch.utils.data import DataLoader
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -113,26 +111,3 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     call = relaytrain("new", "my.toml", *words, folder=folder)
     assert call.status == status and said in call.err and "Traceback" not in call.err, call.said
     assert not (folder / "my.toml").exists()
-
-
-def test_the_start_loss_is_that_of_plain_pytorch(folder: Path) -> None:
-    houses = module("houses", folder)
-    (folder / "mine.py").write_text("from houses import houses\ndef by_node(who): return houses('test')\n")
-    asked = (
-        "--model",
-        "houses:network",
-        "--data",
-        "mine:by_node",
-        "--loss",
-        "mse",
-        "--node",
-        "all",
-        "--format",
-        "json",
-    )
-    made = relaytrain("new", "my.toml", *asked, folder=folder)
-    assert made.status == 0, made.said
-    model, held = untrained(houses.network), houses.houses("test")
-    with torch.no_grad():
-        parts = [float(functional.mse_loss(model(x), y)) * len(y) for x, y in DataLoader(held, batch_size=64)]
-    assert json.loads(made.out)["counted"]["start_loss"] == sum(parts) / len(held)

@@ -16,7 +16,7 @@ LOADED = {
     "text_lora": ("transformers.models.bert.modeling_bert", "peft"),
 }
 """Imported once here, so that none of the forked processes has to."""
-EPOCHS = 4
+EPOCHS = 3
 SHORT = ("--set", "target.loss=0.01", "--set", f"target.max_epochs={EPOCHS}")
 """A target out of reach: every run has all its epochs."""
 

@@ -7,9 +7,9 @@ An adapter adds s B A to a weight, B (out x rank) and A (rank x in). Only the pr
 * **another rank**: a larger one keeps the product exactly (new columns of B are zero); a smaller one keeps its largest
   singular values.
 
-Of all factors with that product those are taken that lie near the mean A: training goes on at its scale, and the
-optimizer's averaged state still belongs to them. Everything in float64, through the small matrices between two QRs: the
-product itself is never formed.
+Of all factors with that product those are taken that lie near the mean A, or where that has no meaning (those of an
+embedding begin with A = 0) near the mean B: training goes on at its scale, and the optimizer's averaged state still
+belongs to them. Everything in float64, through the small matrices between two QRs: the product itself is never formed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def mean_of_products(parts: Sequence[tuple[float, Factors]]) -> Factors:
     left = torch.cat([weight * b.double() for weight, (b, _) in parts], dim=1)
     right = torch.cat([a.double() for _, (_, a) in parts], dim=0)
     outer, values, inner = _largest(left, right, rank)
-    mean = torch.stack([weight * a.double() for weight, (_, a) in parts]).sum(dim=0)
-    turn = mean @ inner
-    if len(values) == rank and _condition(turn) <= WORST_CONDITION:
-        b, a = torch.linalg.solve(turn, outer * values, left=False), turn @ inner.T
+    mean_b, mean_a = (torch.stack([w * each[at].double() for w, each in parts]).sum(dim=0) for at in (0, 1))
+    near_a, near_b = mean_a @ inner, outer.T @ mean_b
+    if len(values) == rank and _condition(near_a) <= WORST_CONDITION:
+        b, a = torch.linalg.solve(near_a, outer * values, left=False), near_a @ inner.T
+    elif len(values) == rank and _condition(near_b) <= WORST_CONDITION:
+        b, a = outer @ near_b, torch.linalg.solve(near_b, values[:, None] * inner.T)
     else:
         root = values.sqrt()
         b, a = _padded(outer * root, rank, 1), _padded((inner * root).T, rank, 0)
-    return b.to(kind), a.to(kind)
+    return b.to(kind).contiguous(), a.to(kind).contiguous()
 
 
 def naive_mean(parts: Sequence[tuple[float, Factors]]) -> Factors:

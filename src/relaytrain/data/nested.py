@@ -58,7 +58,7 @@ def tensors(batch: Batch) -> Iterator[Tensor]:
 
 def rows(batch: Batch) -> int:
     """How many samples a batch holds: the length of its first tensor; of one without any, 1."""
-    if type(batch) is tuple and batch and isinstance(batch[0], Tensor) and batch[0].ndim:
+    if type(batch) in (list, tuple) and batch and isinstance(batch[0], Tensor) and batch[0].ndim:
         return len(batch[0])
     return next((len(tensor) for tensor in tensors(batch) if tensor.ndim), 1)
 

@@ -161,15 +161,9 @@ class OwnData:
         """Whatever goes wrong in the user's data is told with the user's file and line."""
         given = 0
         with self._users():
-            iterator = iter(make())
-        while True:
-            with self._users():
-                try:
-                    batch = next(iterator)
-                except StopIteration:
-                    break
-            given += 1
-            yield batch
+            for batch in make():
+                given += 1
+                yield batch
         if not given:
             raise UserCodeError(
                 f"{self.place}: {self.name} gave no batch in a whole pass; give at least one, and anew in every pass"

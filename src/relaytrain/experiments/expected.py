@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .result import Finding, Source
+from .result import WORDS, Finding, Source, Verdict
 
-Seen = tuple[bool, str]
+Seen = tuple[Verdict, str]
 """A check's verdict and the figures it rests on."""
+NOT_SHOWN = WORDS[None]
+"""How a TOML file, which has no word for nothing, spells a verdict that was not shown."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Expected:
 
     id: str
     finding: str
-    holds: bool
+    holds: Verdict
     why: str = ""
     source: Source = "paper"
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -39,7 +41,16 @@ class Expected:
 def expected_of(module_file: str) -> dict[str, Expected]:
     """The findings of the TOML file beside a figure's module, by id."""
     entries: list[dict[str, Any]] = tomllib.loads(Path(module_file).with_suffix(".toml").read_text("utf-8"))["finding"]
-    return {entry["id"]: Expected(**entry) for entry in entries}
+    return {entry["id"]: Expected(**{**entry, "holds": shipped(entry["holds"])}) for entry in entries}
+
+
+def shipped(holds: bool | str) -> Verdict:
+    """A verdict as a TOML file spells it."""
+    if isinstance(holds, bool):
+        return holds
+    if holds != NOT_SHOWN:
+        raise AssertionError(f"a shipped verdict is true, false or '{NOT_SHOWN}', not '{holds}'")
+    return None
 
 
 def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, Seen]) -> tuple[Finding, ...]:
@@ -50,6 +61,7 @@ def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, See
     for key, entry in expected.items():
         holds, figures = seen[key]
         # The shipped reason explains the shipped verdict; with another verdict it would mislead.
-        why = f"{figures}. {entry.why}." if entry.why and holds == entry.holds else f"{figures}."
+        reason = entry.why if holds is entry.holds else f"Differs from the shipped run: {WORDS[entry.holds]} there"
+        why = f"{figures}. {reason}." if reason else f"{figures}."
         findings.append(Finding(figure, entry.finding, holds, why, entry.holds, entry.source))
     return tuple(findings)

@@ -13,6 +13,9 @@ from ..store.files import write_atomic
 
 Row = dict[str, Any]
 Source = Literal["paper", "here"]
+Verdict = bool | None
+"""Whether a finding holds; None where the run just made cannot show it: one point, or changes that change nothing."""
+WORDS: dict[Verdict, str] = {True: "yes", False: "no", None: "not shown"}
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,15 @@ class Finding:
 
     figure: str
     finding: str
-    holds: bool
+    holds: Verdict
     why: str
-    expected: bool = True
+    expected: Verdict = True
     source: Source = "paper"
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word."""
+        return WORDS[self.holds]
 
     def to_dict(self) -> Row:
         """Plain JSON values."""
@@ -87,10 +95,7 @@ class AllReproductions:
     @property
     def rows(self) -> tuple[Row, ...]:
         """The closing table: figure, finding, holds or not, why."""
-        return tuple(
-            {"figure": f.figure, "finding": f.finding, "holds": "yes" if f.holds else "no", "why": f.why}
-            for f in self.findings
-        )
+        return tuple({"figure": f.figure, "finding": f.finding, "holds": f.word, "why": f.why} for f in self.findings)
 
     def to_dict(self) -> Row:
         """Plain JSON values."""
@@ -137,6 +142,6 @@ def findings_markdown(findings: tuple[Finding, ...]) -> str:
     lines = ["| figure | finding | holds | why |", "|---|---|---|---|"]
     for finding in findings:
         origin = "" if finding.source == "paper" else " *(seen here, not stated in the paper)*"
-        verdict = "yes" if finding.holds else "**no**"
+        verdict = finding.word if finding.holds else f"**{finding.word}**"
         lines.append(f"| {finding.figure} | {finding.finding}{origin} | {verdict} | {finding.why} |")
     return "\n".join(lines) + "\n"

@@ -174,7 +174,8 @@ def findings_table(findings: Iterable[Any]) -> Group:
     """Which of a paper's findings hold in the run just made."""
     listed = table(("figure", "finding", "holds", "why"))
     for finding in findings:
-        verdict = Text("yes", style="green") if finding.holds else Text("no", style="bold red")
+        style = {True: "green", False: "bold red"}.get(finding.holds, "yellow")
+        verdict = Text(finding.word, style=style)
         listed.add_row(Text(finding.figure), Text(finding.finding), verdict, Text(finding.why))
     return titled("findings", listed)
 

@@ -59,4 +59,4 @@ def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
             f"training.loss: mse of outputs {list(outputs.shape)} and labels {list(labels.shape)}, expected as many of "
             "both; give the network one output for each number"
         )
-    return functional.mse_loss(outputs.reshape(labels.shape), labels)
+    return functional.mse_loss(outputs if outputs.shape == labels.shape else outputs.reshape(labels.shape), labels)

@@ -185,7 +185,7 @@ def _checks(every: tuple[Row, ...]) -> dict[str, Seen]:
         values = [row[key] for row in of]
         return values == sorted(values, reverse=True)
 
-    seen = {
+    seen: dict[str, Seen] = {
         "mean": (falls("mean_x"), f"mean of x: {listed('mean_x', '.2f')}"),
         "variance": (falls("var_x"), f"variance of x: {listed('var_x', '.2f')}"),
         "resources": (

@@ -22,7 +22,7 @@ def reproduce(
 
     def extra(three: Mapping[str, AccuracyCurve], scale: AccuracyScale) -> dict[str, Seen]:
         two, _ = curves(out_dir, data_set(SOURCES)[0], 2, scale, progress)
-        seen = {}
+        seen: dict[str, Seen] = {}
         for finding, method in (("three-faster", "mcPipe"), ("three-faster-pipedream", "PipeDream")):
             words, faster = figures.times_to(three[method], two[method])
             told = f"{method} to " + ("; ".join(words) or "no level within the time")

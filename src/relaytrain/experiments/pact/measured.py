@@ -29,7 +29,7 @@ from ...estimators.learned.learned_law import Learned
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
 from ..campaigns import campaigns, need_learning
-from ..expected import Expected
+from ..expected import Expected, shipped
 from .loop import TIME_STEP, Trace
 from .replay import Replay, place, replay_of, replayed
 
@@ -163,6 +163,8 @@ def verdicts(stated: Mapping[str, Expected], figure: str, which: str) -> dict[st
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     known, why = tables[figure][which], tables[figure].get("why", {})
     return {
-        key: replace(stated[key], holds=holds, why=why.get(key, ""), finding=f"{stated[key].finding} [{which}]")
+        key: replace(
+            stated[key], holds=shipped(holds), why=why.get(key, ""), finding=f"{stated[key].finding} [{which}]"
+        )
         for key, holds in known.items()
     }
