@@ -50,6 +50,38 @@ def test_workers_that_torchrun_starts(relaytrain, tmp_path):
     assert len(done) == 3 and not any(line["pipelining"] for line in done)
 
 
+@pytest.mark.soak
+def test_stages_between_hosts_train_as_on_one(relaytrain, tmp_path):
+    """A worker each, as a user starts it on each host, here on loopback; the simulator's losses to the last bit."""
+    pytest.importorskip("cryptography")
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    names = ("one", "two", "three")
+    certs = tmp_path / "certs"
+    assert relaytrain("flower", "certs", str(certs), *(word for name in names for word in ("--node", name))).status == 0
+    prepared = json.loads(relaytrain(*TINY, *PAIR, "--owner", "master", "--prepare", str(tmp_path / "job")).out)
+    expected = json.loads(relaytrain(*TINY, *PAIR, "--simulate", "--format", "json").out)
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    at = [word for name, port in zip(names, ports, strict=True) for word in ("--at", f"{name}=127.0.0.1:{port}")]
+    base = [sys.executable, "-m", "relaytrain.pipeline.worker", prepared["job"], *at]
+    running = [
+        subprocess.Popen(
+            [*base, "--rank", str(rank), "--certs", str(certs / "nodes" / name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank, name in enumerate(names)
+    ]
+    ended = [(*process.communicate(timeout=240), process.returncode) for process in running]
+    assert [status for *_, status in ended] == [0, 0, 0], [err.decode()[-800:] for _, err, _ in ended]
+    said = [json.loads(line) for out, *_ in ended for line in out.splitlines() if line.startswith(b"{")]
+    assert [line["value"] for line in said if line["kind"] == "loss"] == expected["losses"]
+    assert sorted(line["rank"] for line in said if line["kind"] == "done") == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

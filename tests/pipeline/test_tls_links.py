@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
@@ -19,8 +16,6 @@ from relaytrain.executors.flower.security import make_certificates
 from relaytrain.pipeline.tls_links import StagePlace, TlsLinks
 
 pytestmark = pytest.mark.train
-TINY = ("pipeline", "run", "vgg11", "--width", "0.05", "--batch", "4", "--minibatches", "6")
-PAIR = ("--device", "pi, 1 GFLOP/s", "--device", "nuc, 2 GFLOP/s")
 LATE_S = 30.0
 
 
@@ -143,29 +138,3 @@ def test_faults_are_words(certs, tmp_path):
         TlsLinks(0, [StagePlace("one", "127.0.0.1", 1)], tmp_path, "job", 1.0)
     with pytest.raises(UsageError, match="--rank"):
         TlsLinks(3, [StagePlace("one", "127.0.0.1", 1)], certs / "one", "job", 1.0)
-
-
-@pytest.mark.slow
-@pytest.mark.soak
-def test_stages_between_hosts_train_as_on_one(relaytrain, certs, tmp_path):
-    """A worker each, as a user starts it on each host, here on loopback; the simulator's losses to the last bit."""
-    torch.set_num_threads(1)
-    prepared = json.loads(relaytrain(*TINY, *PAIR, "--owner", "master", "--prepare", str(tmp_path / "job")).out)
-    expected = json.loads(relaytrain(*TINY, *PAIR, "--simulate", "--format", "json").out)
-    at = [
-        word
-        for name, port in zip(("one", "two", "three"), free_ports(3), strict=True)
-        for word in ("--at", f"{name}=127.0.0.1:{port}")
-    ]
-    base = [sys.executable, "-m", "relaytrain.pipeline.worker", prepared["job"], *at]
-    running = [
-        subprocess.Popen(
-            [*base, "--rank", str(rank), "--certs", str(certs / name)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for rank, name in enumerate(("one", "two", "three"))
-    ]
-    ended = [(*process.communicate(timeout=240), process.returncode) for process in running]
-    assert [status for *_, status in ended] == [0, 0, 0], [err.decode()[-800:] for _, err, _ in ended]
-    said = [json.loads(line) for out, *_ in ended for line in out.splitlines() if line.startswith(b"{")]
-    assert [line["value"] for line in said if line["kind"] == "loss"] == expected["losses"]
-    assert sorted(line["rank"] for line in said if line["kind"] == "done") == [0, 1, 2]

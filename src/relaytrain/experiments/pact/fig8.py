@@ -65,8 +65,8 @@ def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
 def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     """The verdict on every finding.
 
-    A resolution that leaves no path at some target counts: there PACT costs more than anything. What is said of several
-    resolutions is not shown by fewer than two that leave one.
+    A resolution that leaves no path at some target counts: there PACT costs more than anything. What is said of later
+    switches is not shown by resolutions that decide alike, or by one.
     """
     runs, others = swept.runs, swept.others
     tried = list(runs)
@@ -74,7 +74,7 @@ def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     whole = [step for step in tried if all(trace.reached for trace in runs[step].values())]
     span = [step for step in tried if runs[step][HARD].reached]
     hard = [runs[step][HARD] for step in span]
-    several = len(span) > 1
+    several = len({tuple(trace.epochs(version) for version in "LMS") for trace in hard}) > 1
     worst = max((runs[step][t].cost / optimum[t].cost for step in whole for t in TARGETS), default=math.inf)
     nearest = max((runs[step][t].cost / static[t].cost for step in whole for t in TARGETS), default=math.inf)
     lost = [f"{step:g} at {t:g}" for step in tried for t in TARGETS if not runs[step][t].reached]
