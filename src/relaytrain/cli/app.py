@@ -36,12 +36,9 @@ HELP = """Train a network as a relay: a loss target by a deadline at least energ
 SCENARIO is a TOML or JSON file or a preset ({presets}), by default quickstart.
 """
 EXAMPLES = """\b
-First steps:
-  relaytrain plan               the plan for the embedded quickstart, and why
-  relaytrain run                the same trained for real; relaytrain resume, ls, show, report
-  relaytrain new my.toml        a scenario of your own, then: relaytrain plan my.toml --set target.deadline=5m
-Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 5 target missed, 6 stopped, 7 nodes lost,
-8 losses were no numbers, 9 store damaged, 10 no space, 1 our bug.
+First steps: relaytrain plan, the embedded quickstart and why; relaytrain run, the same trained for real
+  relaytrain new my.toml, a scenario of your own; then: relaytrain plan my.toml --set target.deadline=5m
+Exit status: 0 done or met, 2 usage, 3 bad scenario, 4 infeasible, 1 our bug; of a run also 5 to 10 (run --help).
 """
 
 VERBS = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..costs.profiled import Profile
     from ..scenario import Scenario as Loaded
 
-SHORT = "What each version costs on this machine, or on the nodes of a relay."
+SHORT = "What each version costs here, or on the nodes."
 HELP = """Time a few batches of every version on this machine and fit what an epoch costs: CPU seconds and joules.
 
 FLOPs overstate what pruning saves; these figures do not. Effective FLOPs are those with which a device profile gives
