@@ -154,7 +154,8 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
 
 
 def _energy(canvas: Canvas, plan: Plan, x: AxisScale, starts: list[float], colours: dict[str, str]) -> None:
-    before_j, plain = plan.energies_j[-1] - plan.energy_j, plan.energy_unit != "J"
+    on_path_j = sum(leg.energy_j for leg in plan.legs)  # `plan.energy_j` may be of all worlds
+    before_j, plain = plan.energies_j[-1] - on_path_j, plan.energy_unit != "J"
     y = AxisScale(min(before_j, 0.0), max(*plan.energies_j, 0.0) * 1.1 or 1.0, ENERGY_Y + ENERGY_H, ENERGY_Y)
     canvas.value_axis(y, LEFT, WIDTH - RIGHT, 3, "{:g}".format if plain else say_energy)
     unit = f", {plan.energy_unit}" if plain and plan.energy_unit else ""
