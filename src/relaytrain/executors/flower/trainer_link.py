@@ -103,7 +103,8 @@ class TrainerPlace:
         """By force: one that is stuck would be found by the next task too."""
         with contextlib.suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text(encoding="ascii"))
-            if PROGRAM.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():  # nobody else has its number by now
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty while it begins, and once it has ended
+            if not words or PROGRAM.encode() in words:  # nobody else has its number by now
                 os.kill(pid, signal.SIGKILL)
 
     @property
