@@ -23,7 +23,7 @@ def collect():
     known, others = case_files(FOLDER)
     rows = [pytest.param(path, id=path.stem) for path, kind in known if kind == PACT]
     return rows + [
-        pytest.param(path, id=path.stem, marks=pytest.mark.skip(reason=f"{path.name}: kind {kind}"))
+        pytest.param(path, id=path.stem, marks=pytest.mark.skip(reason=f"{path.name}: unknown kind {kind}"))
         for path, kind in others
     ]
 

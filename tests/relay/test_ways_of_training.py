@@ -156,7 +156,7 @@ def test_functions_at_hand_train_and_go_on(tmp_path: Path) -> None:
 
 def test_doctor_names_an_absent_device(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.accelerator.is_available():
-        pytest.skip("there is one here")
+        pytest.skip("this machine has an accelerator, so the refusal of an absent one cannot be shown")
     status = main(["doctor", str(folder / "ours.json"), "--set", "training.device=cuda"])
     shown = " ".join(capsys.readouterr().out.split())
     assert status and "training.device: got 'cuda', which torch cannot use on this machine" in shown

@@ -314,7 +314,7 @@ def test_functions_of_this_process_are_not_sent_to_others() -> None:
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
 def test_a_device_that_is_not_there_is_refused(device: str) -> None:
     if device.partition(":")[0] in ("cuda", "mps") and torch.accelerator.is_available():
-        pytest.skip("there is one here")
+        pytest.skip("this machine has an accelerator, so the refusal of an absent one cannot be shown")
     for training in ({"device": device}, {"devices": {"cloud": device}}):
         with pytest.raises(ScenarioError, match=rf"training\.device\S*: got '{device}', .* expected one of cpu"):
             small_setup(**training)
