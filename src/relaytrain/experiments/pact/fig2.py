@@ -192,7 +192,10 @@ def _kept(out_dir: Path, source: str, scale: PruningScale, seed: int, told: Prog
         return [asdict(curve) for curve in _train(source, scale, seed, told)]
 
     rows = kept(out_dir / f"{NAME}-trainings", f"{source}-{seed}", used, train)
-    return [LossCurve(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
+    named = ("prune_after", "version", "joining")
+    return [
+        LossCurve(*(row[n] for n in named), *(tuple(row[n]) for n in ("seconds", "accuracy", "cpu_s"))) for row in rows
+    ]
 
 
 def _train(source: str, scale: PruningScale, seed: int, told: Progress) -> list[LossCurve]:
