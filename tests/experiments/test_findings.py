@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relaytrain import experiments
 from relaytrain.experiments import Reproduction, available
 from relaytrain.experiments.expected import expected_of, judged
 from relaytrain.experiments.result import Row, findings_markdown
@@ -23,6 +24,9 @@ TRAINED = (
     "mcpipe-fig2",
     "mcpipe-fig3",
     "mcpipe-fig4",
+    "mcpipe-width",
+    "pact-algorithm3",
+    "pact-gamma-t",
 )  # minutes of training; what it showed is in the page
 FITTED = ("depl-fig2", "depl-fig4", "depl-table1")  # named otherwise; below
 RATIO = 0.0006  # the reference figures below are given to three decimals
@@ -84,16 +88,24 @@ def test_verdicts_on_fits_to_the_bundled_traces(
     assert page == [line.rsplit("|", 2)[0] for line in findings_markdown(made.findings).splitlines()[2:]]
 
 
-def test_the_page_shows_the_shipped_verdicts_of_what_takes_minutes() -> None:
-    from relaytrain.experiments.pact import fig2
-
-    expected = expected_of(fig2.__file__)
-    made = findings_markdown(
-        judged("Fig. 2", expected, {key: (entry.holds, "seen") for key, entry in expected.items()})
-    )
-    page = [line for line in PAGE.read_text().splitlines() if line.startswith("| Fig. 2 ")]
+@pytest.mark.parametrize(
+    ("module", "figure"),
+    [
+        ("pact/fig2", "Fig. 2"),
+        ("pact/algorithm3", "Algorithm 3"),
+        ("pact/gamma_t", "gamma_T"),
+        ("mcpipe/width", "mcPipe width"),
+    ],
+)
+def test_the_page_shows_the_shipped_verdicts_of_what_takes_minutes(module: str, figure: str) -> None:
+    expected = expected_of(str(Path(experiments.__file__).parent / f"{module}.py"))
+    made = findings_markdown(judged(figure, expected, {key: (entry.holds, "seen") for key, entry in expected.items()}))
+    page = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {figure} |")]
     assert [line.rsplit("|", 2)[0] for line in page] == [line.rsplit("|", 2)[0] for line in made.splitlines()[2:]]
-    assert all(line.endswith(words.split("seen. ")[1]) for line, words in zip(page, made.splitlines()[2:], strict=True))
+    assert all(
+        line.endswith(words.split("seen. ")[-1].removeprefix("seen."))
+        for line, words in zip(page, made.splitlines()[2:], strict=True)
+    )
 
 
 def _row(made: Reproduction, **key: object) -> Row:

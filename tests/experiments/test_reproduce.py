@@ -30,6 +30,8 @@ def test_available_names_every_figure() -> None:
         "pact-fig4",
         "pact-table1",
         *(f"pact-fig{number}" for number in (5, 6, 7, 8, 9)),
+        "pact-algorithm3",
+        "pact-gamma-t",
     ]
     assert [name for name in available() if name.startswith("depl")] == [
         "depl-fig2",

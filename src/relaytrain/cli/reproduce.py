@@ -86,7 +86,7 @@ def reproduce(
     options["curves"] = curves
     options |= {"rule": rule} if rule is not None else {}
     options |= {"seeds": seeds} if seeds is not None else {}
-    stated = name.startswith("pact") and name not in ("pact-fig4", "pact-table1") and curves == "stand-in"
+    stated = name.startswith("pact") and name not in ("pact-fig2", "pact-fig4", "pact-table1") and curves == "stand-in"
     with compiled(scipy=not stated), progress(name):
         if name == "all":
             every = experiments.run_all(out, note, **options)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...pipeline.job_writer import make_job, write_start
 from ...pipeline.pipeline_run import run_pipeline
-from ...pipeline.pipeline_work import Emulation, PipelineWork, Runtime, Split, Training
+from ...pipeline.pipeline_work import Emulation, PipelineResult, PipelineWork, Runtime, Split, Training
 from ...planners.pipeline.partition import Device, split
 from ...planners.pipeline.policy_choice import within_stage
 from .accuracy import IN_FLIGHT, UpdateSteps
@@ -53,6 +53,13 @@ def _paces(bench: PipelineBench, clock: UpdateSteps, method: str) -> dict[str, t
 
 
 def _pipelined(bench: PipelineBench, clock: UpdateSteps, method: str) -> float:
+    return timed(bench, clock, method, WARM, COUNT)[0]
+
+
+def timed(
+    bench: PipelineBench, clock: UpdateSteps, method: str, warm: int, count: int, *, count_bytes: bool = False
+) -> tuple[float, PipelineResult]:
+    """Seconds of an update at the devices' pace, over `count` of them after `warm`; and all that came out."""
     moments: dict[int, float] = {}
 
     def note(event: Mapping[str, object]) -> None:
@@ -65,10 +72,12 @@ def _pipelined(bench: PipelineBench, clock: UpdateSteps, method: str) -> float:
     policies = tuple(within_stage(choice.policies, (0, *cuts)[at]) for at, choice in enumerate(choices)) or ({},)
     emulation = Emulation(links=True, seconds=_paces(bench, clock, method))
     training = Training(bench.task.rule, m=IN_FLIGHT if cuts else 1)
-    runtime = Runtime(emulation=emulation, group_s=60.0)
-    chosen, batches = Split(cuts, policies, tuple(d.name for d in devices)), bench.minibatches(WARM + COUNT)
-    run_pipeline(bench.model(), batches, devices, training, runtime, spec=bench.spec(), split=chosen, progress=note)
-    return (moments[WARM + COUNT - 1] - moments[WARM - 1]) / COUNT
+    runtime = Runtime(emulation=emulation, group_s=60.0, count_bytes=count_bytes)
+    chosen, batches = Split(cuts, policies, tuple(d.name for d in devices)), bench.minibatches(warm + count)
+    result = run_pipeline(
+        bench.model(), batches, devices, training, runtime, spec=bench.spec(), split=chosen, progress=note
+    )
+    return (moments[warm + count - 1] - moments[warm - 1]) / count, result
 
 
 def _ring(bench: PipelineBench, clock: UpdateSteps) -> float:
