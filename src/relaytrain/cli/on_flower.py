@@ -68,11 +68,14 @@ class Where:
         from ..executors.flower.inside import is_serverapp
 
         flower = (scenario.training or {}).get("transport") == "flower"
-        for option, value in (("--local-flower", self.local), ("--superlink", self.superlink)):
+        given = {"--local-flower": self.local, "--superlink": self.superlink, "--certs": self.certs}
+        for option, value in given.items():
             if value is not None and not flower:
                 raise UsageError(f"{option}: the transport is not flower; add --transport flower")
         if self.local is not None and self.superlink is not None:
             raise UsageError("--local-flower and --superlink: one of them; the first starts a SuperLink of its own")
+        if self.certs is not None and self.superlink is None:
+            raise UsageError("--certs: for a SuperLink that runs; add --superlink HOST:PORT")
         return flower and not is_serverapp()
 
 
