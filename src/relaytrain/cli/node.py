@@ -44,6 +44,15 @@ OwnMeter = Annotated[
     str | None,
     typer.Option("--meter", metavar="MODULE:FUNCTION", help="A meter of your own: it returns one.", show_default=False),
 ]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST[:PORT]",
+        help="Where other stages of a pipeline reach this machine (its address towards the SuperLink).",
+        show_default=False,
+    ),
+]
 LOOK_S = 0.5
 AGAIN_S = 3.0
 REFUSALS = 3
@@ -60,6 +69,7 @@ def node(
     certs: Certificates = None,
     site: Site = "",
     meter: OwnMeter = None,
+    listen: Listen = None,
     sets: Sets = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -69,7 +79,7 @@ def node(
     from .. import api
     from ..executors.flower.environment import free_ports, need_flower
     from ..executors.flower.nodes_here import NodeHere
-    from ..executors.flower.security import link_to
+    from ..executors.flower.security import link_to, stage_address
     from ..executors.flower.trainer_link import TrainerPlace
     from ..store.files import write_atomic
 
@@ -85,6 +95,7 @@ def node(
     if any('"' in words or "\\" in words for words in (site, meter or "")):
         raise UsageError("--site and --meter: no quotes or backslashes")
     link = link_to(superlink or "127.0.0.1:8000", certs, node=True)
+    at = stage_address(link, listen)
     with (
         tempfile.TemporaryDirectory(prefix="rtn-", ignore_cleanup_errors=True) as folder,
         signals.stopping(says=False) as stop,
@@ -92,8 +103,9 @@ def node(
         room = Path(folder)
         tables = room / "scenario.json"
         write_atomic(tables, json.dumps(loaded.resolved), private=True, durable=False)
+        known_by = None if certs is None else str(certs.resolve())
         code = None if loaded.folder is None else str(loaded.folder.resolve())
-        place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter)
+        place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter, at, known_by)
         if not _found(link, stop):
             return StoppedByUser.exit_status
         note(f"opening the data of {', '.join(names)}")

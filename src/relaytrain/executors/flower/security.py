@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
+import socket
 import ssl
 import subprocess
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import Any
 
 from ...core.errors import UsageError
 from ...store.files import make_dir, write_atomic
-from .environment import environment, forking, program
+from .environment import environment, forking, free_ports, program
 
 DAYS = 365
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]+\]?")
@@ -78,6 +79,41 @@ def link_to(address: str, certs: Path | None, *, node: bool = False) -> Link:
                     + ("a folder for each node: nodes/NAME" if node else "it")
                 )
     return Link(address, certs)
+
+
+def stage_address(link: Link, listen: str | None) -> str:
+    """HOST:PORT at which a node's stages of pipeline sets listen: as told, else at its address towards the SuperLink.
+
+    Raises:
+        UsageError: no such address, or it is beyond loopback and there are no certificates.
+    """
+    host, _, port = (listen or "").rpartition(":") if ":" in (listen or "") else (listen or "", "", "")
+    if (port and not (port.isdigit() and 1 <= int(port) <= 65535)) or (host and not _HOST.fullmatch(host)):
+        raise UsageError(
+            f"--listen: got '{(listen or '')[:80]}', expected HOST or HOST:PORT, for example 10.0.0.2:9000"
+        )
+    host = host or _towards(link)
+    if link.certs is None and not is_loopback(host):
+        raise UsageError(
+            f"--listen: others can reach {host}, and nothing there would be encrypted: make certificates with "
+            "`relaytrain flower certs DIR --node NAME ...`, then add --certs DIR"
+        )
+    return f"{host}:{port or free_ports(1)[0]}"
+
+
+def _towards(link: Link) -> str:
+    """This machine's address as the SuperLink's machine sees it; nothing is sent to find out."""
+    host, port = link.host_port
+    if is_loopback(host):
+        return "127.0.0.1"
+    try:
+        kind, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+    return f"[{found}]" if ":" in found else found
 
 
 def is_loopback(host: str) -> bool:
