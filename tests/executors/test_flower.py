@@ -148,6 +148,29 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
 
 
 @pytest.mark.soak
+def test_flowers_own_supernode_with_our_config(tmp_path, mark):
+    """`flower-supernode` as Flower starts it: an interpreter for every message, and a trainer of ours behind it."""
+    from relaytrain.executors.flower.environment import environment, program
+    from relaytrain.executors.flower.nodes_here import Tethered
+
+    scenario, store, wanted = straight(tmp_path, three_legs(epochs=3))
+    at = ("--superlink", f"127.0.0.1:{free_port()}")
+    superlink = CliRun("flower", "superlink", "--address", at[1])
+    superlink.until("SuperLink at")
+    config = f'relaytrain-nodes="cloud,edge-1,edge-2,far" relaytrain-scenario="{scenario}"'
+    command = [program("flower-supernode"), "--insecure", *at, "--port", str(free_port()), "--node-config", config]
+    node = Tethered("SuperNode", command, tmp_path / "supernode.log", environment(tmp_path / "flwr"))
+    try:
+        run = CliRun("run", scenario, "--transport", "flower", *at, "--store", store, "--name", "flower-run")
+        assert run.status() == MISSED, run.said + (tmp_path / "supernode.log").read_text()[-2000:]
+    finally:
+        node.end()
+    superlink.process.send_signal(signal.SIGTERM)
+    assert superlink.status() == STOPPED
+    assert trace(RunStore.open(store), "flower-run") == wanted
+
+
+@pytest.mark.soak
 def test_tasks_go_to_nobody_without_the_secret(tmp_path, mark):
     """Whoever reaches the SuperLink's port could else fetch a run's task and answer for its loop."""
     import httpx

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 SHORT = "This machine as a node of a relay on Flower."
 HELP = """Join a SuperLink as one or several nodes of a scenario, and train what the relay hands to them.
 
-The scenario's data are opened here, on this machine, once; so is code of your own, from the scenario's folder. What is
-done is said line by line. SIGTERM and Ctrl-C leave after the task at hand, a second one at once. A SuperNode that dies
-is started again, one that loses the SuperLink comes back when that does. Exit status: 6 left as asked, 3 the scenario,
-its data or its code cannot be opened, 7 the SuperLink refuses this node.
+Torch, memory and clock are looked at first. The scenario's data are opened here, on this machine, once; so is code of
+your own, from the scenario's folder. What is done is said line by line. SIGTERM and Ctrl-C leave after the task at hand,
+a second one at once. A SuperNode that dies is started again, one that loses the SuperLink comes back when that does.
+Stages of pipeline sets listen at this machine's address towards the SuperLink, or at --listen. Exit status: 6 left as
+asked, 3 the scenario, its data or its code cannot be opened, 7 the SuperLink refuses this node.
 """
 EXAMPLES = """\b
 Examples:
@@ -78,6 +79,7 @@ def node(
     need_torch("node")
     from .. import api
     from ..executors.flower.environment import free_ports, need_flower
+    from ..executors.flower.fitness import fitness
     from ..executors.flower.nodes_here import NodeHere
     from ..executors.flower.security import link_to, stage_address
     from ..executors.flower.trainer_link import TrainerPlace
@@ -108,6 +110,8 @@ def node(
         place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter, at, known_by)
         if not _found(link, stop):
             return StoppedByUser.exit_status
+        for words in fitness(link, loaded.problem, int((loaded.training or {}).get("batch", 32))):
+            note(words)
         note(f"opening the data of {', '.join(names)}")
         here = NodeHere(
             "+".join(names), place, superlink=link.address, port=free_ports(1)[0], room=room,

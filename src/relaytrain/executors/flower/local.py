@@ -116,13 +116,7 @@ def is_healthy(link: Link) -> bool:
     Raises:
         WorkerLost: one does, but it is not the one that we have the certificate of.
     """
-    host, port = link.host_port
-    context = client_context(link)
-    connection = (
-        http.client.HTTPConnection(host, port, timeout=HEALTH_S)
-        if context is None
-        else http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
-    )
+    connection = connection_to(link)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
@@ -132,6 +126,15 @@ def is_healthy(link: Link) -> bool:
         return False
     finally:
         connection.close()
+
+
+def connection_to(link: Link) -> http.client.HTTPConnection:
+    """To the SuperLink, as its link says."""
+    host, port = link.host_port
+    context = client_context(link)
+    if context is None:
+        return http.client.HTTPConnection(host, port, timeout=HEALTH_S)
+    return http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
 
 
 def last_words(log: Path, lines: int = 3) -> str:
