@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import ScenarioError, StoppedByUser, UsageError, WorkerLost, did_you_mean
-from .on_flower import Certificates, SuperLinkAddress
+from .on_flower import Certificates
 from .options import Quiet, Scenario, Sets, Verbose
 from .output import note
 from .reading import need_torch
@@ -26,8 +26,8 @@ SHORT = "This machine as a node of a relay on Flower."
 HELP = """Join a SuperLink as one or several nodes of a scenario, and train what the relay hands to them.
 
 Torch, memory and clock are looked at first. The scenario's data are opened here, on this machine, once; so is code of
-your own, from the scenario's folder. What is done is said line by line. SIGTERM and Ctrl-C leave after the task at hand,
-a second one at once. A SuperNode that dies is started again, one that loses the SuperLink comes back when that does.
+your own, from the scenario's folder. What is done is said line by line. SIGTERM and Ctrl-C leave after the task at
+hand, a second one at once. A SuperNode that dies is started again, one that loses the SuperLink comes back with it.
 Stages of pipeline sets listen at this machine's address towards the SuperLink, or at --listen. Exit status: 6 left as
 asked, 3 the scenario, its data or its code cannot be opened, 7 the SuperLink refuses this node.
 """
@@ -44,6 +44,10 @@ Site = Annotated[str, typer.Option("--site", metavar="WORDS", help="Where it sta
 OwnMeter = Annotated[
     str | None,
     typer.Option("--meter", metavar="MODULE:FUNCTION", help="A meter of your own: it returns one.", show_default=False),
+]
+RelaysSuperLink = Annotated[
+    str | None,
+    typer.Option("--superlink", metavar="HOST:PORT", help="The relay's SuperLink (127.0.0.1:8000).", show_default=False),
 ]
 Listen = Annotated[
     str | None,
@@ -66,7 +70,7 @@ REPLY_S = 4.0
 def node(
     scenario: Scenario,
     as_: As = None,
-    superlink: SuperLinkAddress = None,
+    superlink: RelaysSuperLink = None,
     certs: Certificates = None,
     site: Site = "",
     meter: OwnMeter = None,
