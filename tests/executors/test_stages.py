@@ -6,7 +6,6 @@ hosts with TLS.
 
 from __future__ import annotations
 
-import socket
 import threading
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ torch = pytest.importorskip("torch")
 from relaytrain.core.errors import UsageError, WorkerLost  # noqa: E402
 from relaytrain.core.plan import Decision  # noqa: E402
 from relaytrain.executors.epoch import EpochLost, EpochNonFinite  # noqa: E402
+from relaytrain.executors.flower.environment import free_ports  # noqa: E402
 from relaytrain.executors.pipelined import PipelinedEpoch  # noqa: E402
 from relaytrain.executors.stage_node import StageNode  # noqa: E402
 from relaytrain.executors.stage_order import StageOrder  # noqa: E402
@@ -33,15 +33,6 @@ SMALL = ("nodes.cloud.samples=40", "versions.full.width=0.5")
 LATE_S, SOON_S = 60.0, 1.0
 """How long stages wait for each other; soon, where one of them will not come."""
 DECISION = Decision(1, "full", "far-pipe", mode="pipeline")
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class Neighbours:

@@ -13,6 +13,7 @@ pytest.importorskip("cryptography")
 import torch
 
 from relaytrain.core.errors import UsageError, WorkerLost
+from relaytrain.executors.flower.environment import free_ports
 from relaytrain.executors.flower.security import make_certificates
 from relaytrain.pipeline.host_links import HostLinks, JobKey, StagePlace
 
@@ -31,15 +32,6 @@ def certs(tmp_path_factory):
 @pytest.fixture
 def places():
     return [StagePlace(name, "127.0.0.1", port) for name, port in zip(("one", "two"), free_ports(2), strict=True)]
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 @pytest.fixture

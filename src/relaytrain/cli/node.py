@@ -47,7 +47,7 @@ OwnMeter = Annotated[
 ]
 RelaysSuperLink = Annotated[
     str | None,
-    typer.Option("--superlink", metavar="HOST:PORT", help="The relay's SuperLink (127.0.0.1:8000).", show_default=False),
+    typer.Option("--superlink", metavar="HOST:PORT", help="Of the relay (127.0.0.1:8000).", show_default=False),
 ]
 Listen = Annotated[
     str | None,
