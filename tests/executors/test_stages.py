@@ -205,5 +205,6 @@ def test_where_a_node_listens():
     assert stage_address(away, "10.0.0.2").startswith("10.0.0.2:")
     with pytest.raises(UsageError, match="flower certs"):
         stage_address(here, "10.0.0.2:9000")
-    with pytest.raises(UsageError, match="--listen"):
-        stage_address(here, "10.0.0.2:port")
+    for wrong in ("10.0.0.2:port", "0.0.0.0:9000", "::"):
+        with pytest.raises(UsageError, match="--listen"):
+            stage_address(away, wrong)

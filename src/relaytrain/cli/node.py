@@ -98,8 +98,8 @@ def node(
             raise UsageError(f"--as: got '{name[:60]}', expected one of {', '.join(known)}{did_you_mean(name, known)}")
     if not names:
         raise UsageError(f"--as: say which node this machine plays: {', '.join(known)}")
-    if any('"' in words or "\\" in words for words in (site, meter or "")):
-        raise UsageError("--site and --meter: no quotes or backslashes")
+    if any('"' in words or "\\" in words for words in (site, meter or "", str(certs or ""))):
+        raise UsageError("--site, --meter and --certs: no quotes or backslashes")
     link = link_to(superlink or "127.0.0.1:8000", certs, node=True)
     at = stage_address(link, listen)
     with (

@@ -26,6 +26,7 @@ from .environment import environment, forking, free_ports, program
 
 DAYS = 365
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]+\]?")
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 CA, SERVER, SERVER_KEY, NODES, KEY, PUBLIC = "ca.crt", "server.crt", "server.key", "nodes", "key", "key.pub"
 TLS, TLS_KEY = "tls.crt", "tls.key"
@@ -87,11 +88,14 @@ def stage_address(link: Link, listen: str | None) -> str:
     Raises:
         UsageError: no such address, or it is beyond loopback and there are no certificates.
     """
-    host, _, port = (listen or "").rpartition(":") if ":" in (listen or "") else (listen or "", "", "")
-    if (port and not (port.isdigit() and 1 <= int(port) <= 65535)) or (host and not _HOST.fullmatch(host)):
-        raise UsageError(
-            f"--listen: got '{(listen or '')[:80]}', expected HOST or HOST:PORT, for example 10.0.0.2:9000"
-        )
+    host, port = "", ""
+    if listen is not None:
+        found = _LISTEN.fullmatch(listen)
+        host, port = (found[1], found[2] or "") if found else ("", "")
+        if not host or not _HOST.fullmatch(host) or int(port or 1) not in range(1, 65536):
+            raise UsageError(f"--listen: got '{listen[:80]}', expected HOST or HOST:PORT, for example 10.0.0.2:9000")
+    if host.strip("[]") in ("0.0.0.0", "::"):
+        raise UsageError(f"--listen: {host} is no address that the other stages could connect to; name one")
     host = host or _towards(link)
     if link.certs is None and not is_loopback(host):
         raise UsageError(

@@ -273,7 +273,8 @@ def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
         result = replace(result, energy_j=reading.energy_j, provenance=reading.provenance)
     asked.answer("result", result.to_bytes())
     if result.error is None:
-        about["samples_per_s"] = result.samples * task.settings.local_epochs / max(result.wall_s, 1e-9)
+        passes = task.settings.local_epochs if task.stage is None else 1  # a stage has counted its passes
+        about["samples_per_s"] = result.samples * passes / max(result.wall_s, 1e-9)
     loss = "" if result.train_loss is None else f"loss {result.train_loss:.4g}, "
     stage = "" if task.stage is None else f"stage {task.stage['rank']}, "
     came_to = result.error or f"{stage}{loss}{result.samples} samples"
