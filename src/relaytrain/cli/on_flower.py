@@ -88,7 +88,8 @@ def on_flower(scenario: Scenario, where: Where) -> int:
     from ..executors.shares import divide
 
     need_flower()
-    names = {name for group in scenario.problem.node_sets if group.mode != "pipeline" for name in group.nodes}
+    groups = scenario.problem.node_sets
+    names = {name for group in groups for name in group.nodes}
     sizes = {node.name: int(node.samples or 1) for node in scenario.problem.nodes if node.name in names}
     if not sizes:
         raise UsageError("transport flower: no node set lists the nodes that train; add [[nodes]] and node_sets.nodes")
@@ -96,7 +97,7 @@ def on_flower(scenario: Scenario, where: Where) -> int:
         return at_superlink(where.superlink, where.certs)
     if where.local is None:
         raise UsageError("transport flower: say where its nodes are: --local-flower N, or --superlink HOST:PORT")
-    shares = divide(sizes, where.local)
+    shares = divide(sizes, where.local, [group.nodes for group in groups if group.mode == "pipeline"])
     with _room() as room, signals.stopping(says=False) as stop:
         note(f"starting a SuperLink and {len(shares)} SuperNodes on this machine")
         with Here(scenario, shares, room) as here:
