@@ -95,7 +95,8 @@ def cheapest_placed(instance):
                         if k > 1 and versions[k - 2] != m:
                             terms.append((1.0, instance.switches[versions[k - 2]][m]))
                         rows.append((version.work * volume, version.size, instance.node_sets[n]))
-                    charge = sum(instance.charges[d, n] for n in usable for d in held[n])
+                    paying = used if instance.charged == "every-epoch" else usable
+                    charge = sum(instance.charges[d, n] for n in paying for d in held[n])
                     cost = charge + bisected(rows, target.deadline_s, instance.objective)
                     if (
                         cost < best
@@ -110,7 +111,8 @@ def cheapest_assignment(instance, chosen, versions):
     volume = sum(instance.datasets[d].volume for d in chosen)
     best = math.inf
     for used in itertools.product(range(len(instance.node_sets)), repeat=len(versions)):
-        charge = sum(instance.charges[d, n] for d in chosen for n in set(used))
+        paying = used if instance.charged == "every-epoch" else set(used)
+        charge = sum(instance.charges[d, n] for d in chosen for n in paying)
         if instance.runs_on is not None and not all(
             instance.runs_on[m, n] for m, n in zip(versions, used, strict=True)
         ):

@@ -62,6 +62,7 @@ def test_the_presets() -> None:
         "depl_alexnet",
         "depl_digits",
         "depl_mobilenet",
+        "depl_placement",
         "epoch_example",
         "far_pipeline",
         "fashion",

@@ -43,6 +43,7 @@ PRESETS = (
     "depl_alexnet",
     "depl_digits",
     "depl_mobilenet",
+    "depl_placement",
     "epoch_example",
     "far_pipeline",
     "fashion",

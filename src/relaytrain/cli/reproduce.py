@@ -19,7 +19,7 @@ SHORT = "Redraw the papers' figures and judge their findings."
 HELP = """Redraw a figure of the papers and say which of its findings hold.
 
 Needs matplotlib:  pip install "relaytrain[figures]". Exit status 0 once computed, whatever holds. Most figures take
-seconds; pact-fig2 trains for about 5 minutes of one core, on CIFAR-10 where its files are found
+seconds; pact-fig2 trains for about 15 minutes of one core, on CIFAR-10 where its files are found
 ($RELAYTRAIN_DATA/cifar10, ./data/cifar10), else on what there is.
 """
 EXAMPLES = """\b
@@ -27,6 +27,7 @@ Examples:
   relaytrain reproduce --list
   relaytrain reproduce pact-fig6 --out figures
   relaytrain reproduce pact-fig6 --rule sampled
+  relaytrain reproduce mcpipe-fig2 --seeds 10
   relaytrain reproduce all
 """
 
@@ -40,6 +41,15 @@ Kinds = Annotated[list[str] | None, typer.Option("--as", metavar="KIND", help="p
 Rule = Annotated[
     str | None,
     typer.Option("--rule", metavar="NAME", help="Beside PACT in its figures 6 to 9, e.g. sampled."),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        "--seeds",
+        metavar="N",
+        min=1,
+        help="How many initialisations pact-fig2 and mcpipe-fig2 to -fig4 train; finished ones are kept.",
+    ),
 ]
 Curves = Annotated[
     str,
@@ -59,6 +69,7 @@ def reproduce(
     kinds: Kinds = None,
     curves: Curves = "stand-in",
     rule: Rule = None,
+    seeds: Seeds = None,
     output: Output = Format.text,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -74,6 +85,7 @@ def reproduce(
     options: dict[str, Any] = {"formats": tuple(kinds)} if kinds else {}
     options["curves"] = curves
     options |= {"rule": rule} if rule is not None else {}
+    options |= {"seeds": seeds} if seeds is not None else {}
     stated = name.startswith("pact") and name not in ("pact-fig4", "pact-table1") and curves == "stand-in"
     with compiled(scipy=not stated), progress(name):
         if name == "all":

@@ -1,6 +1,7 @@
 """A DepL planning problem: what may be chosen, what it costs, and what the loss must be with which probability.
 
     rate  = sum_k price(n_k) x_k + sum over used node sets n and their datasets d of charge(d, n)             (2)
+            (or, charged every epoch, sum over epochs k and datasets d of charge(d, n_k))
     usage = sum_k price(n_k) x_k T'(k) + link_power(n_k) size / bandwidth + the same charges,     in joules
     time  = sum_k work(m_k) q / x_k + size(m_k) / bandwidth(n_k) <= deadline,  q the volume chosen       (1), (4)
     loss  = initial - sum_k h gain_m / sqrt(k + offset_m) X_k + sum over switches of their t          (8), Fig. 4
@@ -8,9 +9,10 @@
 
 Paper: DepL equations (1)-(6), (8).
 Deviations: (8) is the amount by which an epoch lowers the loss (the paper calls it a change and says it is negative);
-k counts all epochs; a data charge is paid once for each used node set, not every epoch; one node set an epoch. `usage`
-is not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts. In T'(k) the
-time of sending the version counts by the node set's `waiting` share.
+k counts all epochs; a data charge is paid once for each used node set ("one-time", as the paper's text has it), or by
+`charged` in every epoch that the node set trains, as (2) prints: (6) leaves no data at inactive ones; one node set an
+epoch. `usage` is not in the paper: what (2) calls cost is a rate, so a slow epoch is cheap there however long it lasts.
+In T'(k) the time of sending the version counts by the node set's `waiting` share.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from .errors import UsageError
 from .problem import Target
 
 Objective = Literal["rate", "usage"]
+Charged = Literal["once", "every-epoch"]
 OBJECTIVES: tuple[Objective, ...] = ("rate", "usage")
 
 
@@ -120,6 +123,8 @@ class DeplProblem:
     epochs_done: int = 0
     runs_on: NDArray[np.bool_] | None = None
     """Which versions may train on which node sets, shape (versions, node sets); all of them by default."""
+    charged: Charged = "once"
+    """When `charges` are paid: once for each node set that the data is brought to, or in every epoch there."""
 
     def __post_init__(self) -> None:
         if not (self.versions and self.node_sets and self.datasets):
@@ -157,9 +162,27 @@ class DeplProblem:
         """h(D): how much more an epoch achieves with the chosen data."""
         return self.gain_base + self.gain_slope * math.log1p(self.volume(chosen))
 
+    @property
+    def paid_once(self) -> NDArray[np.float64]:
+        """Charges of the first epoch on a node set, (datasets, node sets); infinite where data cannot be brought."""
+        if self.charged == "once":
+            return self.charges
+        return np.where(np.isinf(self.charges), np.inf, 0.0)
+
+    @property
+    def paid_each(self) -> NDArray[np.float64]:
+        """Charges of every epoch on a node set, (datasets, node sets), finite."""
+        if self.charged == "once":
+            return np.zeros_like(self.charges)
+        return np.where(np.isinf(self.charges), 0.0, self.charges)
+
     def data_charge(self, chosen: Sequence[int]) -> NDArray[np.float64]:
-        """What it costs to bring the chosen data to each node set, shape (node sets,)."""
-        return np.asarray(self.charges[list(chosen)].sum(axis=0), np.float64)
+        """What it costs, once, to bring the chosen data to each node set, shape (node sets,)."""
+        return np.asarray(self.paid_once[list(chosen)].sum(axis=0), np.float64)
+
+    def epoch_charge(self, chosen: Sequence[int]) -> NDArray[np.float64]:
+        """What the chosen data costs in every epoch on each node set, shape (node sets,)."""
+        return np.asarray(self.paid_each[list(chosen)].sum(axis=0), np.float64)
 
     def epoch_kinds(self, chosen: Sequence[int]) -> list[tuple[float, float]]:
         """Work and size of an epoch of each version on the chosen data."""

@@ -94,16 +94,20 @@ class DeplSettings:
         return tuple(versions)
 
     def epoch_cost(self, pair: Pair, chosen: Sequence[int], resources: float) -> tuple[float, float]:
-        """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the node set's resources."""
+        """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the node set's resources.
+
+        Data charges are in it where they are paid every epoch.
+        """
         instance = self.instance
         version, nodes = instance.versions[self.version(pair.version)], instance.node_sets[self.nodes(pair.nodes)]
         x = resources * nodes.capability
         link_s = version.size / nodes.bandwidth
         compute_s = version.work * instance.volume(chosen) / x
+        each = float(instance.epoch_charge(chosen)[self.nodes(pair.nodes)])
         if instance.objective == "rate":
-            return compute_s + link_s, nodes.price * x
+            return compute_s + link_s, nodes.price * x + each
         held_s = compute_s + nodes.waiting * link_s
-        return compute_s + link_s, nodes.price * x * held_s + nodes.link_power * link_s
+        return compute_s + link_s, nodes.price * x * held_s + nodes.link_power * link_s + each
 
     def run(self, decision: Decision, history: Sequence[EpochOutcome] = ()) -> tuple[float, float]:
         """Seconds and joules of an epoch, after `history`: a data set is paid for when it first comes to a node set."""
@@ -111,13 +115,13 @@ class DeplSettings:
         seconds, joules = self.epoch_cost(decision.pair, chosen, decision.resources)
         there = {d for o in history if o.decision.nodes == decision.nodes for d in self.chosen(o.decision.datasets)}
         n = self.nodes(decision.nodes)
-        return seconds, joules + sum(float(self.instance.charges[d, n]) for d in chosen if d not in there)
+        return seconds, joules + sum(float(self.instance.paid_once[d, n]) for d in chosen if d not in there)
 
 
 def left_out(settings: DeplSettings, decisions: Sequence[Decision]) -> float:
     """What bringing the data costs, which planners without data sets do not count."""
     places = {(settings.nodes(d.nodes), data) for d in decisions for data in settings.chosen(d.datasets)}
-    return float(sum(settings.instance.charges[data, n] for n, data in places))
+    return float(sum(settings.instance.paid_once[data, n] for n, data in places))
 
 
 def _index(known: Sequence[str], name: str, what: str) -> int:

@@ -35,6 +35,7 @@ PLAN_ONCE = ("one-switch", "static-learn", "single", "fixed")
 DEPL_PLANNERS = (
     "depl",
     "depl-sweep",
+    "depl-per-cluster",
     "depl-proxy",
     "depl-merged",
     "depl-literal",

@@ -66,7 +66,7 @@ class DeplDataTable(Table):
 
 
 class DeplChargeTable(Table):
-    """What bringing data to a node set costs, once: beta(d, n). Infinite: it cannot be brought. Later entries win."""
+    """What bringing data to a node set costs: beta(d, n). Infinite: it cannot be brought. Later entries win."""
 
     dataset: Annotated[str, ANY_NAME] = "*"
     nodes: Annotated[str, ANY_NAME] = "*"
@@ -93,7 +93,8 @@ class DeplTable(Table):
     is where a version's own expected curve passes the present loss. `within`: resources may cost 1 + within times their
     proven bound, for quicker plans (the paper's 1 + epsilon). `free_start`: the first version costs no switch, whatever
     holds the network. `bands`: x is distributed as `given`, or only its mean and variance are trusted and a run's own
-    epochs widen it ("conformal").
+    epochs widen it ("conformal"). `charged`: charges for data are paid "once", when it first comes to a node set, or in
+    "every-epoch" that the node set trains, as (2) prints.
     """
 
     objective: Literal["rate", "usage"] = "rate"
@@ -109,5 +110,6 @@ class DeplTable(Table):
     switches: Annotated[list[DeplSwitchTable], Field(max_length=MAX_ENTRIES)] = []
     clusters: Annotated[list[DeplClusterTable], Field(min_length=1, max_length=64)]
     datasets: Annotated[list[DeplDataTable], Field(max_length=64)] = []
+    charged: Literal["once", "every-epoch"] = "once"
     charges: Annotated[list[DeplChargeTable], Field(max_length=MAX_ENTRIES)] = []
     dependence: DependenceTable = DependenceTable.model_construct()

@@ -48,6 +48,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
         gain_slope=depl.data_gain_log,
         objective=depl.objective,
         runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
+        charged=depl.charged,
     )
     dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
     belief, conformal = sure(dependence), depl.bands == "conformal"

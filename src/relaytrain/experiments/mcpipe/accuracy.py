@@ -15,8 +15,6 @@ Finished trainings are kept beside the figures, so that an interrupted reproduct
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,7 +31,7 @@ from ...planners.pipeline.partition import Device, partition, split
 from ...planners.pipeline.policy_choice import Keeping, PolicyChoice
 from ...planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
 from ...planners.pipeline.version_lifetimes import Alive, steady_peaks
-from ...store.files import make_dir, write_atomic
+from ..kept import kept
 from .savings import saving
 
 if TYPE_CHECKING:
@@ -226,23 +224,18 @@ def _trained(
     used: dict[str, Any] = {**asdict(task), "way": way}
     used |= {"cuts": cuts} if way in ("delayed", "greedy") else {}
     used |= {"workers": workers} if way == "data" else {}
-    digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:16]
-    path = out_dir / "mcpipe-trainings" / f"{task.source}-{way}-{task.seed}-{digest}.json"
     points = 1 + math.ceil(updates / task.every)
-    try:
-        kept = json.loads(path.read_text("utf-8"))
-        if kept["of"] == json.loads(json.dumps(used)) and len(kept["accuracy"]) >= points:
-            return tuple(kept["accuracy"][:points])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    from .comparison import PipelineBench, accuracies
 
-    if progress is not None:
-        progress(f"training {task.source}, {way}, {workers} workers, seed {task.seed}, {updates} updates")
-    reached = accuracies(PipelineBench.of(task), way, updates, cuts=cuts, workers=workers)
-    make_dir(path.parent)
-    write_atomic(path, json.dumps({"of": used, "accuracy": reached}))
-    return reached
+    def train() -> tuple[float, ...]:
+        from .comparison import PipelineBench, accuracies
+
+        if progress is not None:
+            progress(f"training {task.source}, {way}, {workers} workers, seed {task.seed}, {updates} updates")
+        return accuracies(PipelineBench.of(task), way, updates, cuts=cuts, workers=workers)
+
+    name = f"{task.source}-{way}-{task.seed}"
+    result = kept(out_dir / "mcpipe-trainings", name, used, train, lambda accuracy: len(accuracy) >= points)
+    return tuple(result[:points])
 
 
 def data_set(wanted: tuple[str, ...]) -> tuple[str, str | None]:

@@ -14,7 +14,12 @@ FIGURE = figures.AccuracyFigure(2, SOURCES, workers=2)
 
 
 def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, quick: bool = False, progress: Progress | None = None
+    out_dir: Path,
+    *,
+    formats: tuple[str, ...] = DEFAULT_FORMATS,
+    quick: bool = False,
+    seeds: int | None = None,
+    progress: Progress | None = None,
 ) -> Reproduction:
     """Train all ways with two workers, draw and judge; `quick` trains next to nothing, to see that it runs."""
-    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, progress=progress)
+    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, seeds=seeds, progress=progress)

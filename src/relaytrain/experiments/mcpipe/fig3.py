@@ -16,7 +16,12 @@ FIGURE = figures.AccuracyFigure(3, SOURCES, workers=3, measure=True)
 
 
 def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, quick: bool = False, progress: Progress | None = None
+    out_dir: Path,
+    *,
+    formats: tuple[str, ...] = DEFAULT_FORMATS,
+    quick: bool = False,
+    seeds: int | None = None,
+    progress: Progress | None = None,
 ) -> Reproduction:
     """Train all ways with three workers (two for comparison), draw and judge; `quick` trains next to nothing."""
 
@@ -29,4 +34,6 @@ def reproduce(
             seen[finding] = (bool(faster) and all(faster), told)
         return seen
 
-    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, progress=progress, extra=extra)
+    return figures.reproduce(
+        FIGURE, out_dir, __file__, formats=formats, quick=quick, seeds=seeds, progress=progress, extra=extra
+    )

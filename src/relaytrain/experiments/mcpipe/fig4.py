@@ -19,7 +19,12 @@ FIGURE = figures.AccuracyFigure(4, ("cifar10", "digits"), workers=3, full=SCALE)
 
 
 def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, quick: bool = False, progress: Progress | None = None
+    out_dir: Path,
+    *,
+    formats: tuple[str, ...] = DEFAULT_FORMATS,
+    quick: bool = False,
+    seeds: int | None = None,
+    progress: Progress | None = None,
 ) -> Reproduction:
     """Train all ways on the harder data set, draw and judge; `quick` trains next to nothing."""
 
@@ -29,4 +34,6 @@ def reproduce(
         told = "easier data set against this one to " + ("; ".join(words) or "no level")
         return {"slower": (bool(slower) and all(slower), told)}
 
-    return figures.reproduce(FIGURE, out_dir, __file__, formats=formats, quick=quick, progress=progress, extra=extra)
+    return figures.reproduce(
+        FIGURE, out_dir, __file__, formats=formats, quick=quick, seeds=seeds, progress=progress, extra=extra
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from ...core.errors import UsageError
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
+from ..kept import at_least_one
 from ..result import Reproduction, Row, table_csv
 from ..style import house_style, legend_below, new_figure, save
 from .accuracy import (
@@ -84,6 +85,7 @@ def reproduce(
     formats: tuple[str, ...],
     quick: bool,
     progress: Progress | None,
+    seeds: int | None = None,
     extra: Extra | None = None,
 ) -> Reproduction:
     """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings."""
@@ -91,10 +93,11 @@ def reproduce(
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"reproduce: {name} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
     scale = QUICK if quick else figure.full
+    scale = scale if seeds is None else replace(scale, seeds=at_least_one(seeds))
     source, missing = data_set(figure.sources)
     methods, clock = curves(out_dir, source, figure.workers, scale, progress)
     with house_style():
-        files = save(_draw(methods, f"{title} ({source})"), out_dir, name, formats)
+        files = save(_draw(methods, f"{title} ({source}; {_count(scale.seeds)})"), out_dir, name, formats)
     rows: tuple[Row, ...] = tuple(_row(curve, methods) for curve in methods.values())
     timed = _timed(source, scale, clock, progress) if figure.measure and not quick else {}
     if timed:
@@ -106,6 +109,11 @@ def reproduce(
     notes = (*_notes(source, figure.workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
     judgement = judged(f"mcPipe Fig. {figure.number}", expected, seen)
     return Reproduction(name, title, (*files, path), rows, judgement, notes)
+
+
+def _count(seeds: int) -> str:
+    """How many initialisations a caption speaks of; the paper has ten."""
+    return f"{seeds} initialisation{'s' if seeds != 1 else ''}"
 
 
 def end_s(methods: Mapping[str, AccuracyCurve]) -> float:
@@ -218,8 +226,8 @@ def _notes(source: str, workers: int, scale: AccuracyScale, clock: UpdateSteps) 
     return (
         f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an "
         "eighth of its width, minibatches of 32, SGD 0.01 with momentum 0.9, "
-        f"{scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {scale.seeds} "
-        "initialisations, bands from the lowest to the highest (the paper: full width, 10 initialisations, hours)",
+        f"{scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {_count(scale.seeds)}, "
+        "bands from the lowest to the highest (the paper: full width, 10 initialisations, hours)",
         f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at "
         f"{clock.cuts}; an update takes "
         + ", ".join(f"{method} {seconds:.3f} s" for method, seconds in clock.seconds.items()),

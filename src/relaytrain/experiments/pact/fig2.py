@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from ...core.errors import ScenarioError, UsageError
 from ...core.plan import Decision
 from ...core.problem import Pair
 from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, written
+from ..kept import at_least_one, kept
+from ..result import Reproduction, Row, Verdict, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ GOLD = 5
 IMAGES = {"gold": 8000, "silver": 2500, "bronze": 750}
 SPEED = {"gold": 1.0, "silver": 1 / 2, "bronze": 1 / 3}
 GOLD_FLOPS_PER_S = 1e9
+JOINING = ("silver", "bronze")
+LAST_EPOCHS = 5
+"""Over whose accuracies the end of a curve is judged."""
 COLOURS = {
     ("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6",
     ("half", "bronze"): "#A63603", ("tenth", "bronze"): "#FD8D3C",
@@ -55,7 +59,7 @@ class PruningScale:
     batch: int = 16
     prune_after: tuple[int, int] = (5, 25)
     epochs_after: int = 20
-    seeds: int = 2
+    seeds: int = 6
 
 
 FULL, QUICK = PruningScale(), PruningScale(80, 0.125, 16, (1, 3), 2, 1)
@@ -84,6 +88,7 @@ def reproduce(
     formats: tuple[str, ...] = DEFAULT_FORMATS,
     source: str | None = None,
     quick: bool = False,
+    seeds: int | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
     """Train every choice of K1, F and joining nodes with shared prefixes, draw and judge.
@@ -93,6 +98,7 @@ def reproduce(
         formats: of the figure.
         source: one of `SOURCES`; by default the first that is on this machine.
         quick: a few epochs of a tiny network, to see that it runs; its verdicts say nothing.
+        seeds: how many are trained, by default six; finished ones are kept in `pact-fig2-trainings` beside the figure.
         progress: told of every curve, since training takes a while.
     """
     if importlib.util.find_spec("torch") is None:
@@ -100,18 +106,20 @@ def reproduce(
             "reproduce: pact-fig2 trains, which needs PyTorch; install it: pip install 'relaytrain[train]'"
         )
     scale = QUICK if quick else FULL
+    scale = scale if seeds is None else replace(scale, seeds=at_least_one(seeds))
     chosen = _source(source)
     told = progress if progress is not None else _nothing
     told(
-        f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about {'half a minute' if quick else '5 minutes'} of "
-        "one core"
+        f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about "
+        f"{'half a minute' if quick else f'{round(2.5 * scale.seeds)} minutes'} of one core"
     )
-    curves = _averaged([_train(chosen, scale, seed, told) for seed in range(scale.seeds)])
+    runs = [_kept(out_dir, chosen, scale, seed, told) for seed in range(scale.seeds)]
+    curves = _averaged(runs)
     with house_style():
         files = save(_draw(curves), out_dir, NAME, formats)
     rows: tuple[Row, ...] = tuple(_row(curve) for curve in curves)
     expected = expected_of(__file__)
-    findings = judged("Fig. 2", expected, _checks(curves, expected))
+    findings = judged("Fig. 2", expected, _checks(curves, runs, expected))
     return written(NAME, TITLE, out_dir, files, rows, findings, _notes(chosen, scale))
 
 
@@ -174,6 +182,20 @@ def scenario_tables(source: str, scale: PruningScale, seed: int) -> dict[str, An
         "training": {"lr": 0.01, "batch": scale.batch, "seed": seed},
         "data": {"source": source, "seed": seed, "shrink": shrink, "standardise": True, "validation": 0.03},
     }
+
+
+def _kept(out_dir: Path, source: str, scale: PruningScale, seed: int, told: Progress) -> list[LossCurve]:
+    """All curves of one seed, trained or taken from an earlier call."""
+    used = {**asdict(scale), "seeds": None, "source": source, "seed": seed}
+
+    def train() -> list[dict[str, Any]]:
+        return [asdict(curve) for curve in _train(source, scale, seed, told)]
+
+    rows = kept(out_dir / f"{NAME}-trainings", f"{source}-{seed}", used, train)
+    named = ("prune_after", "version", "joining")
+    return [
+        LossCurve(*(row[n] for n in named), *(tuple(row[n]) for n in ("seconds", "accuracy", "cpu_s"))) for row in rows
+    ]
 
 
 def _train(source: str, scale: PruningScale, seed: int, told: Progress) -> list[LossCurve]:
@@ -287,21 +309,18 @@ def _draw(curves: tuple[LossCurve, ...]) -> Figure:
     return figure
 
 
-def _checks(curves: tuple[LossCurve, ...], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(
+    curves: tuple[LossCurve, ...], runs: list[list[LossCurve]], expected: Mapping[str, Expected]
+) -> dict[str, Seen]:
     rows = {(c.prune_after, c.version, c.joining): _row(c) for c in curves}
     early, late = sorted({c.prune_after for c in curves})
     pairs = [((k, "half", j), (k, "tenth", j)) for k in (early, late) for j in ("silver", "bronze")]
     cpu = [rows[b]["cpu_s_after"] / rows[a]["cpu_s_after"] for a, b in pairs]
     epoch = [rows[b]["epoch_s"] / rows[a]["epoch_s"] for a, b in pairs]
-    gaps = {
-        (v, j): rows[late, v, j]["accuracy_end"] - rows[early, v, j]["accuracy_end"]
-        for v in SHARES
-        for j in ("silver", "bronze")
-    }
-    by_set = {
-        j: float(np.mean([gap for (_, joining), gap in gaps.items() if joining == j])) for j in ("silver", "bronze")
-    }
-    least = expected["later-is-better"].limits["gain"]
+    gaps = {way: np.array([_gain(run, way) for run in runs]) for way in COLOURS}
+    by_set = {j: np.mean([gap for (_, joining), gap in gaps.items() if joining == j], axis=0) for j in JOINING}
+    later = Interval.of(np.mean(list(gaps.values()), axis=0))
+    bronze = Interval.of(by_set["bronze"] - by_set["silver"])
     return {
         "shorter": (
             max(epoch) < 1.0,
@@ -312,16 +331,52 @@ def _checks(curves: tuple[LossCurve, ...], expected: Mapping[str, Expected]) -> 
             f"F = 0.9 against 0.5 after pruning: {min(cpu):.2f} to {max(cpu):.2f} of the CPU seconds",
         ),
         "later-is-better": (
-            float(np.mean(list(gaps.values()))) > least,
-            f"K1 = {late} against {early}, as many epochs after pruning: "
-            + ", ".join(f"{100 * gap:+.1f} points (F = {SHARES[v]:g}, {j})" for (v, j), gap in gaps.items()),
+            later.verdict,
+            f"K1 = {late} against {early}, as many epochs after pruning: {later}; by choice "
+            + ", ".join(f"{np.mean(gap):+.1f} (F = {SHARES[v]:g}, {j})" for (v, j), gap in gaps.items()),
         ),
         "bronze-needs-later": (
-            by_set["bronze"] > by_set["silver"],
-            f"mean gain of K1 = {late} over {early}: {100 * by_set['bronze']:+.1f} points with bronze, "
-            f"{100 * by_set['silver']:+.1f} with silver",
+            bronze.verdict,
+            f"gain of K1 = {late} over {early}, bronze less silver: {bronze}; mean gain "
+            f"{np.mean(by_set['bronze']):+.1f} points with bronze, {np.mean(by_set['silver']):+.1f} with silver",
         ),
     }
+
+
+def _gain(run: list[LossCurve], way: tuple[str, str]) -> float:
+    """Points of accuracy that the later pruning ends higher by, in one seed; mean of the last epochs, which swing."""
+    early, late = sorted((c for c in run if (c.version, c.joining) == way), key=lambda c: c.prune_after)
+    last = min(LAST_EPOCHS, len(early.accuracy) - early.prune_after - 2)
+    return 100.0 * float(np.mean(late.accuracy[-last:]) - np.mean(early.accuracy[-last:]))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds, in points, between the ends of its 95 % interval by Student's t."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    @classmethod
+    def of(cls, points: Any) -> Interval:
+        """Of one value a seed; a single seed has no interval."""
+        from scipy.stats import t
+
+        mean, count = float(np.mean(points)), len(points)
+        half = math.inf if count < 2 else float(t.ppf(0.975, count - 1) * np.std(points, ddof=1) / math.sqrt(count))
+        return cls(mean, mean - half, mean + half, count)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is above 0; None where the scatter of the seeds leaves the sign open."""
+        return None if self.low <= 0.0 <= self.high else self.mean > 0.0
+
+    def __str__(self) -> str:
+        words = "within scatter, " if self.verdict is None else ""
+        interval = f"95 % interval {self.low:+.1f} to {self.high:+.1f} over {self.seeds} seed(s)"
+        return f"{words}{self.mean:+.1f} points, {interval}"
 
 
 def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:

@@ -214,12 +214,15 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def worth_using(node_sets: Sequence[DeplNodeSet], charge: Real, runs_on: NDArray[np.bool_] | None = None) -> list[int]:
+def worth_using(
+    node_sets: Sequence[DeplNodeSet], charge: Real, runs_on: NDArray[np.bool_] | None = None, each: Real | None = None
+) -> list[int]:
     """Node sets that data can reach and that no other beats in every respect alike (of equals, the first)."""
+    each = np.zeros(len(node_sets)) if each is None else each
     never = [[False]] * len(node_sets) if runs_on is None else (~runs_on).T.tolist()
     rows = [
-        (-c.capability, -c.bandwidth, c.price, float(q), c.link_power, c.price * c.waiting, *not_here)
-        for c, q, not_here in zip(node_sets, charge, never, strict=True)
+        (-c.capability, -c.bandwidth, c.price, float(q), float(e), c.link_power, c.price * c.waiting, *not_here)
+        for c, q, e, not_here in zip(node_sets, charge, each, never, strict=True)
     ]
     kept: list[int] = []
     for i, row in enumerate(rows):
@@ -239,21 +242,24 @@ def allocate(
     objective: Objective = "rate",
     runs_on: NDArray[np.bool_] | None = None,
     within: float = 0.0,
+    each: Sequence[float] | None = None,
 ) -> Allocation:
     """Node set and resources for each epoch, given as (work, size), at least cost within the deadline.
 
-    `charge` is paid for each node set used at all; an infinite one rules the node set out. `runs_on`, shape
-    (epochs, node sets), tells which epoch may run where.
+    `charge` is paid for each node set used at all, an infinite one rules the node set out; `each` in every epoch there.
+    `runs_on`, shape (epochs, node sets), tells which epoch may run where.
     """
     paid = np.asarray(charge, np.float64)
+    every = np.zeros(len(node_sets)) if each is None else np.asarray(each, np.float64)
     places = (
         [tuple(row) for row in runs_on.tolist()] if runs_on is not None else [(True,) * len(node_sets)] * len(epochs)
     )
     keys = [(work, size, where) for (work, size), where in zip(epochs, places, strict=True)]
     kinds = sorted(set(keys))
     may = np.array([where for _, _, where in kinds], np.bool_).reshape(len(kinds), len(node_sets))
-    useful = worth_using(node_sets, paid, may)
-    slots = slots_for([kind[:2] for kind in kinds], [node_sets[n] for n in useful], objective, may[:, useful])
+    useful = worth_using(node_sets, paid, may, every)
+    used = [node_sets[n] for n in useful]
+    slots = slots_for([kind[:2] for kind in kinds], used, objective, may[:, useful], every[useful])
     allocator = Allocator(slots, paid[useful], deadline_s)
     counts = [keys.count(kind) for kind in kinds]
     cost, table, root_mu = allocator.solve(counts, within=within)

@@ -16,6 +16,7 @@ from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.problem import Pair, Problem
 from ...core.state import State
 from ..pact.value import standing
+from .exact.data_placement import as_planned
 from .exact.sampled_paths import NOTHING, Paths
 from .schedule_losses import exact_probability, expected_by_epoch, losses_by_epoch
 from .solution import DeplPlan
@@ -64,10 +65,14 @@ def composed(
         "jump": list(map(instance.mean_jump, (instance.before, *solution.versions), solution.versions)),
     }
     path = along(problem, state, [problem.index(pair) for pair in pairs], table, start)
-    names = tuple(instance.datasets[d].name for d in solution.datasets) if len(instance.datasets) > 1 else ()
+    several = len(instance.datasets) > 1
     path["decisions"] = tuple(
-        replace(d, datasets=names, resources=round(min(share, 1.0), 12))
-        for d, share in zip(path["decisions"], shares, strict=True)
+        replace(
+            decision,
+            datasets=tuple(instance.datasets[d].name for d in solution.data_at(n)) if several else (),
+            resources=round(min(share, 1.0), 12),
+        )
+        for decision, n, share in zip(path["decisions"], solution.node_sets, shares, strict=True)
     )
     feasible = answer.level > 0.0
     bound = solution.dual_bound if feasible else math.inf
@@ -103,24 +108,26 @@ def _alternative(answer: DeplAnswer, name: str, other: DeplPlan, state: State) -
 def _spent(
     settings: DeplSettings, solution: DeplPlan, pairs: Sequence[Pair], shares: Sequence[float]
 ) -> tuple[Real, Real]:
-    """Seconds and price of every epoch, the data charge with the first epoch on each node set."""
-    charge = settings.instance.data_charge(solution.datasets)
+    """Seconds and price of every epoch; a data charge that is paid once, with the first epoch on each node set."""
+    instance = settings.instance
     seconds, prices = np.zeros(len(pairs)), np.zeros(len(pairs))
     paid: set[int] = set()
     for i, (pair, n, share) in enumerate(zip(pairs, solution.node_sets, shares, strict=True)):
-        seconds[i], prices[i] = settings.epoch_cost(pair, solution.datasets, share)
-        prices[i] += 0.0 if n in paid else float(charge[n])
+        held = solution.data_at(n)
+        seconds[i], prices[i] = settings.epoch_cost(pair, held, share)
+        prices[i] += 0.0 if n in paid else float(instance.data_charge(held)[n])
         paid.add(n)
     return seconds, prices
 
 
 def _bands(answer: DeplAnswer, level: float) -> tuple[Real, Real, tuple[tuple[str, float], ...]]:
     """Expected loss and its quantile at `level` after every epoch, and how sure the end is under either assumption."""
-    instance, belief = answer.settings.instance, answer.settings.belief
-    schedule = answer.solution.datasets, answer.solution.versions
+    belief = answer.settings.belief
+    instance, chosen, versions = as_planned(answer.settings.instance, answer.solution)
+    schedule = chosen, versions
     if not answer.solution.versions:
         return np.zeros(0), np.zeros(0), ()
-    if belief.independent:
+    if belief.independent or instance is not answer.settings.instance:  # placed data is planned for independent epochs
         after = losses_by_epoch(instance, *schedule)
         expected = expected_by_epoch(instance, *schedule, after)
         guaranteed = np.array([max(loss.quantile(level), 0.0) for loss in after])

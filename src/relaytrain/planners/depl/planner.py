@@ -158,7 +158,8 @@ def current(
         possible = math.isfinite(costs.run_s[i]) and math.isfinite(costs.run_j[i])
         runs_on[settings.version(pair.version), settings.nodes(pair.nodes)] = possible
     charges = instance.charges.copy()
-    for dataset, nodes in known.staged if known is not None else ():
+    staged = known.staged if known is not None and instance.charged == "once" else ()
+    for dataset, nodes in staged:
         charges[settings.chosen((dataset,))[0], settings.nodes(nodes)] = 0.0
     free = settings.free_start and state.epoch == 0
     most = (problem.max_epochs or state.epoch + MOST_EPOCHS) - state.epoch

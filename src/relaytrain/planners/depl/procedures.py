@@ -2,7 +2,7 @@
 
 * `joint`: datasets, versions, node sets and resources together, exact among schedules with few switches (the default);
 * `sweep`: the same with any number of switches;
-* `per-node set`: every node set may hold data of its own;
+* `per-cluster`: every node set may hold data of its own;
 * `proxy`: datasets by the paper's K * T, the rest as `joint`;
 * `merged`, `literal`: the paper's own procedure, DepL(eta), in the two readings of its grid, with its outer loop;
 * `best-exp`, `best-exp-greedy`: planning by the expected loss, at least cost or for the most progress;

@@ -40,6 +40,10 @@ class DeplPlan:
     reason: str = ""
     data_of: tuple[tuple[int, ...], ...] = ()
 
+    def data_at(self, n: int) -> tuple[int, ...]:
+        """The datasets that node set `n` trains on."""
+        return self.data_of[n] if self.data_of else self.datasets
+
 
 def settled(instance: DeplProblem) -> DeplPlan | None:
     """The empty plan where the loss already meets the target."""
@@ -62,6 +66,7 @@ def complete(
         objective=instance.objective,
         runs_on=instance.admissible[list(versions)],
         within=within,
+        each=instance.epoch_charge(chosen).tolist(),
     )
     loss = exact_loss(instance, chosen, versions)
     target = instance.target

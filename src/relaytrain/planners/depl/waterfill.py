@@ -171,8 +171,12 @@ def slots_for(
     node_sets: Sequence[DeplNodeSet],
     objective: Objective = "rate",
     runs_on: NDArray[np.bool_] | None = None,
+    each: Sequence[float] | Real | None = None,
 ) -> Slots:
-    """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, node sets) tells which can run where."""
+    """Slots from (work, size) of each kind of epoch; `runs_on` (kinds, node sets) tells which can run where.
+
+    `each` is what every epoch on a node set costs beside its resources, (node sets,).
+    """
     shape = (len(kinds), len(node_sets))
 
     def table(rows: list[list[float]]) -> Real:
@@ -187,6 +191,8 @@ def slots_for(
     if objective == "usage":
         fixed = price * work + column([n.link_power for n in node_sets]) * link_s
         price = price * column([n.waiting for n in node_sets]) * link_s
+    if each is not None:
+        fixed = fixed + np.asarray(each, np.float64)[None, :]
     if runs_on is not None:
         fixed = np.where(runs_on, fixed, np.inf)
     return Slots(work, column([n.capability for n in node_sets]), link_s, price, fixed)
@@ -195,7 +201,8 @@ def slots_for(
 def epoch_slots(instance: DeplProblem, chosen: Sequence[int], used: Sequence[int]) -> Slots:
     """Slots of an epoch of each version on the chosen data, and of the node sets of `used`."""
     node_sets = [instance.node_sets[n] for n in used]
-    return slots_for(instance.epoch_kinds(chosen), node_sets, instance.objective, instance.admissible[:, list(used)])
+    may, each = instance.admissible[:, list(used)], instance.epoch_charge(chosen)[list(used)]
+    return slots_for(instance.epoch_kinds(chosen), node_sets, instance.objective, may, each)
 
 
 def waterfill(slots: Slots, counts: Real, deadline_s: float) -> tuple[Real, Real]:

@@ -88,6 +88,19 @@ def grouped(instance: DeplProblem, data_of: DataOf) -> tuple[DeplProblem, list[i
     return whole, [m for _, m in pairs]
 
 
+def as_planned(instance: DeplProblem, solution: DeplPlan) -> tuple[DeplProblem, tuple[int, ...], tuple[int, ...]]:
+    """Problem, data and versions that the loss of a plan is worked out under: `grouped` where data differs by place."""
+    held = {data for data in solution.data_of if data}
+    if len(held) < 2:
+        return instance, solution.datasets, solution.versions
+    data_of = tuple(data or next(iter(held)) for data in solution.data_of)
+    whole, origin = grouped(instance, data_of)
+    groups = sorted(held)
+    count = len(origin) // len(groups)
+    at = zip(solution.versions, solution.node_sets, strict=True)
+    return whole, (0,), tuple(groups.index(data_of[n]) * count + m for m, n in at)
+
+
 def _everything(instance: DeplProblem) -> DataOf:
     return (tuple(range(len(instance.datasets))),) * len(instance.node_sets)
 

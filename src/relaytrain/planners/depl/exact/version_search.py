@@ -57,7 +57,7 @@ class VersionSearch:
         self._table = table
         self.instance, self.chosen, self.switches = instance, tuple(chosen), switches
         charge = instance.data_charge(chosen)
-        useful = worth_using(instance.node_sets, charge, instance.admissible)
+        useful = worth_using(instance.node_sets, charge, instance.admissible, instance.epoch_charge(chosen))
         slots = epoch_slots(instance, chosen, useful)
         self.allocator = Allocator(slots, charge[useful], target.deadline_s)
         self.quickest_s = np.minimum(slots.quickest_s.min(axis=1, initial=HUGE), HUGE)
