@@ -298,7 +298,12 @@ def growth():
         for share in (1.02, 0.97):
             bound = replace(problem, target=replace(problem.target, deadline_s=free.elapsed_s * share))
             instance = instance_of(bound, costs, law)
-            row.append((median_s({"x": lambda i=instance, s=start: cold(i, s)}, 3 if pairs < 300 else 1)["x"], cold(instance, start)))
+            row.append(
+                (
+                    median_s({"x": lambda i=instance, s=start: cold(i, s)}, 3 if pairs < 300 else 1)["x"],
+                    cold(instance, start),
+                )
+            )
         tracemalloc.start()
         cold(instance, start)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
