@@ -1,7 +1,7 @@
 """The dashboard under load, measured in a real Chromium: first paint, long tasks, sliders, and what watching costs.
 
     python benchmarks/dashboard.py paint [--runs 100 --epochs 10000]
-    python benchmarks/dashboard.py slider [--presets quickstart]
+    python benchmarks/dashboard.py slider [--preset quickstart]
     python benchmarks/dashboard.py watch [--pairs 10]
 
 `paint` writes a store of long runs in bulk (plans without their laws, which no page but `why` reads) and opens the list

@@ -356,34 +356,63 @@ def summary(rows: list[Row], contenders: list[str], yardsticks: list[str], cells
     return lines
 
 
-def main() -> None:
-    """Play, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(words: str | None) -> argparse.ArgumentParser:
+    """What all benchmarks on an atlas may be asked."""
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", help="a preset or file; of quickstart, fashion and deeper atlases are bundled")
     parser.add_argument("--atlas", metavar="FILE", help="its atlas (the bundled one)")
+    parser.add_argument("--belief", metavar="wide|FILE", help="what is thought of the losses, instead of the preset")
+    parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
+    parser.add_argument("--dev", action="store_true", help="play development seeds instead of those reported")
+    parser.add_argument("--from", dest="first", type=int, metavar="SEED", help="play the thousand from this one on")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep rows here; what is there is not played again")
+    return parser
+
+
+def cells_of(given: argparse.Namespace) -> list[Cell]:
+    """The cells that were asked for, else the scenario's."""
+    if given.cells:
+        return [(float(loss), float(late)) for loss, late in (words.split("/") for words in given.cells)]
+    return CELLS.get(Path(given.scenario).stem, [])
+
+
+class KeptRows:
+    """Rows, in a file if one is given; what is there need not be played again."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        kept = json.loads(file.read_text()) if file is not None and file.exists() else []
+        self.rows = [Row(**row) for row in kept]
+        self._there = {(row.seed, row.rule, (row.loss, row.deadline_s)) for row in self.rows}
+
+    def lacks(self, seed: int, rule: str, cell: Cell) -> bool:
+        """Whether the file did not have it."""
+        return (seed, rule, cell) not in self._there
+
+    def add(self, rows: list[Row]) -> None:
+        """Keep some more."""
+        self.rows += rows
+        if self.file is not None:
+            self.file.write_text(json.dumps([asdict(row) for row in self.rows], indent=1))
+
+
+def main() -> None:
+    """Play, compare, print."""
+    parser = parser_of(__doc__)
     parser.add_argument("--rules", nargs="+", default=["adaptive", "sampled"], help="or planners: pact, one-switch ...")
     parser.add_argument(
         "--estimators", nargs="+", default=["prior"], metavar="NAME[=FILE]", help="prior, zero-trace, auto, paper"
     )
     parser.add_argument("--fitted", metavar="FILE", help="of auto and paper, where they name none")
     parser.add_argument("--plain", action="store_true", help="also one pair alone, and a single change of pair")
-    parser.add_argument(
-        "--belief", metavar="wide|SCENARIO", help="what is thought of the losses, instead of the preset"
-    )
-    parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
-    parser.add_argument("--dev", action="store_true", help="play development seeds instead of test seeds")
-    parser.add_argument("--from", dest="first", type=int, metavar="SEED", help="play the thousand from this one on")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many of them at most")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep rows here; what is there is not played again")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     path = given.atlas or given.scenario
     held = read_atlas(path)
     development = development_of(held)
     seeds = (development if given.dev else reported_of(held, given.first))[: given.seeds]
-    cells: list[Cell] = CELLS.get(given.scenario, [])
-    if given.cells:
-        cells = [(float(loss), float(late)) for loss, late in (words.split("/") for words in given.cells)]
+    cells = cells_of(given)
     if not seeds or not cells:
         parser.error("no seeds or no cells: give --cells LOSS/SECONDS and an atlas with seeds from 5000 and 6000 on")
     files = {name: file or given.fitted or "" for name, _, file in (e.partition("=") for e in given.estimators)}
@@ -395,12 +424,9 @@ def main() -> None:
     yardsticks = [*(PLAIN if given.plain else ()), FIXED, KNOWN, HINDSIGHT]
     if set(contenders) & set(yardsticks):
         parser.error(f"--rules: {', '.join(yardsticks)} are there anyway")
-    rows: list[Row] = []
-    if given.rows is not None and given.rows.exists():
-        rows = [Row(**row) for row in json.loads(given.rows.read_text())]
-    there = {(row.seed, row.rule, (row.loss, row.deadline_s)) for row in rows}
+    kept = KeptRows(given.rows)
     wanted = {
-        seed: [(c, cell) for cell in cells for c in (*contenders, *yardsticks) if (seed, c, cell) not in there]
+        seed: [(c, cell) for cell in cells for c in (*contenders, *yardsticks) if kept.lacks(seed, c, cell)]
         for seed in seeds
     }
     began = time.monotonic()
@@ -414,11 +440,9 @@ def main() -> None:
             if wanted[s]
         ]
         for future in as_completed(waiting):
-            rows += future.result()
-            print(f"seed {rows[-1].seed}, {time.monotonic() - began:.0f} s", flush=True)
-            if given.rows is not None:
-                given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    print("\n".join(summary([row for row in rows if row.seed in seeds], contenders, yardsticks, cells)))
+            kept.add(future.result())
+            print(f"seed {kept.rows[-1].seed}, {time.monotonic() - began:.0f} s", flush=True)
+    print("\n".join(summary([row for row in kept.rows if row.seed in seeds], contenders, yardsticks, cells)))
 
 
 if __name__ == "__main__":

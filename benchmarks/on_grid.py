@@ -17,28 +17,28 @@ mean energies; intervals are paired at 95 %, also corrected for the number of ce
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from decisions import (
     CAP_J,
-    CELLS,
     FIXED,
     HINDSIGHT,
     KNOWN,
     Bench,
     Cell,
+    KeptRows,
     Legs,
     Row,
     Tried,
     believing,
+    cells_of,
     chosen_on,
     development_of,
+    parser_of,
     reported_of,
     summary,
 )
@@ -171,33 +171,22 @@ def fixed_on(bench: Bench, seeds: Sequence[int], cells: list[Cell]) -> dict[tupl
 
 def main() -> None:
     """Play, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scenario", help="a preset or file; of quickstart, fashion and deeper atlases are bundled")
-    parser.add_argument("--atlas", metavar="FILE", help="its atlas (the bundled one)")
-    parser.add_argument("--belief", metavar="wide|FILE", help="what `sampled` thinks, instead of the preset")
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--others", action="store_true", help="the belief fitted to all development seeds but that played"
     )
-    parser.add_argument("--cells", nargs="+", metavar="LOSS/SECONDS", help="targets with their deadlines")
-    parser.add_argument("--dev", action="store_true", help="play development seeds instead of those reported")
-    parser.add_argument("--from", dest="first", type=int, metavar="SEED", help="play the thousand from this one on")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep rows here; what is there is not played again")
     given = parser.parse_args()
     bench = Bench(given.scenario, given.atlas or given.scenario)
-    cells: list[Cell] = CELLS.get(Path(given.scenario).stem, [])
-    if given.cells:
-        cells = [(float(loss), float(late)) for loss, late in (words.split("/") for words in given.cells)]
+    cells = cells_of(given)
     development = development_of(bench.atlas)
     seeds = development if given.dev else reported_of(bench.atlas, given.first)
     choices = fixed_on(bench, development, cells)
     past = Path(__file__).parent / "before" / f"{Path(given.scenario).stem}.json"
     contenders = [*([BEFORE] if past.exists() else []), SAMPLED]
     beliefs = {BEFORE: believing(bench.scenario, str(past)) if past.exists() else bench.scenario}
-    rows: list[Row] = []
-    if given.rows is not None and given.rows.exists():
-        rows = [Row(**row) for row in json.loads(given.rows.read_text())]
-    there = {(row.seed, row.rule, (row.loss, row.deadline_s)) for row in rows}
+    kept = KeptRows(given.rows)
     for seed in seeds:
+        rows: list[Row] = []
         beliefs[SAMPLED] = believing(bench.scenario, given.belief)
         if given.others:
             others = bench.atlas.only([other for other in development if other != seed])
@@ -206,15 +195,14 @@ def main() -> None:
             rows += [
                 NodeLoop(bench, beliefs[rule], seed, cell).play(rule)
                 for rule in contenders
-                if (seed, rule, cell) not in there
+                if kept.lacks(seed, rule, cell)
             ]
-            if (seed, FIXED, cell) not in there:
+            if kept.lacks(seed, FIXED, cell):
                 chosen = bench.chosen(seed, FIXED, choices[FIXED, cell], cell)
                 rows += [chosen, bench.known(seed, cell, longest=0), bench.hindsight(seed, cell)]
-        if given.rows is not None:
-            given.rows.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        kept.add(rows)
         print(f"seed {seed}", flush=True)
-    told = [row for row in rows if row.seed in seeds]
+    told = [row for row in kept.rows if row.seed in seeds]
     print("\n".join(summary(told, contenders, [FIXED, KNOWN, HINDSIGHT], cells)))
 
 

@@ -34,14 +34,15 @@ def play(rank: int, folder: Path, ports: list[int], repeats: int) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
 
+    from relaytrain.pipeline.host_links import HostLinks, JobKey, StagePlace
     from relaytrain.pipeline.links import GlooLinks
-    from relaytrain.pipeline.tls_links import StagePlace, TlsLinks
 
     torch.set_num_threads(1)
     store, limit = FileStore(str(folder / "store"), 2), timedelta(seconds=120)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=limit)
     places = [StagePlace(name, "127.0.0.1", port) for name, port in zip(NAMES, ports, strict=True)]
-    kinds = {"gloo": GlooLinks(), "tls": TlsLinks(rank, places, folder / "nodes" / NAMES[rank], "bench", 120.0)}
+    certs, job = folder / "nodes" / NAMES[rank], JobKey("bench", b"")
+    kinds = {"gloo": GlooLinks(), "tls": HostLinks(rank, places, certs, job, 120.0)}
     rows, tag = [], 10
     for repeat in range(repeats + 1):
         for size, (floats, count) in SIZES.items():

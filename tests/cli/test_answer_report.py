@@ -28,6 +28,7 @@ def test_an_answer_is_written_as_one_page(relaytrain, tmp_path, name):
     assert page.lower().startswith("<!doctype html>") and page.rstrip().endswith("</html>")
     assert "@media print" in page and "<table" in page
     assert not re.search(r"(src|href)=\"(https?:)?//", page)
+    assert f"relaytrain {' '.join(words)} --report" in page
     for word in told:
         assert word.lower() in page.lower(), word
 

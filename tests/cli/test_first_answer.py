@@ -10,6 +10,8 @@ import sys
 import pytest
 
 import relaytrain as rt
+from relaytrain.cli import compiled
+from relaytrain.cli.output import talk
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +36,18 @@ def test_nothing_is_compiled_for_a_small_plan(preset, tmp_path):
     assert first.returncode == 0, first.stderr
     assert not list(tmp_path.rglob("*.nbi")) and "compiling" not in first.stderr
     assert json.loads(first.stdout) == rt.plan(preset).to_dict()
+
+
+def test_only_a_command_of_ours_may_begin_anew(monkeypatch, tmp_path):
+    """Whoever calls `main` with words of their own is another program, which must not be started a second time."""
+    monkeypatch.setattr(compiled, "_folder", lambda: tmp_path)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
+    monkeypatch.delenv(compiled.COMPILE, raising=False)
+    monkeypatch.setattr(talk, "arguments", ("plan", "smart_factory"))
+    assert not compiled._better_uncompiled("thresholds")
+    monkeypatch.setattr(sys, "argv", ["relaytrain", *talk.arguments])
+    assert compiled._better_uncompiled("thresholds")
 
 
 def test_a_search_that_takes_long_begins_anew_and_is_compiled():

@@ -31,6 +31,8 @@ def images(split):
     images[np.arange(120), 0, labels, :] += 1
     return images, labels
 def single(): return nn.Linear(64, 3)
+def untested(split):
+    return images(split) if split == "train" else {}["no such split"]
 def fails(): raise ValueError("no layers today")
 def fails_to_load(split): raise OSError("the disk is away")
 def narrow(): return nn.Sequential(nn.Flatten(), nn.Linear(9, 3))
@@ -60,6 +62,7 @@ def test_a_run_is_kept_killed_and_gone_on_with_to_the_bit(relaytrain, folder):
     assert whole.status == 0, whole.err
     said = json.loads(whole.out)
     assert (said["run"], said["verdict"], said["minibatches"]) == ("whole-run", "met", 18)
+    assert store.events("whole-run")[0].body["command"].startswith("relaytrain pipeline run mine_pipe:net")
     assert said["epoch_losses"] == [loss for loss, _, _ in facts(store, "whole-run")] and said["test_accuracy"] > 0.5
 
     # a process of its own, stages and all, killed while its second epoch is under way
@@ -74,6 +77,9 @@ def test_a_run_is_kept_killed_and_gone_on_with_to_the_bit(relaytrain, folder):
     refused = relaytrain("resume", "killed-run", "--store", str(store.folder))
     assert refused.status == 2 and f"--code {folder}" in refused.err
     store_named = ("--store", str(store.folder))
+    for words in (("--log", "tensorboard=tb"), ("--superlink", "127.0.0.1:8000"), ("--scenario", "quickstart")):
+        refused = relaytrain("resume", "killed-run", "--code", str(folder), *words, *store_named)
+        assert refused.status == 2 and f"{words[0]}: killed-run is a run of `pipeline run`" in refused.err
     gone_on = relaytrain("resume", "killed-run", "--code", str(folder), "--force", *store_named)
     assert gone_on.status == 0 and "done" in gone_on.out, gone_on.err
     assert facts(store, "killed-run") == facts(store, "whole-run"), "in processes as in the simulator, killed or not"
@@ -96,14 +102,22 @@ def test_a_target_ends_it_and_one_that_is_missed_is_said(relaytrain, folder):
     assert missed.status == 5 and "target missed" in missed.out
 
 
+def test_a_test_set_that_fails_is_noted_and_costs_no_verdict(relaytrain, folder):
+    words = ("pipeline", "run", "mine_pipe:net", *TINY, "--simulate", "--data", "mine_pipe:untested")
+    done = relaytrain(*words, "--format", "json")
+    said = json.loads(done.out)
+    assert done.status == 0 and (said["verdict"], said["test_loss"]) == ("met", None)
+    assert "not tested" in said["notes"][0] and "no such split" in said["notes"][0]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
         (("mine_pipe:single",), 2, "returned Linear, expected an nn.Sequential"),
-        (("mine_pipe:fails",), 3, "mine_pipe.py:18: ValueError: no layers today"),
+        (("mine_pipe:fails",), 3, "mine_pipe.py:20: ValueError: no layers today"),
         (("mine_pipe:nothing",), 3, "expected a name in the module"),
         (("mine_pipe:narrow",), 3, "mine_pipe"),
-        (("mine_pipe:net", "--data", "mine_pipe:fails_to_load"), 3, "mine_pipe.py:19: OSError: the disk is away"),
+        (("mine_pipe:net", "--data", "mine_pipe:fails_to_load"), 3, "mine_pipe.py:21: OSError: the disk is away"),
         (("mine_pipe:net", "--epochs", "0"), 2, "--epochs: got 0"),
         (("mine_pipe:net", "--target", "-1"), 2, "--target: got -1"),
     ],

@@ -35,6 +35,22 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
+def can_lose() -> bool:
+    """Whether the kernel can lose packets on request."""
+    if not can_make_hosts():
+        return False
+    name = f"rt{os.getpid()}lose"
+    try:
+        ip("netns", "add", name)
+        shape = ["tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "netem", "loss", "1%"]
+        return subprocess.run(shape, capture_output=True, check=False).returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+needs_loss = pytest.mark.skipif(not can_lose(), reason=f"{NEEDS}, and a kernel with netem, which loses packets")
+
+
 def inside(host: str) -> list[str]:
     """What stands before a command that runs on a host."""
     return ["ip", "netns", "exec", host]
@@ -74,6 +90,12 @@ class Hosts:
             for where, device in ((self.hub, ours), (host, theirs)):
                 shape = ["tbf", "rate", f"{rate}mbit", "burst", "32kbit", "latency", "400ms"]
                 subprocess.run(["tc", "-n", where, "qdisc", "add", "dev", device, "root", *shape], check=True)
+
+    def lose(self, name: str, percent: float) -> None:
+        """Have a host's link lose packets, in the place of its rate."""
+        for where, device in ((self.hub, f"h{self.link(name)}"), (self.of(name), self.link(name))):
+            shape = ["netem", "loss", f"{percent}%", "rate", f"{self.rates[name]}mbit"]
+            subprocess.run(["tc", "-n", where, "qdisc", "replace", "dev", device, "root", *shape], check=True)
 
     def cut(self, name: str, *, again: bool = False) -> None:
         """Take a host's link down, or up again."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
 from slow_machine import needs_slow, slow
+from staged_relay import staged_legs
 
 import relaytrain as rt
 from relaytrain.store import RunStore
@@ -61,14 +62,17 @@ def forget(run: CliRun) -> None:
 
 
 def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
-    """kill -9 of the ServerApp after an epoch: the exit status says so, and `resume` ends where nothing was killed."""
-    scenario, store, wanted = straight(tmp_path, three_legs(epochs=3))
-    run = on_flower(scenario, store)
+    """kill -9 of the ServerApp after an epoch: the exit status says so, and `resume` ends where nothing was killed.
+
+    Silver is a pipeline: its stages are those of two SuperNodes.
+    """
+    scenario, store, wanted = straight(tmp_path, staged_legs(epochs=3))
+    run = on_flower(scenario, store, nodes=2)
     run.until("k   1")
     run.kill_one("flwr-serverapp")
     assert run.status() == LOST and "relaytrain resume" in run.said, run.said
     forget(run)
-    again = CliRun("resume", "--local-flower", 1, "--store", store)
+    again = CliRun("resume", "--local-flower", 2, "--store", store)
     assert again.status() == MISSED, again.said
     assert trace(RunStore.open(store), "flower-run") == wanted
 
@@ -85,7 +89,7 @@ def test_a_stuck_trainer_is_ended_and_nobody_else(tmp_path, mark):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("family", ["cnn", "mobilenet", "resnet8", "own"])
+@pytest.mark.parametrize("family", ["cnn", "mobilenet", "resnet8", "own", "pipeline"])
 def test_three_transports_and_one_result(tmp_path, mark, family):
     """Weights, losses and plans of in-process, processes and Flower with a SuperNode for every node."""
     scenario, store, wanted = straight(tmp_path, _of(family, tmp_path))
@@ -99,6 +103,8 @@ def test_three_transports_and_one_result(tmp_path, mark, family):
 
 
 def _of(family: str, folder: Path) -> dict[str, Any]:
+    if family == "pipeline":
+        return staged_legs()
     if family != "own":
         pace = {"mobilenet": 0.002}.get(family, 0.02)
         return three_legs(family=family, width={"mobilenet": 0.25}.get(family, 0.5), lr=pace)
@@ -138,6 +144,29 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
         again = CliRun("resume", "--local-flower", 1, "--store", store)
         status = again.status()
     assert status == MISSED, run.said
+    assert trace(RunStore.open(store), "flower-run") == wanted
+
+
+@pytest.mark.soak
+def test_flowers_own_supernode_with_our_config(tmp_path, mark):
+    """`flower-supernode` as Flower starts it: an interpreter for every message, and a trainer of ours behind it."""
+    from relaytrain.executors.flower.environment import environment, program
+    from relaytrain.executors.flower.nodes_here import Tethered
+
+    scenario, store, wanted = straight(tmp_path, three_legs(epochs=3))
+    at = ("--superlink", f"127.0.0.1:{free_port()}")
+    superlink = CliRun("flower", "superlink", "--address", at[1])
+    superlink.until("SuperLink at")
+    config = f'relaytrain-nodes="cloud,edge-1,edge-2,far" relaytrain-scenario="{scenario}"'
+    command = [program("flower-supernode"), "--insecure", *at, "--port", str(free_port()), "--node-config", config]
+    node = Tethered("SuperNode", command, tmp_path / "supernode.log", environment(tmp_path / "flwr"))
+    try:
+        run = CliRun("run", scenario, "--transport", "flower", *at, "--store", store, "--name", "flower-run")
+        assert run.status() == MISSED, run.said + (tmp_path / "supernode.log").read_text()[-2000:]
+    finally:
+        node.end()
+    superlink.process.send_signal(signal.SIGTERM)
+    assert superlink.status() == STOPPED
     assert trace(RunStore.open(store), "flower-run") == wanted
 
 

@@ -11,11 +11,16 @@ from pathlib import Path
 
 import pytest
 from flower_runs import MISSED, CliRun, left_behind, write_scenario
-from hosts import HUB, hosts, inside, needs_hosts, packets, send_one, watched_host
+from hosts import HUB, hosts, inside, needs_hosts, needs_loss, packets, send_one, watched_host
 from slow_machine import needs_slow, slow
+from staged_relay import staged_legs
 
+import relaytrain as rt
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import three_legs
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
+from compare import trace
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]
@@ -79,6 +84,47 @@ def test_three_hosts(tmp_path, monkeypatch):
     assert {row["nodes"] for row in rows} == {"gold", "silver", "bronze"}
     assert all(row["provenance"] in ("modelled", "measured") for row in rows)
     assert left_behind(f"RELAYTRAIN_TEST_MARK={tmp_path}") == []
+
+
+def test_a_pipeline_of_two_hosts(tmp_path, monkeypatch):
+    """Stages link from host to host over TLS, with the nodes' certificates and the key that Flower hands out."""
+    nodes = staged_relay_on_hosts(tmp_path, monkeypatch)
+    assert "edge-2: stage 0" in nodes["edge-2"].said and "edge-1: stage 1" in nodes["edge-1"].said, nodes["edge-1"].said
+
+
+@needs_loss
+def test_links_that_lose_packets(tmp_path, monkeypatch):
+    staged_relay_on_hosts(tmp_path, monkeypatch, loss_percent=2.0)
+
+
+def staged_relay_on_hosts(folder: Path, monkeypatch, loss_percent: float = 0.0) -> dict[str, CliRun]:
+    """A relay with a pipeline leg on four hosts comes to what it comes to in one process; what the nodes said."""
+    monkeypatch.setenv("RELAYTRAIN_TEST_MARK", str(folder))
+    scenario, store, certs = folder / "legs.json", folder / "runs", folder / "certs"
+    write_scenario(scenario, staged_legs())
+    rt.run(scenario, store=store, name="in-process-run")
+    rates = {"cloud": 100.0, "edge-1": 100.0, "edge-2": 20.0, "far": 20.0}
+    made = CliRun("flower", "certs", certs, "--host", HUB, *(w for name in rates for w in ("--node", name)))
+    assert made.status() == 0
+    with hosts(rates) as net:
+        for name in rates if loss_percent else ():
+            net.lose(name, loss_percent)
+        hub = inside(net.hub)
+        superlink = CliRun("flower", "superlink", "--address", f"{HUB}:8000", "--certs", certs, on=hub)
+        superlink.until("SuperLink at")
+        nodes = {name: node_at(name, scenario, certs, inside(net.of(name))) for name in rates}
+        for node in nodes.values():
+            node.until("joined the SuperLink")
+        options = ("--transport", "flower", *AT, "--certs", certs, "--store", store, "--name", "hosts-run")
+        run = CliRun("run", scenario, *options, on=hub)
+        assert run.status() == MISSED, run.said
+        for node in (*nodes.values(), superlink):
+            node.process.send_signal(signal.SIGTERM)
+        assert [node.status() for node in (*nodes.values(), superlink)] == [6] * 5
+    opened = RunStore.open(store)
+    assert trace(opened, "hosts-run") == trace(opened, "in-process-run")
+    assert left_behind(f"RELAYTRAIN_TEST_MARK={folder}") == []
+    return nodes
 
 
 def node_at(name: str, scenario: Path, certs: Path, on: list[str]) -> CliRun:

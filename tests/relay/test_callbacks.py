@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import stub
 
@@ -34,6 +36,22 @@ def test_an_exception_is_the_users_and_costs_nothing_that_was_done(store, which)
     assert store.summary("broken-run").status == "failed"
     ended = orchestrator.resume(stub.job(), store, "broken-run")
     assert [o.loss for o in ended.outcomes] == [o.loss for o in straight.outcomes]
+    assert (ended.energy_j, ended.wasted_j) == (straight.energy_j, 0.0)
+
+
+def test_a_listener_that_fails_before_the_first_epoch_leaves_a_verdict(store):
+    class Listener:
+        def __call__(self, line):
+            raise AssertionError("no epoch was run")
+
+        def happened(self, notice):
+            assert notice.words == "not promised: the same batches twice"
+            raise BrokenPipeError("nobody reads")
+
+    job = replace(stub.job(), caveats=("the same batches twice",))
+    with pytest.raises(BrokenPipeError):
+        orchestrator.start(job, store, run="unheard-run", told=Listener())
+    assert store.summary("unheard-run").status == "failed"
 
 
 def test_an_exception_at_the_end_leaves_the_verdict(store):

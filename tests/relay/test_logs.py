@@ -123,9 +123,16 @@ def test_mlflow_reads_every_metric_once(store, trained, tmp_path, monkeypatch):
         (found,) = client.search_runs([experiment.experiment_id])
         losses = {m.step: m.value for m in client.get_metric_history(found.info.run_id, "loss")}
         counted = len(client.get_metric_history(found.info.run_id, "loss"))
+        with store.create_run("two-failed-1", {"scenario": {"name": "failures"}}) as writer:
+            writer.append("planned", {"decision": {"epoch": 1}}, 1)
+            for node in ("edge-1", "edge-2"):
+                writer.append("node_failed", {"node": node, "attempt": 0, "reason": "killed"}, 1)
+        log_run(store, "two-failed-1", target)
+        (failed,) = client.search_runs([client.get_experiment_by_name("failures").experiment_id])
     assert losses == {0: 2.0, **{k: o.loss for k, o in enumerate(trained.outcomes, 1)}} and counted == len(losses)
     assert found.data.tags["relaytrain.verdict"] == "met" and found.info.status == "FINISHED"
     assert found.data.params["target.loss"] == "0.45"
+    assert [failed.data.tags[f"relaytrain.failure.1.edge-{i}"] for i in (1, 2)] == ["edge-1: killed", "edge-2: killed"]
 
 
 @pytest.mark.slow

@@ -76,6 +76,7 @@ def test_an_ended_session_stays_ended(tmp_path):
     ("change", "said"),
     [
         (lambda data: "[", "no JSON"),
+        (lambda data: "[" * 200_000, "no JSON"),
         (lambda data: "[]", "schema is None"),
         (lambda data: json.dumps({**data, "schema": "relaytrain.session/9"}), "session/9', expected"),
         (lambda data: json.dumps({**data, "history": [{"loss": 1}]}), "not as Session.save writes it"),

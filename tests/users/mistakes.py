@@ -113,6 +113,21 @@ CODE = "{code}"
 """In an expectation: the user's file and the line that is marked with `# here`."""
 
 
+def changed(text: str, changes: Mapping[str, str]) -> str:
+    """`text` with every one of `changes` made; none may miss."""
+    for before, after in changes.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    return text
+
+
+def written(folder: Path, module: str, scenario: str) -> str:
+    """A stranger's package in `folder`; its module."""
+    (folder / "mine.py").write_text(module)
+    (folder / "mine.toml").write_text(scenario)
+    return module
+
+
 @dataclass(frozen=True)
 class Mistake:
     """One thing done wrong: replacements in module and scenario, options of the call, and what must be said.
@@ -132,15 +147,7 @@ class Mistake:
 
     def write(self, folder: Path) -> int | None:
         """The package with the mistake in it; the line that is at fault, if one is marked."""
-        module, scenario = MODULE, SCENARIO
-        for before, after in self.module.items():
-            assert before in module, before
-            module = module.replace(before, after)
-        for before, after in self.scenario.items():
-            assert before in scenario, before
-            scenario = scenario.replace(before, after)
-        (folder / "mine.py").write_text(module)
-        (folder / "mine.toml").write_text(scenario)
+        module = written(folder, changed(MODULE, self.module), changed(SCENARIO, self.scenario))
         marked = [number for number, line in enumerate(module.splitlines(), 1) if "# here" in line]
         return marked[0] if marked else None
 

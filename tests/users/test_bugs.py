@@ -109,6 +109,13 @@ def test_train_names_data_that_no_node_takes(tmp_path):
         rt.train(network, data, tmp_path / "mine.toml", store=tmp_path / "runs")
 
 
+def test_train_says_whose_arrays_are_empty(tmp_path):
+    (tmp_path / "mine.toml").write_text(SCENARIO.partition("[data]")[0].replace('factory = "mine:net"\n', ""))
+    data = {name: _part(20) for name in ("server", "box-1", "validation", "test")}
+    with pytest.raises(rt.RelayTrainError, match="box-2: no images at all"):
+        rt.train(nn.Linear(16, 3), {**data, "box-2": _part(0)}, tmp_path / "mine.toml", store=tmp_path / "runs")
+
+
 # --- Session.tell with something that is no number
 
 

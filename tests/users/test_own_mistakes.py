@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from forked import Call, relaytrain
+from mistakes import changed, written
 
 MODULE = """\
 import torch
@@ -112,15 +113,7 @@ class OwnMistake:
     scenario: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> int | None:
-        module, scenario = MODULE, SCENARIO
-        for before, after in self.module.items():
-            assert before in module, before
-            module = module.replace(before, after)
-        for before, after in self.scenario.items():
-            assert before in scenario, before
-            scenario = scenario.replace(before, after)
-        (folder / "mine.py").write_text(module)
-        (folder / "mine.toml").write_text(scenario)
+        module = written(folder, changed(MODULE, self.module), changed(SCENARIO, self.scenario))
         marked = [n for n, text in enumerate(module.splitlines(), 1) if self.line and text.endswith(f"# {self.line}")]
         return marked[0] if marked else None
 

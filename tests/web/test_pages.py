@@ -80,6 +80,20 @@ def test_a_stream_of_an_ended_run_tells_all_and_ends(client):
     assert told["scene"]["status"] == "met"
 
 
+def test_pages_that_watch_have_so_many_places_and_give_them_back(client):
+    from relaytrain.web.room import MOST_STREAMS
+
+    places, address = client.app.app.state.room.streams, "/api/runs/stub-met-1/stream"
+    for _ in range(MOST_STREAMS):
+        assert places.acquire(blocking=False)
+    assert client.get(address).status_code == 429
+    for _ in range(MOST_STREAMS):
+        places.release()
+    for _ in range(MOST_STREAMS + 1):
+        assert client.get(address).status_code == 200
+    assert client.get("/api/runs/not-there-1/stream").status_code == 404
+
+
 def test_why_gives_the_plan_that_was_made_back(client, filled):
     planned = next(e for e in filled.events("stub-met-1", kinds=("planned",)) if e.epoch == 3)
     told = client.get("/api/runs/stub-met-1/replan", params={"epoch": 3}).json()["plan"]

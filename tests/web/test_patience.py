@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from relaytrain.core.errors import UsageError
-from relaytrain.web.patience import Readings, StillReading
+from relaytrain.web.patience import KEPT_S, MOST_WAITING, Readings, StillReading
 
 
 def test_a_reading_is_begun_once_and_found_by_a_later_question():
@@ -27,6 +27,29 @@ def test_a_reading_is_begun_once_and_found_by_a_later_question():
     assert readings.ask("something long", read) == "the run"
     assert began == [1]
     assert readings.ask("something long", lambda: "read anew") == "read anew"
+
+
+def test_what_nobody_came_back_for_is_read_anew_and_takes_no_place():
+    now_s, gate = [0.0], threading.Event()
+
+    def read():
+        assert gate.wait(60)
+        return "as it was then"
+
+    readings = Readings(patience_s=0.0, clock=lambda: now_s[0])
+    for number in range(MOST_WAITING):
+        with pytest.raises(StillReading):
+            readings.ask(f"run {number}", read)
+    with pytest.raises(StillReading, match=f"after {MOST_WAITING} others"):
+        readings.ask("one more", read)
+    gate.set()
+    for reading in tuple(readings._begun.values()):
+        reading.found.result(timeout=60)
+    readings.patience_s = 60.0
+    assert readings.ask("run 0", lambda: "read anew") == "as it was then"
+    now_s[0] = 2 * KEPT_S
+    assert readings.ask("run 1", lambda: "read anew") == "read anew"
+    assert readings.ask("one more", lambda: "read at last") == "read at last"
 
 
 def test_what_goes_wrong_is_told_to_who_asked():

@@ -65,6 +65,7 @@ def _better_uncompiled(module: str) -> bool:
     """The module was never compiled here, and this process can still do without."""
     asked = os.environ.get(COMPILE) == "1" or os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
     alone = "numba" not in sys.modules and threading.current_thread() is threading.main_thread()
+    alone = alone and talk.arguments == tuple(sys.argv[1:])  # else somebody else's program would begin anew
     if asked or not alone or not hasattr(signal, "setitimer"):
         return False
     folder = _folder()

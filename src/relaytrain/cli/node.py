@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import ScenarioError, StoppedByUser, UsageError, WorkerLost, did_you_mean
-from .on_flower import Certificates, SuperLinkAddress
+from .on_flower import Certificates
 from .options import Quiet, Scenario, Sets, Verbose
 from .output import note
 from .reading import need_torch
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 SHORT = "This machine as a node of a relay on Flower."
 HELP = """Join a SuperLink as one or several nodes of a scenario, and train what the relay hands to them.
 
-The scenario's data are opened here, on this machine, once; so is code of your own, from the scenario's folder. What is
-done is said line by line. SIGTERM and Ctrl-C leave after the task at hand, a second one at once. A SuperNode that dies
-is started again, one that loses the SuperLink comes back when that does. Exit status: 6 left as asked, 3 the scenario,
-its data or its code cannot be opened, 7 the SuperLink refuses this node.
+Torch, memory and clock are looked at first. The scenario's data are opened here, on this machine, once; so is code of
+your own, from the scenario's folder. What is done is said line by line. SIGTERM and Ctrl-C leave after the task at
+hand, a second one at once. A SuperNode that dies is started again, one that loses the SuperLink comes back with it.
+Stages of pipeline sets listen at this machine's address towards the SuperLink, or at --listen. Exit status: 6 left as
+asked, 3 the scenario, its data or its code cannot be opened, 7 the SuperLink refuses this node.
 """
 EXAMPLES = """\b
 Examples:
@@ -44,6 +45,19 @@ OwnMeter = Annotated[
     str | None,
     typer.Option("--meter", metavar="MODULE:FUNCTION", help="A meter of your own: it returns one.", show_default=False),
 ]
+RelaysSuperLink = Annotated[
+    str | None,
+    typer.Option("--superlink", metavar="HOST:PORT", help="Of the relay (127.0.0.1:8000).", show_default=False),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST[:PORT]",
+        help="Where other stages of a pipeline reach this machine (its address towards the SuperLink).",
+        show_default=False,
+    ),
+]
 LOOK_S = 0.5
 AGAIN_S = 3.0
 REFUSALS = 3
@@ -56,10 +70,11 @@ REPLY_S = 4.0
 def node(
     scenario: Scenario,
     as_: As = None,
-    superlink: SuperLinkAddress = None,
+    superlink: RelaysSuperLink = None,
     certs: Certificates = None,
     site: Site = "",
     meter: OwnMeter = None,
+    listen: Listen = None,
     sets: Sets = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -68,8 +83,9 @@ def node(
     need_torch("node")
     from .. import api
     from ..executors.flower.environment import free_ports, need_flower
+    from ..executors.flower.fitness import fitness
     from ..executors.flower.nodes_here import NodeHere
-    from ..executors.flower.security import link_to
+    from ..executors.flower.security import link_to, stage_address
     from ..executors.flower.trainer_link import TrainerPlace
     from ..store.files import write_atomic
 
@@ -82,9 +98,10 @@ def node(
             raise UsageError(f"--as: got '{name[:60]}', expected one of {', '.join(known)}{did_you_mean(name, known)}")
     if not names:
         raise UsageError(f"--as: say which node this machine plays: {', '.join(known)}")
-    if any('"' in words or "\\" in words for words in (site, meter or "")):
-        raise UsageError("--site and --meter: no quotes or backslashes")
+    if any('"' in words or "\\" in words for words in (site, meter or "", str(certs or ""))):
+        raise UsageError("--site, --meter and --certs: no quotes or backslashes")
     link = link_to(superlink or "127.0.0.1:8000", certs, node=True)
+    at = stage_address(link, listen)
     with (
         tempfile.TemporaryDirectory(prefix="rtn-", ignore_cleanup_errors=True) as folder,
         signals.stopping(says=False) as stop,
@@ -92,10 +109,13 @@ def node(
         room = Path(folder)
         tables = room / "scenario.json"
         write_atomic(tables, json.dumps(loaded.resolved), private=True, durable=False)
+        known_by = None if certs is None else str(certs.resolve())
         code = None if loaded.folder is None else str(loaded.folder.resolve())
-        place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter)
+        place = TrainerPlace(names, str(tables), str(room / "trainer"), code, site or None, meter, at, known_by)
         if not _found(link, stop):
             return StoppedByUser.exit_status
+        for words in fitness(link, loaded.problem, int((loaded.training or {}).get("batch", 32))):
+            note(words)
         note(f"opening the data of {', '.join(names)}")
         here = NodeHere(
             "+".join(names), place, superlink=link.address, port=free_ports(1)[0], room=room,

@@ -79,6 +79,7 @@ def _row(number: int, about: dict[str, Any], now: float) -> dict[str, Any]:
         "flower_node": number,
         "nodes": [name[:64] for name in about["nodes"]],
         "site": words("site"),
+        "stages": words("stages"),
         "state": words("state"),
         "for_s": None if since is None else max(0.0, now - since),
         "samples": sum(count for count in counts if isinstance(count, int)),

@@ -68,11 +68,14 @@ class Where:
         from ..executors.flower.inside import is_serverapp
 
         flower = (scenario.training or {}).get("transport") == "flower"
-        for option, value in (("--local-flower", self.local), ("--superlink", self.superlink)):
+        given = {"--local-flower": self.local, "--superlink": self.superlink, "--certs": self.certs}
+        for option, value in given.items():
             if value is not None and not flower:
                 raise UsageError(f"{option}: the transport is not flower; add --transport flower")
         if self.local is not None and self.superlink is not None:
             raise UsageError("--local-flower and --superlink: one of them; the first starts a SuperLink of its own")
+        if self.certs is not None and self.superlink is None:
+            raise UsageError("--certs: for a SuperLink that runs; add --superlink HOST:PORT")
         return flower and not is_serverapp()
 
 
@@ -85,7 +88,8 @@ def on_flower(scenario: Scenario, where: Where) -> int:
     from ..executors.shares import divide
 
     need_flower()
-    names = {name for group in scenario.problem.node_sets if group.mode != "pipeline" for name in group.nodes}
+    groups = scenario.problem.node_sets
+    names = {name for group in groups for name in group.nodes}
     sizes = {node.name: int(node.samples or 1) for node in scenario.problem.nodes if node.name in names}
     if not sizes:
         raise UsageError("transport flower: no node set lists the nodes that train; add [[nodes]] and node_sets.nodes")
@@ -93,7 +97,7 @@ def on_flower(scenario: Scenario, where: Where) -> int:
         return at_superlink(where.superlink, where.certs)
     if where.local is None:
         raise UsageError("transport flower: say where its nodes are: --local-flower N, or --superlink HOST:PORT")
-    shares = divide(sizes, where.local)
+    shares = divide(sizes, where.local, [group.nodes for group in groups if group.mode == "pipeline"])
     with _room() as room, signals.stopping(says=False) as stop:
         note(f"starting a SuperLink and {len(shares)} SuperNodes on this machine")
         with Here(scenario, shares, room) as here:

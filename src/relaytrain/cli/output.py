@@ -183,7 +183,7 @@ def write_report(path: Path | None, page: Callable[[Sequence[str]], str]) -> Non
     if path is not None:
         from ..store.files import write_atomic
 
-        write_atomic(path, page(["relaytrain", *sys.argv[1:]]))
+        write_atomic(path, page(["relaytrain", *talk.arguments]))
         note(f"report: {path}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ import typer
 
 from ..core.errors import StoppedByUser, TargetMissed, UsageError
 from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, emit_view, note
+from .output import emit, emit_json, emit_view, note, talk
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import Store, elsewhere, need_torch, read_run
 from .signals import signals
@@ -145,7 +144,7 @@ def run(
         emit_json({"schema": "relaytrain.pipeline-prepared/1", **prepared})
         return 0
     job = pipeline_runs.PipelineJob(order, tuple(devices), in_flight, keeping.value, runtime, epochs, target)
-    typed = shlex.join(["relaytrain", *sys.argv[1:]]) if sys.argv[1:3] == ["pipeline", "run"] else None
+    typed = shlex.join(["relaytrain", *talk.arguments])
     opened = RunStore.open(store)
     with signals.stopping() as stop:
         ended = pipeline_runs.start(job, opened, name or new_run_id(order.name), command=typed, watch=watch, stop=stop)

@@ -66,7 +66,7 @@ def profile(
         raise UsageError(f"--batches: got {batches}, expected at least 1")
     check_folder("--pairs", pairs)
     loaded = api.scenario(scenario, overrides=sets or ())
-    if local_flower is not None or superlink is not None:
+    if (local_flower, superlink, certs) != (None, None, None):
         return _on_nodes(loaded, Where(local_flower, superlink, certs), batches, pairs, output)
     from ..costs.profiled import profile as measure
     from ..training.setup import TrainingSetup

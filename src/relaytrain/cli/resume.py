@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..core.errors import UsageError
 from .compiled import compiled
 from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
 from .options import Format, Output, Quiet, Verbose
@@ -69,6 +70,10 @@ def resume(
     name = find_run(opened, run)
     started = opened.summary(name).started
     if "pipeline" in started:
+        given = {"--log": log, "--scenario": scenario, "--local-flower": local_flower, "--superlink": superlink}
+        for option, value in given.items():
+            if value:
+                raise UsageError(f"{option}: {name} is a run of `pipeline run`, which has none; resume it without")
         return _pipeline(name, opened, code, force, allow_inexact, output)
     kept = runs.kept_scenario(name, store=opened, source=scenario, code=code)
     where = Where(local_flower, superlink, certs)

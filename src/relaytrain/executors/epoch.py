@@ -77,6 +77,15 @@ class Metered:
         """Of work that took `cpu_s` of the CPU seconds."""
         return (self.energy_j / self.cpu_s if self.cpu_s > 0.0 else 0.0) * cpu_s
 
+    def by_meters_of(self, good: Sequence[NodeResult], failures: Sequence[NodeResult]) -> Metered:
+        """On a clock that meters: joules as the nodes' own meters have them, where every node that counts has one."""
+        if not self.metered or any(result.energy_j is None for result in good):
+            return self
+        answers = [*good, *failures]
+        joules = sum(result.energy_j or 0.0 for result in answers)
+        provenance = weakest(result.provenance for result in answers if result.provenance is not None)
+        return replace(self, energy_j=joules, provenance=provenance)
+
 
 class _Costly(RelayTrainError):
     """`lost` says what the epoch cost."""
@@ -145,15 +154,6 @@ class _Collected:
         good = list(self.worked.values())
         return _covered([*good, *self.wasted]) - _covered(good)
 
-    def by_own_meters(self, metered: Metered) -> Metered:
-        """On a clock that meters: joules as the nodes' own meters have them, where every node that counts has one."""
-        answers = [*self.good.values(), *self.failures]
-        if not metered.metered or any(result.energy_j is None for result in self.good.values()):
-            return metered
-        joules = sum(result.energy_j or 0.0 for result in answers)
-        provenance = weakest(result.provenance for result in answers if result.provenance is not None)
-        return replace(metered, energy_j=joules, provenance=provenance)
-
     @property
     def lost_cpu_s(self) -> float:
         return sum(result.cpu_s for result in self.failures)
@@ -215,7 +215,7 @@ class FederatedEpoch:
                 continue
             self._check_quorum(decision, nodes, collected, window)
             averaged = self._averaged(collected.updates, checkpoint)
-            metered = collected.by_own_meters(window.close(collected.cpu_s))
+            metered = window.close(collected.cpu_s).by_meters_of(list(collected.good.values()), collected.failures)
             evaluation = self.evaluate(averaged)
             if not math.isfinite(evaluation.loss):
                 raise EpochNonFinite(
@@ -268,7 +268,7 @@ class FederatedEpoch:
             cores = max(os.cpu_count() or 1, task.settings.threads)
             most_s = now - began + CLOCK_SLACK_S
             if result.error is not None:
-                if result.kind == "user" and not self._is_users(result.error):
+                if result.kind == "user" and not is_users(self.setup, result.error):
                     words = f"says that the user's code failed, but names none that is here: {result.error}"
                     result = replace(result, kind="refused", error=words)
                 collected.hopeless |= {result.node} if result.kind in ("non-finite", "user") else set()
@@ -295,12 +295,6 @@ class FederatedEpoch:
                 collected.take(result, update, span)
         for task in expected.values():  # a transport that forgot some
             collected.fail(_missing(task), (began, time.monotonic()))
-
-    def _is_users(self, error: str) -> bool:
-        """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
-        setup = self.setup
-        own = (*setup.references, *setup.settings.own, *setup.sources, *(("in_memory:",) if setup.models else ()))
-        return is_evident(error, own, setup.folder)
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
         """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""
@@ -374,7 +368,7 @@ class FederatedEpoch:
 
     def _failed(self, collected: _Collected) -> tuple[NodeReport, ...]:
         return tuple(
-            replace(_report(result), samples=self.setup.samples_at(result.node) or 0) for result in collected.failures
+            replace(report_of(result), samples=self.setup.samples_at(result.node) or 0) for result in collected.failures
         )
 
     def _result(
@@ -404,7 +398,7 @@ class FederatedEpoch:
         flops = self.setup.version_facts()[decision.version].flops_per_sample * self.setup.settings.local_epochs
         reports = tuple(
             replace(
-                _report(r),
+                report_of(r),
                 elapsed_s=metered.wall_s,
                 energy_j=metered.share_j(r.cpu_s) if r.energy_j is None else r.energy_j,
                 provenance=r.provenance or (metered.provenance if metered.metered else None),
@@ -415,7 +409,14 @@ class FederatedEpoch:
         return EpochResult(outcome, checkpoint, evaluation, reports, self._failed(collected), train_loss)
 
 
-def _report(result: NodeResult) -> NodeReport:
+def is_users(setup: TrainingSetup, error: str) -> bool:
+    """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
+    own = (*setup.references, *setup.settings.own, *setup.sources, *(("in_memory:",) if setup.models else ()))
+    return is_evident(error, own, setup.folder)
+
+
+def report_of(result: NodeResult) -> NodeReport:
+    """An answer as it came, before anything is booked."""
     return NodeReport(
         result.node, result.attempt, result.samples, result.train_loss, result.cpu_s, result.wall_s,
         error=result.error, kind=result.kind,

@@ -4,7 +4,8 @@
 
 The split is planned on the network itself, under the memories that the scenario gives its devices. The minibatches of
 an epoch are a function of run seed, epoch and first node alone, and the stages' arithmetic of nothing else, so an epoch
-that is repeated gives the same bits, in one process or in one a stage. One stage trains as a federated set of one node.
+that is repeated gives the same bits, in one process, in one a stage, or on nodes of their own (`stages`). One stage
+trains as a federated set of one node.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from ..core.problem import Node, NodeSet
 from ..costs.devices import DeviceProfile
 from ..costs.meters import Meter
 from ..costs.pipelined import stage_devices
-from ..data.held import InMemory
 from ..models.rebuild import code_of
 from ..pipeline.pipeline_run import run_pipeline
-from ..pipeline.pipeline_work import PipelineResult, Runtime, Training
+from ..pipeline.pipeline_work import PipelineWork, Runtime, Training
 from ..pipeline.update_rules import SGD, Adam, OptimizerState, Rule
 from ..planners.pipeline.policy_choice import Keeping
 from ..training.checkpoint import Checkpoint
-from ..training.datasets import in_memory
-from ..training.settings import TrainingSettings, seed_of
+from ..training.settings import TrainingSettings
 from ..training.setup import TrainingSetup
 from ..training.threads import threads
-from .epoch import EpochNonFinite, EpochWindow
+from .epoch import EpochNonFinite, EpochWindow, Metered, report_of
+from .stage_order import PipelineData
+from .stages import PipelinePass, StagesOnNodes
 
 Evaluate = Callable[[Checkpoint], Evaluation]
 Members = Mapping[str, Sequence[tuple[Node, DeviceProfile]]]
@@ -51,14 +52,25 @@ class PipelinedEpoch:
         members: the devices of each pipeline set; a node without a profile is as fast as the others and has no cap.
         evaluate: loss and accuracy of a checkpoint on the target's set.
         meter: of the run's clock; without one only seconds are measured.
+        on_nodes: where the nodes are machines of their own, and each plays its stage itself.
     """
 
-    def __init__(self, setup: TrainingSetup, members: Members, evaluate: Evaluate, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        setup: TrainingSetup,
+        members: Members,
+        evaluate: Evaluate,
+        meter: Meter | None = None,
+        on_nodes: StagesOnNodes | None = None,
+    ) -> None:
         self.setup, self.members, self.evaluate, self.meter = setup, members, evaluate, meter
-        self._images: dict[str, InMemory] = {}
+        self.on_nodes = on_nodes
+        self._data = PipelineData(setup)
 
-    def run_epoch(self, decision: Decision, checkpoint: Checkpoint) -> EpochResult:
-        """Split, train, evaluate.
+    def run_epoch(
+        self, decision: Decision, checkpoint: Checkpoint, *, run: str = "run", attempt: int = 0
+    ) -> EpochResult:
+        """Split, train, evaluate. `run` and `attempt` are part of what nodes of their own have to repeat.
 
         Raises:
             EpochNonFinite: the losses, or the loss on the target's set, are not finite.
@@ -66,13 +78,14 @@ class PipelinedEpoch:
         """
         settings, group = self.setup.settings, self._group(decision.nodes)
         window, cpu = EpochWindow(self.meter), _cpu_s()
-        minibatches = self.minibatches(group, decision.epoch)
-        done = self._train(decision, checkpoint, group, minibatches)
-        cpu_s = _cpu_s() - cpu
+        minibatches = self._data.minibatches(group, decision.epoch, settings)
+        samples = sum(len(labels) for _, labels in minibatches)
+        done = self._train(decision, checkpoint, minibatches, window, (run, attempt))
+        cpu_s = done.cpu_s if done.good else _cpu_s() - cpu
         share_s = cpu_s / len(group.nodes)
         metered = window.close(sum([share_s] * len(group.nodes)))
-        sizes = [len(labels) for _, labels in minibatches]
-        train_loss = sum(loss * size for loss, size in zip(done.losses, sizes, strict=True)) / sum(sizes)
+        if done.good:
+            metered = metered.by_meters_of(list(done.good.values()), done.failures)
         rule = rule_of(settings, decision.epoch)
         kept = {key: t for name, s in done.states.items() for key, t in optimizer_buffers(rule, name, s).items()}
         state = kept if settings.optimizer_state == "average" else {}
@@ -80,7 +93,7 @@ class PipelinedEpoch:
         trained = Checkpoint(
             checkpoint.spec, _copied(weights), _copied(state), checkpoint.version, whole=checkpoint.whole
         )
-        finite = all(math.isfinite(loss) for loss in done.losses)
+        finite = math.isfinite(done.train_loss)
         evaluation = self.evaluate(trained) if finite else Evaluation(math.nan, 0.0)
         if not math.isfinite(evaluation.loss):
             raise EpochNonFinite(
@@ -89,18 +102,27 @@ class PipelinedEpoch:
             )
         loss = evaluation.metric(self.setup.problem.target.metric)
         outcome = EpochOutcome(
-            decision, loss, metered.wall_s, metered.energy_j, metered.provenance, cpu_s=cpu_s, wall_s=metered.wall_s
-        )
+            decision, loss, metered.wall_s, metered.energy_j, metered.provenance, cpu_s=cpu_s, wall_s=metered.wall_s,
+            wasted_j=metered.share_j(sum(result.cpu_s for result in done.failures)),
+            wasted_s=done.wasted_s if metered.metered else 0.0,
+        )  # fmt: skip
         every = NodeReport(
-            "", 0, sum(sizes), train_loss, share_s, metered.wall_s, metered.wall_s, metered.share_j(share_s)
+            "", 0, samples, done.train_loss, share_s, metered.wall_s, metered.wall_s, metered.share_j(share_s)
         )
-        nodes = tuple(replace(every, node=node) for node in group.nodes)
-        return EpochResult(outcome, trained, evaluation, nodes, train_loss=train_loss)
+        nodes = tuple(_own(replace(every, node=node), done, metered) for node in group.nodes)
+        return EpochResult(
+            outcome, trained, evaluation, nodes, tuple(map(report_of, done.failures)), train_loss=done.train_loss
+        )
 
     def _train(
-        self, decision: Decision, checkpoint: Checkpoint, group: NodeSet, minibatches: list[tuple[Tensor, Tensor]]
-    ) -> PipelineResult:
-        settings, way = self.setup.settings, group.pipeline
+        self,
+        decision: Decision,
+        checkpoint: Checkpoint,
+        minibatches: list[tuple[Tensor, Tensor]],
+        window: EpochWindow,
+        key: tuple[str, int],
+    ) -> PipelinePass:
+        settings, way = self.setup.settings, self._group(decision.nodes).pipeline
         rule = rule_of(settings, decision.epoch)
         training = Training(
             rule, settings.loss, m=way.in_flight, keeping=Keeping(way.keep), checkpoint=way.checkpoint,
@@ -108,33 +130,43 @@ class PipelinedEpoch:
         )  # fmt: skip
         where: Literal["processes", "simulator"] = "processes" if settings.transport == "processes" else "simulator"
         model = checkpoint.model(resolve=self.setup.resolve).train()
+        devices, states = stage_devices(self.members[decision.nodes]), optimizer_states(rule, checkpoint.optimizer)
         try:
             with threads(settings.threads), code_of(checkpoint.spec):
-                return run_pipeline(
-                    model, minibatches, stage_devices(self.members[decision.nodes]), training, Runtime(where),
-                    spec=checkpoint.spec, states=optimizer_states(rule, checkpoint.optimizer),
-                )  # fmt: skip
+                if self.on_nodes is not None:
+                    runtime = Runtime("simulator")
+                    work = PipelineWork.of(model, minibatches, training, runtime, spec=checkpoint.spec, states=states)
+                    return self.on_nodes.train(decision, work, devices, window, key)
+                done = run_pipeline(
+                    model, minibatches, devices, training, Runtime(where), spec=checkpoint.spec, states=states
+                )
         except InfeasibleError as error:
             raise ScenarioError(
                 f"{decision.pair}: {error}; its costs were modelled from versions.{decision.version}.chain: "
                 "count it again with `relaytrain pipeline count`"
             ) from None
-
-    def minibatches(self, group: NodeSet, epoch: int) -> list[tuple[Tensor, Tensor]]:
-        """The owners' data in the order of this epoch."""
-        if group.name not in self._images:
-            data = in_memory(self.setup.data_of(group.name), f"the pipeline {group.name}")
-            self._images[group.name] = InMemory.of(data)
-        held, settings = self._images[group.name], self.setup.settings
-        minibatches = []
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_of(settings.seed, epoch, group.nodes[0]))
-            for _ in range(settings.local_epochs):
-                minibatches += list(held.shuffled(settings.batch))
-        return minibatches
+        sizes = [len(labels) for _, labels in minibatches]
+        loss = sum(loss * size for loss, size in zip(done.losses, sizes, strict=True)) / sum(sizes)
+        return PipelinePass(done.weights, done.states, loss)
 
     def _group(self, nodes: str) -> NodeSet:
         return next(group for group in self.setup.problem.node_sets if group.name == nodes)
+
+
+def _own(shared: NodeReport, done: PipelinePass, metered: Metered) -> NodeReport:
+    """A node's own figures, where it has any."""
+    result = done.good.get(shared.node)
+    if result is None:
+        return shared
+    return replace(
+        shared,
+        attempt=result.attempt,
+        cpu_s=result.cpu_s,
+        wall_s=result.wall_s,
+        energy_j=metered.share_j(result.cpu_s) if result.energy_j is None else result.energy_j,
+        provenance=result.provenance or (metered.provenance if metered.metered else None),
+        flops=done.flops.get(shared.node, 0.0),
+    )
 
 
 def rule_of(settings: TrainingSettings, epoch: int) -> Rule:

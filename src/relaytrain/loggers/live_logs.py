@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,8 +47,9 @@ def live_logs(
         for _, process in followers:
             if process is not None and process.stdin is not None:
                 process.stdin.close()
+        until_s = time.monotonic() + wait_s  # for all of them together
         for target, process in followers:
-            said = _last_word(process, wait_s)
+            said = _last_word(process, max(until_s - time.monotonic(), 0.0))
             if said is not None:
                 problems.append(f"{said}. To log it: {_command(store, run, target)}")
         if sys.exc_info()[0] is not None:  # nobody is left who would read the list

@@ -54,7 +54,9 @@ class MlflowLog:
             self.new += bool(fresh)
             metrics += [Metric(key, value, timestamp, step) for key, step, timestamp, value in fresh]
             if entry.kind in ("handover", "failure", "roll-back"):
-                self._client.set_tag(self._id, f"relaytrain.{entry.kind}.{entry.epoch}", entry.words[:LONGEST_PARAM])
+                node = f".{_key(entry.key.node)}" if entry.key.node else ""  # several may fail in an epoch
+                name = f"relaytrain.{entry.kind}.{entry.epoch}{node}"
+                self._client.set_tag(self._id, name, entry.words[:LONGEST_PARAM])
             elif entry.kind == "resumed":
                 self._client.update_run(self._id, status="RUNNING")
             elif entry.kind == "verdict":

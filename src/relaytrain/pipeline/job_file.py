@@ -85,36 +85,52 @@ class StageJob:
         edges = (0, *self.cuts)
         return edges[stage], edges[stage + 1] if stage + 1 < len(edges) else 10**9
 
-    def write(self, path: Path) -> None:
-        """As JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         name = next(key for key, kind in RULES.items() if isinstance(self.rule, kind))
-        values |= {
+        return values | {
             "schema": SCHEMA, "rule": {"name": name, **asdict(self.rule)},  # type: ignore[call-overload]
             "wires": [asdict(w) for w in self.wires], "paces": [asdict(p) for p in self.paces],
         }  # fmt: skip
-        write_atomic(path, json.dumps(values))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], where: object = "job") -> StageJob:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ScenarioError: it is not a job; `where` says whence it came.
+        """
+        try:
+            values = dict(values)
+            if values.pop("schema") != SCHEMA:
+                raise ValueError(f"expected the schema {SCHEMA}")
+            rule = dict(values["rule"])
+            kind = RULES[rule.pop("name")]
+            values["rule"] = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in rule.items()})
+            values["policies"] = tuple({n: Policy(p) for n, p in part.items()} for part in values["policies"])
+            values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"]), w["seed"]) for w in values["wires"])
+            values["paces"] = tuple(Pace(**p) for p in values["paces"])
+            ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+            return cls(**ready)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            words = f"{type(error).__name__}: {str(error)[:120]}"
+            raise ScenarioError(f"{where}: not a pipeline job ({words}); write it anew") from None
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        write_atomic(path, json.dumps(self.to_dict()))
 
 
 def read_job(path: Path) -> StageJob:
-    """The inverse of `Job.write`.
+    """The inverse of `StageJob.write`.
 
     Raises:
         ScenarioError: no such file, or not a job.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if values.pop("schema") != SCHEMA:
-            raise ValueError(f"expected the schema {SCHEMA}")
-        rule = values["rule"]
-        kind = RULES[rule.pop("name")]
-        values["rule"] = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in rule.items()})
-        values["policies"] = tuple({n: Policy(p) for n, p in part.items()} for part in values["policies"])
-        values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"]), w["seed"]) for w in values["wires"])
-        values["paces"] = tuple(Pace(**p) for p in values["paces"])
-        ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-        return StageJob(**ready)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ScenarioError(
-            f"{path}: not a pipeline job ({type(error).__name__}: {str(error)[:120]}); write it anew"
-        ) from None
+    except (OSError, ValueError) as error:
+        words = f"{type(error).__name__}: {str(error)[:120]}"
+        raise ScenarioError(f"{path}: not a pipeline job ({words}); write it anew") from None
+    return StageJob.from_dict(values, path)

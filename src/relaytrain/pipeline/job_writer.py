@@ -18,25 +18,37 @@ from .addresses import interface_of
 from .blueprint import blueprint, names_in, units_from
 from .job_file import Pace, StageJob
 from .links import Wire
-from .pipeline_work import PipelineWork, Split
+from .pipeline_work import Batches, PipelineWork, Split
 from .snapshots import SnapshotContent, newest, place, write_part
 from .tensorfile import dtype_name
+
+DATA = "data.safetensors"
 
 
 def write_start(work: PipelineWork, folder: Path) -> None:
     """The data, and the model as it is as the snapshot after 0 updates; what an earlier run left there is kept."""
-    inputs, labels = (torch.cat(list(part)).contiguous() for part in zip(*work.batches, strict=True))
-    write_atomic(folder / "data.safetensors", save({"inputs": inputs, "labels": labels}))
+    write_data(work.batches, folder)
+    if newest(folder, set(names_in(work.chain, work.model))) is None:
+        write_part(place(folder, 0, 0), "000-1", start_content(work))
+
+
+def write_data(batches: Batches, folder: Path) -> Path:
+    """The minibatches, as their owner reads them."""
+    inputs, labels = (torch.cat(list(part)).contiguous() for part in zip(*batches, strict=True))
+    write_atomic(folder / DATA, save({"inputs": inputs, "labels": labels}))
+    return folder / DATA
+
+
+def start_content(work: PipelineWork) -> SnapshotContent:
+    """The model as it is, by the names in the chain."""
     names = names_in(work.chain, work.model)
-    if newest(folder, set(names)) is None:
-        state = {**dict(work.model.named_parameters()), **dict(work.model.named_buffers())}
-        owned = {name for name, _ in nn.Sequential(*work.chain).named_parameters()}
-        content = SnapshotContent(
-            {ours: state[theirs].detach() for ours, theirs in names.items() if ours in owned},
-            {ours: work.states[theirs] for ours, theirs in names.items() if theirs in work.states},
-            {ours: state[theirs] for ours, theirs in names.items() if ours not in owned},
-        )
-        write_part(place(folder, 0, 0), "000-1", content)
+    state = {**dict(work.model.named_parameters()), **dict(work.model.named_buffers())}
+    owned = {name for name, _ in nn.Sequential(*work.chain).named_parameters()}
+    return SnapshotContent(
+        {ours: state[theirs].detach() for ours, theirs in names.items() if ours in owned},
+        {ours: work.states[theirs] for ours, theirs in names.items() if theirs in work.states},
+        {ours: state[theirs] for ours, theirs in names.items() if ours not in owned},
+    )
 
 
 def make_job(
@@ -76,7 +88,7 @@ def make_job(
         start=start,
         attempt=attempt,
         source=str(source or place(folder, 0, 0)),
-        data=str(folder / "data.safetensors"),
+        data=str(folder / DATA),
         owner=runtime.owner,
         snapshots=str(folder),
         every=runtime.snapshot_every,

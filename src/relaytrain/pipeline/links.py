@@ -87,7 +87,7 @@ class Receiver(Protocol):
 
 
 class Links(Protocol):
-    """All links of a process; `tls_links` has those between hosts."""
+    """All links of a process; `host_links` has those between hosts."""
 
     def sender(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> Sender:
         """A link to the process `peer`, told apart from others by `tag`."""
@@ -110,13 +110,17 @@ class GlooLinks:
         return GlooReceiver(peer, tag, shapes)
 
 
-class GlooSender:
-    """Tensors to the process `peer`, told apart from other links by `tag`."""
+class QueuedSender:
+    """A link's sending end: tensors in order, each when the wire lets it go, by a thread of the link's own.
+
+    What a kind of link does: `_start` a tensor without waiting, `_finish` it, and at the end `_confirm` that all is
+    there.
+    """
 
     def __init__(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> None:
         self._peer, self._tag = peer, tag
         self._traffic = Traffic(wire, tag) if wire is not None and wire.emulated else None
-        self._queue: queue.Queue[tuple[Any, Tensor] | None] = queue.Queue(room)
+        self._queue: queue.Queue[tuple[float | None, Any, Tensor] | None] = queue.Queue(room)
         self._failure: BaseException | None = None
         self.sent_bytes = 0
         self._thread = threading.Thread(target=self._drain, daemon=True)
@@ -129,14 +133,15 @@ class GlooSender:
         tensor = tensor.detach().contiguous()
         self.sent_bytes += tensor.nbytes
         if self._traffic is None:
-            self._queue.put((dist.isend(tensor, self._peer, tag=self._tag), tensor))
+            self._queue.put((None, self._start(tensor), tensor))
         else:
-            self._queue.put((self._traffic.arrival_s(time.monotonic(), tensor.nbytes), tensor))
+            self._queue.put((self._traffic.arrival_s(time.monotonic(), tensor.nbytes), None, tensor))
 
     def close(self) -> None:
         """Wait until all has arrived."""
         self._queue.put(None)
         self._thread.join()
+        self._confirm()
         if self._failure is not None:
             raise lost(self._peer, self._failure)
 
@@ -145,15 +150,34 @@ class GlooSender:
         while (item := self._queue.get()) is not None:
             if self._failure is not None:
                 continue
-            ticket, tensor = item
+            arrival_s, ticket, tensor = item
             try:
-                if isinstance(ticket, float):
-                    time.sleep(max(0.0, ticket - time.monotonic()))
-                    ticket = dist.isend(tensor, self._peer, tag=self._tag)
-                ticket.wait()
-            except RuntimeError as error:
+                if arrival_s is not None:
+                    time.sleep(max(0.0, arrival_s - time.monotonic()))
+                    ticket = self._start(tensor)
+                self._finish(ticket, tensor)
+            except (RuntimeError, OSError) as error:
                 self._failure = error
             del item, ticket, tensor
+
+    def _start(self, tensor: Tensor) -> Any:
+        return None
+
+    def _finish(self, ticket: Any, tensor: Tensor) -> None:
+        raise NotImplementedError
+
+    def _confirm(self) -> None:
+        pass
+
+
+class GlooSender(QueuedSender):
+    """Tensors to the process `peer` of the group, told apart from other links by `tag`."""
+
+    def _start(self, tensor: Tensor) -> Any:
+        return dist.isend(tensor, self._peer, tag=self._tag)
+
+    def _finish(self, ticket: Any, tensor: Tensor) -> None:
+        ticket.wait()
 
 
 class GlooReceiver:

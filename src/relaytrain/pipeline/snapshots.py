@@ -48,6 +48,10 @@ class SnapshotContent:
         """The part of units `first` to before `end`, by the names in that stage's own module."""
         return self._renumbered(-first, range(first, end))
 
+    def part(self, first: int, end: int) -> SnapshotContent:
+        """The same part by the names in the whole chain."""
+        return self._renumbered(0, range(first, end))
+
     def moved(self, first: int) -> SnapshotContent:
         """The inverse: a stage's own names become those of the chain."""
         return self._renumbered(first)
@@ -66,6 +70,12 @@ def place(folder: Path, step: int, attempt: int) -> Path:
 
 def write_part(folder: Path, name: str, content: SnapshotContent) -> None:
     """One part, whole or not at all whatever process dies; a machine that dies may lose it."""
+    make_dir(folder)
+    write_atomic(folder / f"{name}.safetensors", part_pieces(content), durable=False)
+
+
+def part_pieces(content: SnapshotContent) -> Iterator[bytes | memoryview]:
+    """The bytes of one part, tensor by tensor."""
     tensors = {f"w:{n}": t for n, t in content.weights.items()} | {f"b:{n}": t for n, t in content.buffers.items()}
     for n, state in content.states.items():
         tensors |= {f"s{i}:{n}": t for i, t in enumerate(state.tensors)}
@@ -80,13 +90,8 @@ def write_part(folder: Path, name: str, content: SnapshotContent) -> None:
         at += tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    make_dir(folder)
-    write_atomic(folder / f"{name}.safetensors", _pieces(text, tensors), durable=False)
-
-
-def _pieces(header: bytes, tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    yield struct.pack("<Q", len(header))
-    yield header
+    yield struct.pack("<Q", len(text))
+    yield text
     for tensor in tensors.values():
         if tensor.numel():
             flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()

@@ -51,6 +51,10 @@ class MinibatchFile:
         """Its labels."""
         return self._rows("labels", index)
 
+    def close(self) -> None:
+        """Read no more."""
+        self._file.close()
+
     def _rows(self, key: str, index: int) -> Tensor:
         return self._file.rows(key, self._edges[index], self._edges[index + 1])
 
@@ -64,6 +68,7 @@ def serve_data(job: StageJob, report: Report, links: Links) -> None:
         labels.send(data.labels(index))
     inputs.close()
     labels.close()
+    data.close()
     report("done", sent_bytes=inputs.sent_bytes + labels.sent_bytes)
 
 
@@ -76,7 +81,6 @@ class StageProgram:
         self.flush = job.flush or 1
         self.offset = job.start * self.flush
         self.first, _ = job.bounds(rank)
-        self.data = MinibatchFile(job) if job.owner == "first" and rank == 0 else None
         self.stage = stage_of(job, rank)
         self.spec = validate_spec(job.blueprint["spec"]) if "spec" in job.blueprint else None
         self.stage.watch(self._reached)
@@ -85,6 +89,7 @@ class StageProgram:
         self._senders: list[Sender] = []
         self._inputs, self._labels, self._errors = self._receivers()
         self._on, self._back, self._labels_on = self._openings()
+        self.data = MinibatchFile(job) if job.owner == "first" and rank == 0 else None
 
     def _receivers(self) -> tuple[Receiver | None, Receiver | None, Receiver | None]:
         """From before: activations or inputs; labels, at the last stage; from behind: errors."""
@@ -121,6 +126,13 @@ class StageProgram:
 
     def run(self) -> None:
         """All actions in order; then the last snapshot, which is the result."""
+        try:
+            self._run()
+        finally:
+            if self.data is not None:
+                self.data.close()
+
+    def _run(self) -> None:
         counts = dict.fromkeys(ActionKind, 0)
         began_s = time.process_time()
         for letter in self.job.rows[self.rank]:

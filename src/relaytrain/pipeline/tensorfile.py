@@ -43,6 +43,9 @@ class TensorFile:
         self.path = Path(path)
         try:
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise _not_whole(path, error) from None
+        try:
             size = os.fstat(self._file.fileno()).st_size
             (length,) = struct.unpack("<Q", self._file.read(8))
             if length > min(size, MAX_HEADER_BYTES):
@@ -58,14 +61,17 @@ class TensorFile:
                     raise ValueError(f"{name} does not fit")
                 self._places[name] = dtype, shape, self._start + begin
         except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise StoreDamaged(
-                f"{path}: not a whole safetensors file ({str(error)[:80]}); remove it and run again"
-            ) from None
+            self._file.close()
+            raise _not_whole(path, error) from None
 
     def __enter__(self) -> TensorFile:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Read no more."""
         self._file.close()
 
     def names(self) -> list[str]:
@@ -94,3 +100,7 @@ class TensorFile:
                     raise StoreDamaged(f"{self.path}: ends too early; remove it and run again")
                 left = left[count:]
         return into
+
+
+def _not_whole(path: str | Path, error: BaseException) -> StoreDamaged:
+    return StoreDamaged(f"{path}: not a whole safetensors file ({str(error)[:80]}); remove it and run again")

@@ -32,11 +32,11 @@ from torch.distributed.rendezvous import rendezvous
 from ..core.errors import RelayTrainError, UsageError, WorkerLost
 from ..core.user_code import UserCodeError
 from .addresses import check_master
+from .host_links import HostLinks, JobKey, StagePlace
 from .job_file import StageJob, read_job
 from .links import GlooLinks, Links
 from .process_memory import release_code, rss_bytes
 from .stage_program import Report, StageProgram, serve_data
-from .tls_links import StagePlace, TlsLinks
 
 BEAT_S = 0.25
 PATIENCE = timedelta(minutes=10)
@@ -156,7 +156,7 @@ def _between_hosts(job: StageJob, rank: int | None, at: Sequence[str], certs: Pa
     places = [StagePlace.parse(text) for text in at]
     if len(places) != job.world or rank is None or certs is None:
         raise UsageError(f"between hosts: expected --rank, --certs, and --at for each of {job.world} processes")
-    links = TlsLinks(rank, places, certs, digest, PATIENCE.total_seconds())
+    links = HostLinks(rank, places, certs, JobKey(digest, digest.encode()), PATIENCE.total_seconds())
     try:
         play(job, rank, partial(_say, rank), links)
     except WorkerLost as error:

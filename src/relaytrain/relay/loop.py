@@ -25,27 +25,19 @@ from ..core.errors import (
     UsageError,
     WorkerLost,
 )
-from ..core.explain import (
-    say_energy,
-    say_failure,
-    say_feasible,
-    say_handover,
-    say_infeasible,
-    say_rolled_back,
-    say_time,
-)
+from ..core.explain import say_failure, say_rolled_back
 from ..core.outcome import EpochResult, Evaluation, VerdictKind, most_plausible
-from ..core.plan import Decision, Plan
-from ..core.problem import Pair
+from ..core.plan import Decision
 from ..core.user_code import UserCodeError
 from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
 from . import events
 from .events import RunPast
-from .job import Ended, HandoverMade, Job, Line, Notice, NoticeKind, StopAsked, Told
+from .job import Ended, Job, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 from .stopping import droppable, dropped
+from .telling import Telling, known, way_out
 
 ROLL_BACKS = 3
 """Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
@@ -109,7 +101,7 @@ class RelayLoop:
         job: the run's parts.
         journal: where it is recorded.
         initial_loss: l(0) as probed.
-        told: hears every epoch that is safe, and by its method `happened`, if it has one, what happens beside them.
+        told: hears every epoch that is safe, and what happens beside them (`telling`).
         stop: asked before each epoch whether to end.
     """
 
@@ -123,10 +115,10 @@ class RelayLoop:
         stop: StopAsked | None = None,
     ) -> None:
         self.job, self.journal, self.progress = job, journal, journal.progress
-        self.told, self.stop = told, stop
+        self.telling, self.stop = Telling(told, journal.run, job.notes), stop
         self.initial_loss = initial_loss
-        known = initial_loss if math.isfinite(initial_loss) else math.inf
-        problem = replace(job.problem, initial_loss=known, clock=job.clock.name)
+        first = initial_loss if math.isfinite(initial_loss) else math.inf
+        problem = replace(job.problem, initial_loss=first, clock=job.clock.name)
         self.steering = Steering(
             problem,
             job.costs,
@@ -142,8 +134,6 @@ class RelayLoop:
         self.handover: Mapping[str, Any] | None = None  # the one that `checkpoint` is the result of, until trained
         self.roll_backs = 0
         self.attempt = 0
-        self.notes: list[str] = list(job.notes)
-        self.notices: list[Notice] = []
         self.working = False
         self.infeasible = False
         self.feasible = True  # the last plan
@@ -184,12 +174,12 @@ class RelayLoop:
         backwards = now_s < past.latest_s
         if backwards:
             pause_s = 0.0
-            self.notes.append(
+            self.telling.notes.append(
                 f"the clock on the wall went back by {past.latest_s - now_s:.4g} s while the run was not running: "
                 "that pause counts as 0 s"
             )
         elif pause_s > 0.0:
-            self.notes.append(f"{pause_s:.4g} s passed between the last event and resume; they count")
+            self.telling.notes.append(f"{pause_s:.4g} s passed between the last event and resume; they count")
         self.journal.append("resumed", {"wasted_s": pause_s, "backwards": backwards})
         return not backwards
 
@@ -198,7 +188,9 @@ class RelayLoop:
         body = {"to_epoch": done, "cause": events.DAMAGED, "reason": events.DAMAGED, "tried": list(skipped)}
         self.journal.append("rolled_back", body, done)
         self.steering.undo(done)
-        self._note(done, "roll-back", f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}")
+        self.telling.note(
+            done, "roll-back", f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}"
+        )
         if self.handover is not None:  # this checkpoint already is the next pair's: its decision stands
             self.journal.append("planned", {k: v for k, v in past.planned[done + 1].items() if k != "schema"}, done + 1)
             self.journal.append("handover", self.handover, done + 1)
@@ -207,14 +199,14 @@ class RelayLoop:
 
     def _go(self, trouble: RelayTrainError | None) -> Ended:
         """Run to the end; whatever happens, a verdict is recorded."""
-        for words in self.job.caveats:
-            self._note(self.steering.state.epoch, "note", f"not promised: {words}")
         try:
+            for words in self.job.caveats:
+                self.telling.note(self.steering.state.epoch, "note", f"not promised: {words}")
             if trouble is not None:
                 raise trouble
             while True:
                 if (ended := self.steering.end()) is not None:
-                    self.notes.append(ended.reason)
+                    self.telling.notes.append(ended.reason)
                     return self._conclude(ended.verdict)
                 if self.journal.stop_requested() or (self.stop is not None and self.stop()):
                     return self._conclude("stopped")
@@ -229,7 +221,7 @@ class RelayLoop:
             with suppress(Exception):
                 if not isinstance(error, WorkerLost | NonFiniteTraining):
                     self._drop_work(f"{type(error).__name__} during this epoch", error)
-                self.notes.append(f"{type(error).__name__}: {error}")
+                self.telling.notes.append(f"{type(error).__name__}: {error}")
                 self._conclude("failed")
             raise
 
@@ -247,10 +239,13 @@ class RelayLoop:
                 step = self.steering.next()
             if step is None or self._given_up(step):
                 self.infeasible = step is not None or not self.steering.history
-                self.notes.append("no plan can reach the target any more" if step is None else _way_out(step.plan))
+                self.telling.notes.append(
+                    "no plan can reach the target any more" if step is None else way_out(step.plan)
+                )
                 return False
             self._record_plan(step)
-        decision, planned = self.journal.decision, self.journal.planned if self.told is not None else None
+        decision, heard = self.journal.decision, self.telling.told is not None
+        planned = self.journal.planned if heard else None  # written out for a listener alone
         assert decision is not None
         self.working = True
         try:
@@ -261,9 +256,9 @@ class RelayLoop:
             return True
         if result is not None:
             self._record_epoch(decision, result)
-            if self.told is not None and planned is not None:
-                self.told(self._line(decision, planned, step, result))
         self.working = False
+        if result is not None and planned is not None:
+            self._tell_epoch(decision, planned, step, result)
         return True
 
     def _given_up(self, step: Step) -> bool:
@@ -281,11 +276,11 @@ class RelayLoop:
         path = None if self.job.settings.replan else self.steering.path
         self.journal.plan(step, self.steering.problem, path)
         for words in step.notes:
-            if words not in self.notes:
-                self._note(step.decision.epoch, "estimator", words)
+            if words not in self.telling.notes:
+                self.telling.note(step.decision.epoch, "estimator", words)
         if step.plan.feasible != self.feasible:
             self.feasible = step.plan.feasible
-            self._happen(step.decision.epoch, *_turn(step.plan))
+            self.telling.turned(step.decision.epoch, step.plan)
         self.attempt = 0
 
     def _hand_over(self, decision: Decision) -> None:
@@ -304,14 +299,9 @@ class RelayLoop:
         body["blob"] = self.journal.keep(handed.checkpoint)
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
-        if self.told is not None:
-            units = self.steering.problem.units
-            cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
-            words = say_handover(before, decision.pair, handed.kind, *losses)
-            self._happen(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
-            ratio = handed.reached_ratio
-            made = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, ratio)
-            self._tell("handed_over", HandoverMade(self.journal.run, decision.epoch, *made))
+        self.working = False  # nothing is under way: what a listener raises loses nothing
+        self.telling.handed_over(decision, before, handed, losses, spent, self.steering.problem.units)
+        self.working = True
 
     def _train(self, decision: Decision) -> EpochResult | None:
         """The epoch; None when its node set is lost, although the runner tried again, and all is to be decided anew."""
@@ -352,12 +342,12 @@ class RelayLoop:
         outcome = replace(result.outcome, decision=decision, handover_loss=probed)
         modelled = self.steering.modelled(decision, self.job.costs)
         booked = self.job.clock.book(replace(result, outcome=outcome), modelled, handover)
-        if booked.note and booked.note not in self.notes:
-            self._note(decision.epoch, "note", booked.note)
+        if booked.note and booked.note not in self.telling.notes:
+            self.telling.note(decision.epoch, "note", booked.note)
         for failure in result.failures:
             lost = {"node": failure.node, "attempt": failure.attempt, "reason": failure.reason}
             self.journal.append("node_failed", lost, decision.epoch)
-            self._happen(decision.epoch, "failure", say_failure(failure.node, failure.reason))
+            self.telling.happened(decision.epoch, "failure", say_failure(failure.node, failure.reason))
         blob = self.journal.keep(result.checkpoint)
         self.journal.append("epoch_done", events.done_body(booked, result, blob=blob), decision.epoch)
         self.steering.tell(booked.outcome)
@@ -390,7 +380,7 @@ class RelayLoop:
         """Drop the open decision, and the handover made for it."""
         self.journal.append("rolled_back", body, self.progress.epoch)
         words = say_rolled_back(self.progress.epoch, str(body["reason"]), body.get("forbidden"))
-        self._happen(self.progress.epoch + 1, "roll-back", words)
+        self.telling.happened(self.progress.epoch + 1, "roll-back", words)
         if self.handover is not None:
             kept = self.journal.latest()
             assert kept is not None
@@ -418,7 +408,7 @@ class RelayLoop:
             "wasted_j": wasted.energy_j,
         }
         self.journal.append("node_failed", body, self.progress.epoch + 1)
-        self._happen(self.progress.epoch + 1, "failure", say_failure(node, reason))
+        self.telling.happened(self.progress.epoch + 1, "failure", say_failure(node, reason))
         self.attempt += 1
         self._charge()
 
@@ -441,52 +431,11 @@ class RelayLoop:
 
     # --- telling it
 
-    def _happen(self, epoch: int, kind: NoticeKind, words: str) -> None:
-        """Say at once what happens beside the epochs; the epoch's line has it too, for whoever hears only lines."""
-        if self.told is None:
-            return
-        self.notices.append(Notice(self.journal.run, epoch, kind, words))
-        self._tell("happened", self.notices[-1])
-
-    def _tell(self, method: str, value: Any) -> None:
-        """To whoever has that method."""
-        heard = getattr(self.told, method, None)
-        if heard is not None:
-            heard(value)
-
-    def _note(self, epoch: int, kind: NoticeKind, words: str) -> None:
-        """Say it, and keep it for the verdict."""
-        self.notes.append(words)
-        self._happen(epoch, kind, words)
-
-    def _line(self, decision: Decision, planned: Mapping[str, Any], step: Step | None, result: EpochResult) -> Line:
-        state, problem = self.steering.state, self.steering.problem
-        plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
-        ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
-        spent_j, to_go_j = float(then.get("energy_j", 0.0)), said.get("to_go_j") or (None,) * 3
-        low_j, middle_j, high_j = (spent_j + _or_infinite(j) for j in to_go_j)
-        notices, self.notices = tuple(self.notices), []
-        return Line(
-            self.journal.run,
-            decision.epoch,
-            decision.pair,
-            state.loss,
-            _or_infinite(said.get("guaranteed")),
-            float(said.get("level", 0.0)),
-            state.energy_j,
-            spent_j + _or_infinite(plan.get("energy_j")),
-            state.elapsed_s,
-            problem.target.deadline_s,
-            (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
-            None if step is None else step.plan,
-            (problem.units.time, problem.units.energy),
-            (low_j, middle_j, high_j),
-            self.job.clock.name,
-            notices,
-            plan.get("guess") is True,
-            _known(result.evaluation.accuracy),
-            _known(result.train_loss),
-        )
+    def _tell_epoch(
+        self, decision: Decision, planned: Mapping[str, Any], step: Step | None, result: EpochResult
+    ) -> None:
+        state, problem, clock = self.steering.state, self.steering.problem, self.job.clock.name
+        self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
         tested = Evaluation(math.nan)
@@ -494,8 +443,8 @@ class RelayLoop:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
         state, totals = self.steering.state, self.progress.totals
-        test_loss, accuracy = _known(tested.loss), _known(tested.accuracy)
-        sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.notes))
+        test_loss, accuracy = known(tested.loss), known(tested.accuracy)
+        sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.telling.notes))
         body = {
             "verdict": verdict,
             "loss": state.loss,
@@ -522,25 +471,5 @@ class RelayLoop:
             self.infeasible,
             sets,
         )
-        self._tell("concluded", ended)
+        self.telling.concluded(ended)
         return ended
-
-
-def _turn(plan: Plan) -> tuple[NoticeKind, str]:
-    """What a plan says that is infeasible after feasible ones, or the other way round."""
-    if plan.feasible:
-        return "feasible", say_feasible(plan.sure)
-    return "infeasible", f"{_way_out(plan)}; going on as well as possible"
-
-
-def _way_out(plan: Plan) -> str:
-    nearest = [(n.loss, n.deadline_s) for n in plan.nearest]
-    return say_infeasible(plan.target_loss, plan.deadline_s, nearest, plan.time_unit)
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import NonFiniteTraining, RelayTrainError, ScenarioError, UsageError
+from ..core.errors import NonFiniteTraining, ScenarioError, UsageError
 from ..core.outcome import Evaluation, VerdictKind
 from ..costs.meters import find_meter
 from ..executors.epoch import EpochWindow
@@ -345,8 +345,10 @@ class _PipelineRun:
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> PipelineEnded:
         tested, losses = Evaluation(math.nan), self._losses()
         if test:
-            with suppress(RelayTrainError):  # data without a test set
+            try:
                 tested = loss_on_test(self.job.order, self.network.model)
+            except Exception as error:  # a verdict is owed even where the data have no test set
+                self.notes.append(f"not tested: {error}")
         body = {
             "verdict": verdict,
             "loss": losses[-1] if losses else None,

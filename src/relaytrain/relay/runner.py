@@ -14,6 +14,7 @@ from ..costs.meters import Meter
 from ..data.held import Held, InMemory
 from ..executors.epoch import FederatedEpoch
 from ..executors.pipelined import Members, PipelinedEpoch
+from ..executors.stages import StagesOnNodes, StageTransport
 from ..training.checkpoint import Checkpoint
 from ..training.conformal import prediction_sets
 from ..training.handover import hand_over
@@ -38,7 +39,10 @@ class TorchRunner:
     ) -> None:
         self.setup, self.transport, self.meter = setup, transport, meter
         self.epochs = FederatedEpoch(setup, transport, meter, expected_s)
-        self.pipelined = PipelinedEpoch(setup, pipelines or {}, self.epochs.evaluate, meter)
+        staged = None
+        if isinstance(transport, StageTransport):
+            staged = StagesOnNodes(setup, transport, self.epochs.deadline_s)
+        self.pipelined = PipelinedEpoch(setup, pipelines or {}, self.epochs.evaluate, meter, staged)
         self._test: Held | None = None
 
     def first(self) -> Checkpoint:
@@ -89,7 +93,7 @@ class TorchRunner:
     def run_epoch(self, decision: Decision, checkpoint: Checkpoint, *, run: str, attempt: int = 0) -> EpochResult:
         """Train on every node and average, or stage by stage; evaluate."""
         if self.setup.problem.mode_of(decision.nodes) == "pipeline":
-            return self.pipelined.run_epoch(decision, checkpoint)
+            return self.pipelined.run_epoch(decision, checkpoint, run=run, attempt=attempt * TRIES_OF_AN_EPOCH)
         return self.epochs.run_epoch(decision, checkpoint, run=run, attempt=attempt * TRIES_OF_AN_EPOCH)
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class SavedSession:
             data = json.loads(read_regular(path, LARGEST_BYTES))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}; expected a file that Session.save wrote") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ScenarioError(f"{path}: no JSON ({str(error)[:80]}), expected a file of Session.save") from None
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA:

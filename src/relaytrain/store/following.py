@@ -122,7 +122,7 @@ class Glances:
         """Read every run to its end, a part at a time so that questions come between."""
         if not database.exists(self.folder):
             return
-        with database.reading(self.folder) as connection:
+        with self._lock, database.reading(self.folder) as connection:
             names = self._names(connection)
         for run in names:
             reading = True
@@ -152,7 +152,7 @@ class Glances:
         if fold is not None and fold.seq > newest:  # removed, and another of that name begun
             del self._folds[run]
             fold = None
-        if fold is None or fold.seq != newest:
+        if fold is None or not (fold.broken or fold.seq == newest):
             new = newest - (0 if fold is None else fold.seq)
             if new > MANY or (time.monotonic() > until_s and not (new <= FEW and fold)):
                 return self._ends(connection, run, last, held)

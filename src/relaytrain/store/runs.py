@@ -244,7 +244,7 @@ class SummaryFold:
     def __init__(self, run: str, damage: str | None = None) -> None:
         self.run, self.damage = run, damage
         self.seq = 0
-        self._broken = False
+        self.broken = False  # at the row after `seq`, and nothing behind it is read
         self._told: tuple[tuple[Any, ...], RunSummary] | None = None
         self._progress = Progress()
         self._started: Body = {}
@@ -257,10 +257,10 @@ class SummaryFold:
 
     def read(self, connection: sqlite3.Connection, most: int | None = None) -> None:
         """Take in what is new, at most so many rows of it."""
-        rows = () if self._broken else events.summary_rows(connection, self.run, after=self.seq)
+        rows = () if self.broken else events.summary_rows(connection, self.run, after=self.seq)
         for row in islice(rows, most):
             if not self._take(row):
-                self._broken = True
+                self.broken = True
                 return
 
     def _take(self, row: Sequence[Any]) -> bool:

@@ -27,7 +27,8 @@ change is added as in PACT (3); or the whole difference to the end of the first 
 
 ChangeKind = Literal["both", "nodes", "version", "distill", "restore"]
 KINDS = ("same", "prune", "slice", "distill", "restore", "rank")
-"""Ways of a handover: same version on other nodes, pruning, distillation, back to an earlier checkpoint."""
+"""Ways of a handover: same version on other nodes, pruning, a slice of nested versions, distillation, back to an
+earlier checkpoint, another rank of an adapter."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -148,11 +148,6 @@ class Checkpoint:
         return model.eval()
 
 
-def read_header(data: bytes, where: str = "checkpoint") -> tuple[Spec, str]:
-    """Spec and version name in a blob's header, without touching its tensors."""
-    return _headers(data, where)[0]
-
-
 def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
     """Spec and version name of a checkpoint and, where it is a slice, of the full version that it holds beside it."""
     if len(data) < 8:

@@ -120,7 +120,8 @@ def all_together(parts: list[OwnData]) -> OwnData | Together:
 def from_python(data: Mapping[str, Any]) -> dict[str, Data]:
     """What a caller of `rt.train` gives, by name: (images, labels), or data of one's own."""
     arrays = {name: value for name, value in data.items() if isinstance(value, tuple) and len(value) == 2}
-    classes = max((int(np.asarray(labels).max()) + 1 for _, labels in arrays.values()), default=None)
+    every = [np.asarray(labels) for _, labels in arrays.values()]
+    classes = max((int(each.max()) + 1 for each in every if each.size and each.dtype.kind in "iub"), default=None)
     found: dict[str, Data] = {}
     for name, value in data.items():
         if name in arrays:

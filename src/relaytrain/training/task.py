@@ -57,7 +57,9 @@ class NodeTask:
     """One node's share of an epoch. `timeout_s` counts from the moment it is sent; None waits while there is progress.
 
     `datasets`: which of the data sets staged at the node it passes over; none named means all it holds. `slices`:
-    versions inside the checkpoint's that are trained with it (`ordered_widths`).
+    versions inside the checkpoint's that are trained with it (`ordered_widths`). `stage`: of a pipeline set, which of
+    its stages the node plays and how it finds the others (`executors.stages`); the checkpoint is then that stage's part
+    of a snapshot.
     """
 
     run: str
@@ -70,6 +72,7 @@ class NodeTask:
     timeout_s: float | None = None
     datasets: tuple[str, ...] = ()
     slices: tuple[Spec, ...] = ()
+    stage: Mapping[str, Any] | None = None
 
     @property
     def seed(self) -> int:

@@ -10,10 +10,10 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.plan import Json
-from .feed import MOST_STREAMS, Feed
+from .feed import Feed
 from .pages import Deadline, Epoch, Loss, Probability, RunName, Status, Words
 from .questions import plan_parts
-from .room import room_of
+from .room import MOST_STREAMS, room_of
 from .run_words import ahead, columns, filtered, run_row, scene
 from .scenario_page import planned_from
 
@@ -91,13 +91,12 @@ def _slot(request: Request, run: RunName) -> Iterator[Feed]:
     """One of the places for watchers, given back when the page is left."""
     room = room_of(request)
     room.shelf.view(run)
-    if room.streams >= MOST_STREAMS:
+    if not room.streams.acquire(blocking=False):
         raise HTTPException(429, f"{MOST_STREAMS} pages watch already; close one")
-    room.streams += 1
     try:
         yield Feed(room.shelf, room.templates, run)
     finally:
-        room.streams -= 1
+        room.streams.release()
 
 
 @router.get("/runs/{run}/stream", summary="News of a run as they come", response_class=EventSourceResponse)

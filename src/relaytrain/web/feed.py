@@ -16,8 +16,6 @@ from .shelf import Shelf, Shown
 
 POLL_S = 0.5
 PARTS = ("now", "tiles", "timeline", "energy", "nodes", "trouble")
-MOST_STREAMS = 24
-"""Pages that may watch at once."""
 
 
 class Feed:

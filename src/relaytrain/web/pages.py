@@ -26,17 +26,17 @@ from .room import Room, room_of
 from .run_words import filtered, run_parts, run_row
 
 RUN_PATTERN = "^[a-z0-9-]{8,40}$"
+MOST_COMPARED = 8
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, description="A run's name.")]
 Words = Annotated[str, Query(max_length=200, description="Words that a run's names must hold.")]
 Status = Annotated[str, Query(max_length=20, pattern="^[a-z]*$", description="Only runs of this status.")]
-Picked = Annotated[list[str], Query(max_length=8, description="Runs to compare, two to eight.")]
+Picked = Annotated[list[str], Query(max_length=MOST_COMPARED, description="Runs to compare, two to eight.")]
 Loss = Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False, description="Another target loss.")]
 Probability = Annotated[float | None, Query(gt=0, lt=1, allow_inf_nan=False, description="Another probability.")]
 Deadline = Annotated[float | None, Query(gt=0, le=1e12, allow_inf_nan=False, description="Another deadline.")]
 Epoch = Annotated[int | None, Query(ge=1, le=10_000_000, description="The epoch whose decision is meant; the last.")]
 
 STATUSES = ("running", "met", "missed", "stopped", "failed", "interrupted", "damaged")
-MOST_COMPARED = 8
 router = APIRouter(default_response_class=HTMLResponse)
 
 

@@ -22,18 +22,20 @@ from .shelf import Shelf, Shown
 HERE = Path(__file__).parent
 AT_ONCE = 2
 """Plans that are made at once; more wait."""
+MOST_STREAMS = 24
+"""Pages that may watch at once."""
 MOST_AUDITED, MOST_AUDITED_EVENTS = 300, 200_000
 
 
 @dataclass
 class Room:
-    """One dashboard's own. `streams` counts the pages that watch a run now."""
+    """One dashboard's own. `streams` are the places of pages that watch a run."""
 
     shelf: Shelf
     templates: Environment = field(default_factory=lambda: environment(HERE / "templates"))
     planning: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
     readings: Readings = field(default_factory=Readings)
-    streams: int = 0
+    streams: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_STREAMS))
     _audited: tuple[Sign, Audit, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import secrets
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,16 @@ class ListenAt:
         for option, path in (("--cert", self.certificate), ("--key", self.key)):
             if path is not None and not path.is_file():
                 raise UsageError(f"{option}: got '{path}', expected a file")
+        if self.certificate is not None and self.key is not None:
+            try:
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(self.certificate, self.key, password="")  # nobody is asked for one
+            except OSError as error:
+                why = getattr(error, "reason", None) or error.strerror or str(error)
+                raise UsageError(
+                    f"--cert and --key: cannot be used ({why}); expected a certificate and its own key as PEM, the key "
+                    "without a password"
+                ) from None
         if not self.local and self.certificate is None:
             raise UsageError(
                 f"--host: got {self.host}, where others can listen to the token: expected --cert and --key with it "

@@ -65,11 +65,7 @@ class Shelf:
         """
         book = self._book(run)
         with book.lock:
-            try:
-                return self._read(book, run)
-            except BaseException:
-                self._forget(run)
-                raise
+            return self._read(book, run)
 
     def what_if(self, run: str, epoch: int | None = None) -> tuple[WhatIf, Event]:
         """The decision of `epoch`, or the last one, ready to be planned for other targets; and its event."""
@@ -105,11 +101,16 @@ class Shelf:
                 self._books.popitem(last=False)
             return book
 
-    def _forget(self, run: str) -> None:
-        with self._lock:
-            self._books.pop(run, None)
-
     def _read(self, book: _Book, run: str) -> Shown:
+        """What is new of it; a book that was read in part only is not kept."""
+        try:
+            return self._read_on(book, run)
+        except BaseException:
+            with self._lock:
+                self._books.pop(run, None)
+            raise
+
+    def _read_on(self, book: _Book, run: str) -> Shown:
         fresh = book.tail.more()
         for event in fresh:
             book.fold.feed(event)

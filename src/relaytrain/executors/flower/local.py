@@ -41,7 +41,8 @@ class LocalFlower:
 
     def __init__(self, scenario: Scenario, shares: Sequence[Sequence[str]], room: Path) -> None:
         self.room = room
-        self._port, *self._node_ports = free_ports(1 + len(shares))
+        self._port, *ports = free_ports(1 + 2 * len(shares))
+        self._node_ports, self._stage_ports = ports[: len(shares)], ports[len(shares) :]
         self.address = f"{HOST}:{self._port}"
         self._scenario, self._shares = scenario, shares
         self.superlink: Tethered | None = None
@@ -88,10 +89,12 @@ class LocalFlower:
         folder = self._scenario.folder
         tables = self.room / "scenario.json"
         write_atomic(tables, json.dumps(self._scenario.resolved), private=True, durable=False)
-        for i, (names, port) in enumerate(zip(self._shares, self._node_ports, strict=True)):
+        shares = zip(self._shares, self._node_ports, self._stage_ports, strict=True)
+        for i, (names, port, stages) in enumerate(shares):
             home = make_dir(self.room / f"n{i}", private=True)
             code = None if folder is None else str(folder.resolve())
-            place = TrainerPlace(tuple(names), str(tables), str(home / "trainer"), code)
+            at = f"{HOST}:{stages}"
+            place = TrainerPlace(tuple(names), str(tables), str(home / "trainer"), code, stages=at)
             self.nodes.append(NodeHere("+".join(names), place, superlink=self.address, port=port, room=home))
         self._wait()
 
@@ -113,13 +116,7 @@ def is_healthy(link: Link) -> bool:
     Raises:
         WorkerLost: one does, but it is not the one that we have the certificate of.
     """
-    host, port = link.host_port
-    context = client_context(link)
-    connection = (
-        http.client.HTTPConnection(host, port, timeout=HEALTH_S)
-        if context is None
-        else http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
-    )
+    connection = connection_to(link)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
@@ -129,6 +126,15 @@ def is_healthy(link: Link) -> bool:
         return False
     finally:
         connection.close()
+
+
+def connection_to(link: Link) -> http.client.HTTPConnection:
+    """To the SuperLink, as its link says."""
+    host, port = link.host_port
+    context = client_context(link)
+    if context is None:
+        return http.client.HTTPConnection(host, port, timeout=HEALTH_S)
+    return http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
 
 
 def last_words(log: Path, lines: int = 3) -> str:

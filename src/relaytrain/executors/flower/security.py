@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
+import socket
 import ssl
 import subprocess
 from collections.abc import Sequence
@@ -21,10 +22,11 @@ from typing import Any
 
 from ...core.errors import UsageError
 from ...store.files import make_dir, write_atomic
-from .environment import environment, forking, program
+from .environment import environment, forking, free_ports, program
 
 DAYS = 365
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]+\]?")
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 CA, SERVER, SERVER_KEY, NODES, KEY, PUBLIC = "ca.crt", "server.crt", "server.key", "nodes", "key", "key.pub"
 TLS, TLS_KEY = "tls.crt", "tls.key"
@@ -78,6 +80,44 @@ def link_to(address: str, certs: Path | None, *, node: bool = False) -> Link:
                     + ("a folder for each node: nodes/NAME" if node else "it")
                 )
     return Link(address, certs)
+
+
+def stage_address(link: Link, listen: str | None) -> str:
+    """HOST:PORT at which a node's stages of pipeline sets listen: as told, else at its address towards the SuperLink.
+
+    Raises:
+        UsageError: no such address, or it is beyond loopback and there are no certificates.
+    """
+    host, port = "", ""
+    if listen is not None:
+        found = _LISTEN.fullmatch(listen)
+        host, port = (found[1], found[2] or "") if found else ("", "")
+        if not host or not _HOST.fullmatch(host) or int(port or 1) not in range(1, 65536):
+            raise UsageError(f"--listen: got '{listen[:80]}', expected HOST or HOST:PORT, for example 10.0.0.2:9000")
+    if host.strip("[]") in ("0.0.0.0", "::"):
+        raise UsageError(f"--listen: {host} is no address that the other stages could connect to; name one")
+    host = host or _towards(link)
+    if link.certs is None and not is_loopback(host):
+        raise UsageError(
+            f"--listen: others can reach {host}, and nothing there would be encrypted: make certificates with "
+            "`relaytrain flower certs DIR --node NAME ...`, then add --certs DIR"
+        )
+    return f"{host}:{port or free_ports(1)[0]}"
+
+
+def _towards(link: Link) -> str:
+    """This machine's address as the SuperLink's machine sees it; nothing is sent to find out."""
+    host, port = link.host_port
+    if is_loopback(host):
+        return "127.0.0.1"
+    try:
+        kind, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+    return f"[{found}]" if ":" in found else found
 
 
 def is_loopback(host: str) -> bool:

@@ -23,12 +23,15 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ...core.user_code import UserCodeError
 from ...costs.meters import Meter
 from ...training.task import BadMessage, NodeTask
 from ..frames import read_frame, write_frame
+
+if TYPE_CHECKING:
+    from ..stage_node import StageNode
 
 BEAT_S = 0.2
 about: dict[str, Any] = {"state": "opening", "words": "importing torch, opening data"}
@@ -105,6 +108,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--site", default="", help="where this machine stands, for people")
     parser.add_argument("--meter", help="dotted.module:function of your own that returns a meter")
+    parser.add_argument("--certs", help="folder of the certificate that its stages of pipeline sets are known by")
     return parser.parse_args()
 
 
@@ -128,7 +132,8 @@ def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
 
 _current: list[_Asked] = []
 _setup: list[Any] = []
-"""The one that was opened."""
+_stages: list[StageNode] = []
+"""Those of what was opened."""
 
 
 def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
@@ -168,6 +173,7 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     from ...scenario import load_scenario
     from ...scenario.resolve import resolve
     from ...training.setup import TrainingSetup
+    from ..stage_node import StageNode
 
     path = Path(asked.scenario)
     loaded = load_scenario(path if path.suffix == ".toml" else json.loads(path.read_bytes()))
@@ -177,7 +183,7 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     import torch
 
     setup = TrainingSetup.from_scenario(loaded)
-    _setup[:] = [setup]
+    _setup[:], _stages[:] = [setup], [StageNode(setup, Path(asked.certs) if asked.certs else None)]
     torch.set_num_threads(setup.settings.threads)
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
@@ -248,20 +254,30 @@ def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
         return
     began, mark = time.monotonic(), bench.meter.begin()
 
-    def progress() -> None:
+    def given_up() -> str | None:
         if task.timeout_s is not None and time.monotonic() - began > task.timeout_s:
-            raise TooLate(f"no answer within {task.timeout_s:g} s")
-        if asked.gone.is_set():
-            raise TooLate("nobody waits for it any more")
+            return f"no answer within {task.timeout_s:g} s"
+        return "nobody waits for it any more" if asked.gone.is_set() else None
 
-    result = train_node(task, bench.site, progress)
+    def progress() -> None:
+        words = given_up()
+        if words is not None:
+            raise TooLate(words)
+
+    if task.stage is None:
+        result = train_node(task, bench.site, progress)
+    else:
+        result = _stages[0].play(task, given_up)
     reading = bench.meter.end(mark, cpu_s=result.cpu_s)
     if math.isfinite(reading.energy_j) and reading.energy_j >= 0.0:
         result = replace(result, energy_j=reading.energy_j, provenance=reading.provenance)
     asked.answer("result", result.to_bytes())
     if result.error is None:
-        about["samples_per_s"] = result.samples * task.settings.local_epochs / max(result.wall_s, 1e-9)
-    came_to = result.error or f"loss {result.train_loss:.4g}, {result.samples} samples"
+        passes = task.settings.local_epochs if task.stage is None else 1  # a stage has counted its passes
+        about["samples_per_s"] = result.samples * passes / max(result.wall_s, 1e-9)
+    loss = "" if result.train_loss is None else f"loss {result.train_loss:.4g}, "
+    stage = "" if task.stage is None else f"stage {task.stage['rank']}, "
+    came_to = result.error or f"{stage}{loss}{result.samples} samples"
     joules = "" if result.energy_j is None else f", {result.energy_j:.3g} J {result.provenance}"
     _say(
         f"{task.run}, epoch {task.epoch}, {task.node}: {came_to}; {result.wall_s:.3g} s "

@@ -9,6 +9,7 @@ What a SuperNode must say in its node-config:
 | relaytrain-folder | where the scenario's own code and files are, if not beside it |
 | relaytrain-trainer | the trainer's socket, if not one in the folder for temporary files |
 | relaytrain-site, relaytrain-meter | where the machine stands, for people; a meter of your own |
+| relaytrain-stages, relaytrain-certs | where its stages of pipeline sets listen; the folder of its certificate |
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ STALL_S = 60.0
 """A trainer that gives no sign of life for so long is taken for dead, and ended."""
 AGAIN_S = 0.02
 HELLO_S, HELLO_BYTES = 2.0, 2**20
-NODES, SCENARIO, FOLDER, TRAINER, SITE, METER = (
-    f"relaytrain-{key}" for key in ("nodes", "scenario", "folder", "trainer", "site", "meter")
+NODES, SCENARIO, FOLDER, TRAINER, SITE, METER, STAGES, CERTS = (
+    f"relaytrain-{key}" for key in ("nodes", "scenario", "folder", "trainer", "site", "meter", "stages", "certs")
 )
 
 
@@ -50,6 +51,8 @@ class TrainerPlace:
     folder: str | None = None
     site: str | None = None
     meter: str | None = None
+    stages: str | None = None
+    certs: str | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], node_id: int) -> TrainerPlace:
@@ -64,8 +67,8 @@ class TrainerPlace:
                     f"this SuperNode's node-config has no {key}; start it by `relaytrain node`, or with "
                     f'--node-config \'{NODES}="..." {SCENARIO}="..."\''
                 )
-        folder, site, meter = (config.get(key) for key in (FOLDER, SITE, METER))
-        rest = [value if isinstance(value, str) and value else None for value in (folder, site, meter)]
+        values = [config.get(key) for key in (FOLDER, SITE, METER, STAGES, CERTS)]
+        rest = [value if isinstance(value, str) and value else None for value in values]
         place = config.get(TRAINER)
         if not isinstance(place, str):
             home = Path(tempfile.gettempdir()) / f"relaytrain-{os.getuid()}-{node_id}"
@@ -80,7 +83,7 @@ class TrainerPlace:
         """The inverse of `of_config`, as a SuperNode's argument."""
         values = {
             NODES: ",".join(self.nodes), SCENARIO: self.scenario, FOLDER: self.folder, TRAINER: self.socket,
-            SITE: self.site, METER: self.meter,
+            SITE: self.site, METER: self.meter, STAGES: self.stages, CERTS: self.certs,
         }  # fmt: skip
         return " ".join(f'{key}="{value}"' for key, value in values.items() if value is not None)
 
@@ -88,7 +91,8 @@ class TrainerPlace:
         """A trainer that lives as long as the process `parent`; whoever asks it now waits for its answer."""
         command = [sys.executable, "-m", PROGRAM, "--parent", str(parent)]
         command += ["--scenario", self.scenario, "--nodes", ",".join(self.nodes)]
-        for option, value in (("--folder", self.folder), ("--site", self.site), ("--meter", self.meter)):
+        own = {"--folder": self.folder, "--site": self.site, "--meter": self.meter, "--certs": self.certs}
+        for option, value in own.items():
             command += [option, value] if value else []
         with _listening(Path(self.socket)) as listener:
             at = listener.fileno()
@@ -128,7 +132,8 @@ def _listening(path: Path) -> socket.socket:
 
 def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
     """What the trainer says of itself; little where it does not say anything in time."""
-    about: dict[str, Any] = {"nodes": list(place.nodes), "site": place.site or "", "state": "no trainer"}
+    said = {"nodes": list(place.nodes), "stages": place.stages}
+    about: dict[str, Any] = {**said, "site": place.site or "", "state": "no trainer"}
     with contextlib.suppress(TrainerLost, BadMessage, OSError):
         if not start and not Path(place.socket).exists():
             return about
@@ -137,7 +142,7 @@ def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
             write_frame(stream, "hello")
             answer = read_frame(stream, most=HELLO_BYTES)
             if answer is not None and answer[0].pop("kind", None) == "about":
-                about = {**about, **answer[0], "nodes": list(place.nodes)}
+                about = {**about, **answer[0], **said}
     return about
 
 

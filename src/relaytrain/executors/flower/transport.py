@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from flwr.app import DEFAULT_TTL, Error, Message, MessageType
 from flwr.serverapp import Grid
 from flwr.supercore.run import RunNotRunningException
 
+from ...core.errors import UsageError, WorkerLost
+from ...pipeline.host_links import StagePlace
 from ...training.setup import TrainingSetup
 from ...training.task import BadMessage, NodeResult, NodeTask, failed
 from ..processes import FRAME_FACTOR, FRAME_SLACK
@@ -86,6 +88,18 @@ class FlowerTransport:
             unsent = [task for task in ready if task.node in there]
             yield from (_forsaken(task, error) for task in (unsent if open_ is None else _tasks(open_)))
 
+    def stage_places(self, nodes: Sequence[str]) -> list[StagePlace]:
+        """Where the stages of a pipeline set listen, as their nodes say.
+
+        Raises:
+            WorkerLost: one is not there, or the others cannot reach it. UsageError: one Flower node plays several.
+        """
+        try:
+            there = self._present(list(nodes))
+        except _FLOWER_ERRORS as error:
+            raise WorkerLost(f"Flower serves this run no longer: {type(error).__name__}: {error}"[:300]) from None
+        return places_among(nodes, there, self.roster.about)
+
     def close(self) -> None:
         """Nothing is ours to end: the grid belongs to the ServerApp."""
 
@@ -151,6 +165,36 @@ class FlowerTransport:
         except BadMessage as wrong:
             return failed(task, "corrupt", f"its answer is none: {wrong}")
         return result
+
+
+def places_among(
+    nodes: Sequence[str], there: Mapping[str, int], about: Mapping[int, Mapping[str, Any]]
+) -> list[StagePlace]:
+    """The places of `nodes`, of what Flower nodes say about themselves."""
+    away = [node for node in nodes if node not in there]
+    if away:
+        raise WorkerLost(f"no Flower node that plays {', '.join(away)} is connected")
+    if len({there[node] for node in nodes}) < len(nodes):
+        raise UsageError(
+            f"{', '.join(nodes)}: stages run at the same time and need a SuperNode each; start a `relaytrain node` for "
+            "every one of them"
+        )
+    places = []
+    for node in nodes:
+        text = about[there[node]].get("stages")
+        try:
+            places.append(StagePlace.parse(f"{node}={text}", "relaytrain-stages"))
+        except UsageError:
+            raise WorkerLost(
+                f"{node} does not say where its stages listen (relaytrain-stages in node-config)"
+            ) from None
+    near = [place for place in places if place.is_loopback]
+    if len(near) not in (0, len(places)):
+        raise WorkerLost(
+            f"{', '.join(map(str, near))}: on loopback, where the other stages cannot reach it; start its `relaytrain "
+            "node` with --listen"
+        )
+    return places
 
 
 def _words(error: Error) -> str:

@@ -155,6 +155,11 @@ class Walker:
             [state.pair, state.epoch, worlds.leg_epochs, state.elapsed_s, experience, *worlds.present], dtype=np.float64
         )
 
+    @property
+    def terms(self) -> tuple[NDArray[np.float64], ...]:
+        """What epochs cost and what is wanted, as `world_walk` takes them; the deadline may have been put off."""
+        return self.seconds, self.joules, self.per_pair, self.goal
+
     def follow(
         self, schedules: Schedules, count: int, chosen: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -164,8 +169,8 @@ class Walker:
         every = np.arange(len(schedules)) if chosen is None else chosen
         counts = current()
         followed(
-            min(count, len(worlds)), *worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
-            self.seconds, self.joules, self.per_pair, self.goal, np.empty((0, 3)), energy, missed, counts,
+            min(count, len(worlds)), worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
+            self.terms, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
         check(counts)
         return energy, missed
@@ -360,14 +365,11 @@ LEAST = 0.5
 def trails_of(walker: Walker, legs: Legs, reach: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A schedule in every world, (N, E, 3), E being `reach` at least: joules by the end of each epoch, the chance that
     the target was not met before it, the curve after it; and how many epochs were walked, (N,)."""
-    worlds, arrays = walker.worlds, walker.worlds.arrays
+    worlds = walker.worlds
     trails, ends = np.zeros((len(worlds), MOST_PATH, 3)), np.zeros(len(worlds), np.int64)
     pairs, counts = (np.array(part, np.int64) for part in zip(*legs, strict=True))
     left = np.zeros(len(worlds))
-    trailed(
-        len(worlds), *arrays, walker.start, pairs, counts, walker.seconds, walker.joules, walker.per_pair, walker.goal,
-        trails, left, ends,
-    )  # fmt: skip
+    trailed(len(worlds), worlds.arrays, walker.start, pairs, counts, walker.terms, trails, left, ends)
     ends = np.minimum(ends, MOST_PATH)
     trails = trails[:, : max(int(ends.max()) + 1, reach, SHORTEST)]
     for world, end in enumerate(ends):

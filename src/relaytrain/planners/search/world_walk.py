@@ -46,35 +46,24 @@ def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> floa
 @jit
 def walk(
     world: int,
-    curves: Any,
-    mult: Any,
-    jump0: Any,
-    jump1: Any,
-    stands: Any,
-    scatter: Any,
-    luck: Any,
-    early: Any,
-    entered: Any,
-    gains: Any,
-    levels: Any,
-    factors: Any,
+    belief: Any,
     start: Any,
     legs: Any,
     counts: Any,
-    seconds: Any,
-    joules: Any,
-    per_pair: Any,
-    goal: Any,
+    terms: Any,
     trail: Any,
 ) -> Any:
     """One schedule in one world: expected joules and the chance not to arrive.
 
-    `start`: pair, epoch, epochs of the leg, seconds so far, experience, and of the present leg what is added to the
-    floor and its pace multiplied by. `per_pair` (P, 4): what a group's first use costs, seconds and joules, and the
-    group; zero where it is paid; the experience of an epoch. `goal`: log of the target, deadline, last epoch. `trail`
+    `belief`: the arrays of `core.worlds.Worlds`. `start`: pair, epoch, epochs of the leg, seconds so far, experience,
+    and of the present leg what is added to the floor and its pace multiplied by. `terms`: seconds (P, P) and joules
+    (P, P) of an epoch after another; per pair (P, 4) what a group's first use costs, seconds and joules, and the group,
+    zero where it is paid, and the experience of an epoch; the goal: log of the target, deadline, last epoch. `trail`
     (E, 3), where it has rows: of every epoch walked joules spent by its end, the chance not to have met the target
     before it, and the loss that it shows but for luck; its number of epochs is the third result.
     """
+    curves, mult, jump0, jump1, stands, scatter, luck, early, entered, gains, levels, factors = belief
+    seconds, joules, per_pair, goal = terms
     pair = int(start[0])
     epoch = int(start[1])
     on_leg = int(start[2])
@@ -180,60 +169,29 @@ def walk(
 @jit
 def trailed(
     count: int,
-    curves: Any,
-    mult: Any,
-    jump0: Any,
-    jump1: Any,
-    stands: Any,
-    scatter: Any,
-    luck: Any,
-    early: Any,
-    entered: Any,
-    gains: Any,
-    levels: Any,
-    factors: Any,
+    belief: Any,
     start: Any,
     legs: Any,
     counts: Any,
-    seconds: Any,
-    joules: Any,
-    per_pair: Any,
-    goal: Any,
+    terms: Any,
     trails: Any,
     left: Any,
     walked: Any,
 ) -> None:
     """One schedule in every world with its trail; the chance not to arrive, and the epochs walked."""
     for world in range(count):
-        _, left[world], walked[world] = walk(
-            world, curves, mult, jump0, jump1, stands, scatter, luck, early, entered, gains, levels, factors, start,
-            legs, counts, seconds, joules, per_pair, goal, trails[world],
-        )  # fmt: skip
+        _, left[world], walked[world] = walk(world, belief, start, legs, counts, terms, trails[world])
 
 
 @jit
 def followed(
     count: int,
-    curves: Any,
-    mult: Any,
-    jump0: Any,
-    jump1: Any,
-    stands: Any,
-    scatter: Any,
-    luck: Any,
-    early: Any,
-    entered: Any,
-    gains: Any,
-    levels: Any,
-    factors: Any,
+    belief: Any,
     start: Any,
     schedules: Any,
     counts: Any,
     chosen: Any,
-    seconds: Any,
-    joules: Any,
-    per_pair: Any,
-    goal: Any,
+    terms: Any,
     trail: Any,
     energy: Any,
     missed: Any,
@@ -250,10 +208,7 @@ def followed(
         if taken[WORK] > taken[MOST_WORK]:
             return
         for world in range(count):
-            spent, left, walked = walk(
-                world, curves, mult, jump0, jump1, stands, scatter, luck, early, entered, gains, levels, factors, start,
-                schedules[s], counts[s], seconds, joules, per_pair, goal, trail,
-            )  # fmt: skip
+            spent, left, walked = walk(world, belief, start, schedules[s], counts[s], terms, trail)
             taken[WORK] += EPOCH_NS * (walked + 1)
             total += spent
             late += left

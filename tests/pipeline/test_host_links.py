@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
@@ -12,11 +13,13 @@ pytest.importorskip("cryptography")
 import torch
 
 from relaytrain.core.errors import UsageError, WorkerLost
+from relaytrain.executors.flower.environment import free_ports
 from relaytrain.executors.flower.security import make_certificates
-from relaytrain.pipeline.tls_links import StagePlace, TlsLinks
+from relaytrain.pipeline.host_links import HostLinks, JobKey, StagePlace
 
 pytestmark = pytest.mark.train
 LATE_S = 30.0
+JOB = JobKey("job", b"secret")
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +34,9 @@ def places():
     return [StagePlace(name, "127.0.0.1", port) for name, port in zip(("one", "two"), free_ports(2), strict=True)]
 
 
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 @pytest.fixture
 def ends(certs, places):
-    both = [TlsLinks(rank, places, certs / place.name, "job", LATE_S) for rank, place in enumerate(places)]
+    both = [HostLinks(rank, places, certs / place.name, JOB, LATE_S) for rank, place in enumerate(places)]
     yield both
     for end in both:
         end.close()
@@ -80,7 +74,7 @@ def test_an_end_that_dies_is_lost(ends):
         receiver.recv()
 
 
-def refused_by(end: TlsLinks, attempt) -> str:
+def refused_by(end: HostLinks, attempt) -> str:
     """What an end says of whom it did not let in; the attempt may only see that later."""
     with pytest.raises((WorkerLost, OSError)):
         link = attempt()
@@ -92,7 +86,7 @@ def refused_by(end: TlsLinks, attempt) -> str:
 
 def test_a_certificate_of_another_node(certs, places, ends):
     places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
-    impostor = TlsLinks(0, places, certs / "three", "job", LATE_S)
+    impostor = HostLinks(0, places, certs / "three", JOB, LATE_S)
     assert "certificate of three, expected one" in refused_by(ends[1], lambda: impostor.sender(1, 1))
     impostor.close()
 
@@ -100,7 +94,7 @@ def test_a_certificate_of_another_node(certs, places, ends):
 def test_a_certificate_of_another_authority(tmp_path, places, ends):
     make_certificates(tmp_path, (), ("one",))
     places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
-    stranger = TlsLinks(0, places, tmp_path / "nodes" / "one", "job", LATE_S)
+    stranger = HostLinks(0, places, tmp_path / "nodes" / "one", JOB, LATE_S)
     with pytest.raises(WorkerLost, match="CERTIFICATE_VERIFY_FAILED"):
         stranger.sender(1, 1)
     stranger.close()
@@ -110,7 +104,7 @@ def test_a_certificate_of_another_authority(tmp_path, places, ends):
 def test_nobody_listens_for_another_stage(certs, places, ends):
     """The end that connects asks for a name too."""
     taken = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), StagePlace("three", "127.0.0.1", places[1].port)]
-    asker = TlsLinks(0, taken, certs / "one", "job", LATE_S)
+    asker = HostLinks(0, taken, certs / "one", JOB, LATE_S)
     with pytest.raises(WorkerLost, match="certificate of two, expected three"):
         asker.sender(1, 1)
     asker.close()
@@ -118,7 +112,7 @@ def test_nobody_listens_for_another_stage(certs, places, ends):
 
 def test_another_job_and_plain_text(certs, places, ends):
     places = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
-    other = TlsLinks(0, places, certs / "one", "another job", LATE_S)
+    other = HostLinks(0, places, certs / "one", JobKey("another job", JOB.key), LATE_S)
     assert "another job" in refused_by(ends[1], lambda: other.sender(1, 1))
     other.close()
     with socket.create_connection(("127.0.0.1", places[1].port), timeout=LATE_S) as plain:
@@ -135,6 +129,86 @@ def test_faults_are_words(certs, tmp_path):
             StagePlace.parse(text)
     assert StagePlace.parse("one=[::1]:9000") == StagePlace("one", "::1", 9000)
     with pytest.raises(UsageError, match="flower certs"):
-        TlsLinks(0, [StagePlace("one", "127.0.0.1", 1)], tmp_path, "job", 1.0)
+        HostLinks(0, [StagePlace("one", "127.0.0.1", 1)], tmp_path, JOB, 1.0)
     with pytest.raises(UsageError, match="--rank"):
-        TlsLinks(3, [StagePlace("one", "127.0.0.1", 1)], certs / "one", "job", 1.0)
+        HostLinks(3, [StagePlace("one", "127.0.0.1", 1)], certs / "one", JOB, 1.0)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_stage_without_the_jobs_key(certs, places, secure):
+    """On loopback in the clear it is the key alone that says who is a stage; neither end takes another one."""
+
+    def end(rank, at, key):
+        return HostLinks(rank, at, certs / at[rank].name if secure else None, JobKey("job", key), LATE_S)
+
+    listener = end(1, places, b"right")
+    elsewhere = [StagePlace("one", "127.0.0.1", free_ports(1)[0]), places[1]]
+    wrong = end(0, elsewhere, b"wrong")
+    with pytest.raises(WorkerLost, match="refuses our key"):
+        wrong.sender(1, 1)
+    assert "it says that it is one and has not the key" in listener.refused[0] and not listener._came
+    right = end(0, places, b"right")
+    receiver = listener.receiver(0, 1, iter([((4,), torch.float32)]))
+    link = right.sender(1, 1)
+    link.send(torch.ones(4))
+    assert receiver.recv().sum() == 4
+    link.close()
+    for one in (listener, wrong, right):
+        one.close()
+
+
+def test_one_that_listens_without_the_key_gets_no_tensor(places):
+    """Whoever takes a stage's port first cannot prove anything by it."""
+    job = JobKey("job", b"right")
+    asker = HostLinks(0, places, None, job, LATE_S)
+    with socket.create_server(("127.0.0.1", places[1].port)) as impostor:
+        heard = []
+
+        def pretend():
+            link, _ = impostor.accept()
+            with link:
+                link.sendall(bytes(32))
+                heard.append(link.recv(1000))
+                link.sendall(b"y" + bytes(32))
+                heard.append(link.recv(1000))
+
+        thread = threading.Thread(target=pretend, daemon=True)
+        thread.start()
+        with pytest.raises(WorkerLost, match="has not the key of this job"):
+            asker.sender(1, 1)
+        thread.join(LATE_S)
+    assert b"right" not in heard[0] and heard[1] == b""
+    asker.close()
+
+
+def test_one_that_is_still_about_the_job_before_is_waited_for(places):
+    """Stages of a second attempt start one after the other."""
+    before = HostLinks(1, places, None, JobKey("job 0", b"0"), LATE_S)
+    now = JobKey("job 1", b"1")
+    asker = HostLinks(0, places, None, now, LATE_S, moving=True)
+    made = []
+    thread = threading.Thread(target=lambda: made.append(asker.sender(1, 1)), daemon=True)
+    thread.start()
+    while not before.refused:
+        pass
+    before.close()
+    after = HostLinks(1, places, None, now, LATE_S)
+    receiver = after.receiver(0, 1, iter([((4,), torch.float32)]))
+    thread.join(LATE_S)
+    made[0].send(torch.ones(4))
+    assert receiver.recv().sum() == 4
+    for one in (asker, after):
+        one.close()
+
+
+def test_beyond_loopback_nothing_goes_in_the_clear():
+    with pytest.raises(UsageError, match="flower certs"):
+        HostLinks(0, [StagePlace("one", "127.0.0.1", 1), StagePlace("two", "10.1.2.3", 1)], None, JOB, 1.0)
+
+
+def test_who_waits_at_a_link_that_is_ended_is_told(ends):
+    receiver = ends[1].receiver(0, 1, iter([((4,), torch.float32)]))
+    ends[0].sender(1, 1)
+    ends[1].close()
+    with pytest.raises(WorkerLost, match="link to process 0"):
+        receiver.recv()
