@@ -149,6 +149,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
         from .planners.depl.planner import Depl
 
         shown = [name for name in DEPL_PLANNERS if name != "depl-literal"]
+        if loaded.depl.instance.tables is not None:  # the others know neither epochs nor data of work and switches
+            shown = ["depl", "best-exp-greedy"]
         planners |= {name: Depl(loaded.depl, name, explained=False) for name in shown}
     planners["optimum"] = Optimum(explained=False)
     planners |= {f"pact/{rule}": Pact(rule, grid, explained=False) for rule in RULES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ pytest.importorskip("torch")
 from small import small_campaign
 
 from relaytrain.campaigns.campaign import Campaign, images_of
-from relaytrain.campaigns.collect import collect, traces_of
+from relaytrain.campaigns.collect import collect, collected_so_far, traces_of
 from relaytrain.campaigns.piece_results import checkpoint_path, read_result, result_path
 from relaytrain.campaigns.piece_training import LostWeights, PieceBench, train_piece
 from relaytrain.campaigns.preset_campaigns import preset
@@ -115,6 +116,10 @@ def test_killed_and_resumed_gives_the_same_bytes(straight: tuple[Campaign, Path,
     kept = {path: path.stat().st_mtime_ns for path in work.rglob("piece-*.json")}
     assert 0 < len(kept) < 2 * len(campaign.pieces)
     assert not (folder / "meta.json").exists()
+    so_far = collected_so_far(campaign, folder, SEEDS)
+    rows = [len(json.loads(path.read_text())["rows"]) for path in kept]
+    assert so_far.epochs == sum(rows) and so_far.of == 2 * sum(piece.epochs for piece in campaign.pieces)
+    assert f"{so_far.epochs} of {so_far.of} epochs" in str(so_far) and so_far.left_cpu_s > 0.0
     damaged = next(
         (seed, p.index)
         for seed in SEEDS
@@ -123,6 +128,7 @@ def test_killed_and_resumed_gives_the_same_bytes(straight: tuple[Campaign, Path,
     )
     checkpoint_path(work, *damaged).write_bytes(b"not what it was")
     collected = collect(campaign, folder, seeds=SEEDS, workers=1)
+    assert collected_so_far(campaign, folder, SEEDS).epochs == so_far.of
     assert collected.found == len(kept) and collected.trained == 2 * len(campaign.pieces) - len(kept)
     again = [path for path, when in kept.items() if path.stat().st_mtime_ns != when]
     assert again in ([], [result_path(work, *damaged)])  # trained once more if somebody still starts from it

@@ -81,6 +81,33 @@ def collect(
     return Collected(traces, place, len(pieces.done) - kept, kept, cpu_s)
 
 
+@dataclass(frozen=True)
+class CollectedSoFar:
+    """How much of a campaign a folder holds: epochs trained, of how many, and the CPU-seconds they took."""
+
+    epochs: int
+    of: int
+    cpu_s: float
+
+    @property
+    def left_cpu_s(self) -> float | None:
+        """What the rest takes if it goes on like this; None before anything was trained."""
+        return None if self.epochs == 0 else self.cpu_s * (self.of - self.epochs) / self.epochs
+
+    def __str__(self) -> str:
+        words = f"{self.epochs:,} of {self.of:,} epochs ({self.epochs / max(self.of, 1):.1%})"
+        if self.left_cpu_s is None:
+            return words
+        return f"{words} in {self.cpu_s / 3600:.3g} CPU-hours; at that pace {self.left_cpu_s / 3600:.3g} are left"
+
+
+def collected_so_far(campaign: Campaign, folder: str | Path, seeds: Iterable[int]) -> CollectedSoFar:
+    """What an earlier call left in `folder`; nothing is written."""
+    pieces = _Pieces(campaign, Path(folder) / WORK, sorted(set(seeds)), None)
+    done, of = pieces.epochs
+    return CollectedSoFar(done, of, sum(result.cpu_s for result in pieces.done.values()))
+
+
 def _claim(campaign: Campaign, work: Path) -> None:
     """Write down whose folder this is, or see that it is this campaign's."""
     path = work / "campaign.json"
@@ -174,10 +201,16 @@ class _Pieces:
             if index is not None and all((seed, taker) in self.done for taker in self.campaign.takers[index]):
                 remove(checkpoint_path(self.work, seed, index))
 
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Epochs done, and epochs in all."""
+        epochs = [piece.epochs for piece in self.campaign.pieces]
+        done, every = (sum(epochs[piece] for _, piece in tasks) for tasks in (self.done, self.tasks))
+        return done, every
+
     def _report(self) -> None:
         if self.progress is not None:
-            epochs = [piece.epochs for piece in self.campaign.pieces]
-            self.progress(*(sum(epochs[piece] for _, piece in tasks) for tasks in (self.done, self.tasks)))
+            self.progress(*self.epochs)
 
 
 def _urgency(campaign: Campaign) -> dict[int, float]:

@@ -19,13 +19,13 @@ HELP = """Train many relays that share their beginnings, and write what they sho
 One trajectory serves every switching epoch: branches start from its checkpoints. Beside pruning with new nodes there
 are switches of nodes alone, of the version alone, and distillation; every switch is probed by forward passes before and
 after. Interrupted, or killed, the same command goes on; what is finished is not trained again, and the traces are the
-same bit for bit. The estimate comes first; --dry-run stops there.
+same bit for bit. The estimate comes first, with the share that is done already; --dry-run stops there.
 """
 EXAMPLES = """\b
 Examples:
   relaytrain collect --preset digits traces/digits
   relaytrain collect --preset v16s traces/v16s --data ~/data/cifar10 --seeds 6
-  relaytrain collect --preset paper traces/paper --dry-run
+  relaytrain collect --preset paper traces/paper --dry-run     what it takes, and how much of it is done
   relaytrain collect my.toml traces/mine --switch 2,5,10 --then 3
 """
 
@@ -102,10 +102,14 @@ def collect(
         campaign = campaign_of(api.scenario(scenario, overrides=sets or ()), grid)
     count = seeds if seeds is not None else campaign.seeds
     expected = estimate(campaign, count)
-    lines = "".join(f"{key:>10}  {value}\n" for key, value in in_words(expected).items())
+    from ..campaigns.collect import collected_so_far
+
+    so_far = collected_so_far(campaign, folder, range(count))
+    told = in_words(expected) | ({"so far": str(so_far)} if so_far.epochs else {})
+    lines = "".join(f"{key:>10}  {value}\n" for key, value in told.items())
     if dry_run:
         if output is Format.json:
-            emit_json(expected.to_dict())
+            emit_json({**expected.to_dict(), "epochs_done": so_far.epochs, "cpu_s_spent": so_far.cpu_s})
         else:
             emit(lines)
         return 0

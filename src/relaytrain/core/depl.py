@@ -98,6 +98,29 @@ class DeplData:
     volume: float
 
 
+Series = tuple[StudentT | None, ...]
+"""The loss change of a switch by epoch, None where it is impossible; the last entry holds on."""
+
+
+@dataclass(frozen=True)
+class DeplTables:
+    """What hangs on the epoch and on the data: c(k, m, .) and l_sw(k, d, m, m')."""
+
+    work: tuple[tuple[float, ...], ...]
+    """By version and epoch, the last figure holds on; empty: the version's own."""
+    jumps: tuple[tuple[tuple[int, ...] | None, tuple[tuple[Series, ...], ...]], ...]
+    """For a choice of datasets (None: any other) the series of every switch, [before][now]."""
+
+    def series(self, chosen: Sequence[int]) -> tuple[tuple[Series, ...], ...]:
+        """The switches' series with the chosen data."""
+        known = dict(self.jumps)
+        return known.get(tuple(sorted(chosen)), known[None])
+
+    def only(self, d: int) -> DeplTables:
+        """The tables where dataset `d` is the only one."""
+        return replace(self, jumps=((None, self.series((d,))),))
+
+
 @dataclass(frozen=True)
 class DeplProblem:
     """All that a plan depends on. `switches[m][m']` is None where the switch is impossible (and on the diagonal).
@@ -125,6 +148,8 @@ class DeplProblem:
     """Which versions may train on which node sets, shape (versions, node sets); all of them by default."""
     charged: Charged = "once"
     """When `charges` are paid: once for each node set that the data is brought to, or in every epoch there."""
+    tables: DeplTables | None = None
+    """What hangs on the epoch and on the data; else work and switches are the same in all of them."""
 
     def __post_init__(self) -> None:
         if not (self.versions and self.node_sets and self.datasets):
@@ -189,6 +214,24 @@ class DeplProblem:
         volume = self.volume(chosen)
         return [(version.work * volume, version.size) for version in self.versions]
 
+    def kind_at(self, k: int, chosen: Sequence[int], m: int) -> tuple[float, float]:
+        """Work c(k, m, D) and size of epoch k of version m on the chosen data."""
+        version = self.versions[m]
+        by_epoch = self.tables.work[m] if self.tables is not None else ()
+        work = by_epoch[min(k, len(by_epoch)) - 1] if by_epoch else version.work
+        return work * self.volume(chosen), version.size
+
+    def kinds_of(self, chosen: Sequence[int], versions: Sequence[int]) -> list[tuple[float, float]]:
+        """Work and size of every epoch of a schedule."""
+        return [self.kind_at(k, chosen, m) for k, m in enumerate(versions, start=self.epochs_done + 1)]
+
+    def jump_at(self, k: int, chosen: Sequence[int], before: int, now: int) -> StudentT | None:
+        """l_sw(k, D, before, now): the loss change of a switch into epoch k; None where it is impossible."""
+        if self.tables is None or before == now:
+            return self.switches[before][now]
+        series = self.tables.series(chosen)[before][now]
+        return series[min(k, len(series)) - 1]
+
     def terms(self, chosen: Sequence[int], versions: Sequence[int]) -> list[Term]:
         """The independent variables that the loss after `versions`, one an epoch, is made of."""
         gain = self.data_gain(chosen)
@@ -197,14 +240,18 @@ class DeplProblem:
         for k, m in enumerate(versions, start=self.epochs_done + 1):
             version = self.versions[m]
             terms.append((-gain * float(version.progress(k)), version.noise))
-            if before not in (None, m):
-                terms.append((1.0, self.jump(before, m)))
+            if before is not None and before != m:
+                jump = self.jump_at(k, chosen, before, m)
+                terms.append((1.0, self.jump(before, m) if jump is None else jump))
             before = m
         return terms
 
     @property
     def jumps(self) -> list[StudentT]:
         """The loss changes of all possible switches."""
+        if self.tables is not None:
+            every = (series for _, rows in self.tables.jumps for row in rows for series in row)
+            return [jump for series in every for jump in series if jump is not None]
         return [jump for row in self.switches for jump in row if jump is not None]
 
     def with_gain(self, gain: float) -> DeplProblem:
@@ -219,14 +266,18 @@ class DeplProblem:
             raise UsageError(f"switch from {self.versions[before].name} to {self.versions[now].name} is impossible")
         return jump
 
-    def mean_jump(self, before: int | None, now: int) -> float:
-        """The expected loss change of going on with version `now`: 0 where nothing switches, infinite if impossible."""
+    def mean_jump(self, before: int | None, now: int, k: int = 1, chosen: Sequence[int] = ()) -> float:
+        """The expected loss change of going on with version `now`: 0 where nothing switches, infinite if impossible.
+
+        Epoch and data matter where there are tables of them.
+        """
         if before is None or before == now:
             return 0.0
-        jump = self.switches[before][now]
+        jump = self.jump_at(k, chosen, before, now)
         return math.inf if jump is None else jump.mean
 
-    def possible(self, versions: Sequence[int]) -> bool:
+    def possible(self, versions: Sequence[int], chosen: Sequence[int] = ()) -> bool:
         """Whether a schedule makes no impossible switch."""
-        taken = versions if self.before is None else (self.before, *versions)
-        return all(math.isfinite(self.mean_jump(a, b)) for a, b in itertools.pairwise(taken))
+        taken = (self.before, *versions)
+        pairs = enumerate(itertools.pairwise(taken), start=self.epochs_done + 1)
+        return all(math.isfinite(self.mean_jump(a, b, k, chosen)) for k, (a, b) in pairs if b is not None)

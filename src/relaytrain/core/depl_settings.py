@@ -93,7 +93,7 @@ class DeplSettings:
                 versions.append(replace(version, offset=version.offset + done - epoch))
         return tuple(versions)
 
-    def epoch_cost(self, pair: Pair, chosen: Sequence[int], resources: float) -> tuple[float, float]:
+    def epoch_cost(self, pair: Pair, chosen: Sequence[int], resources: float, epoch: int = 1) -> tuple[float, float]:
         """Seconds (1) and price (2) of an epoch on the chosen data, with a share of the node set's resources.
 
         Data charges are in it where they are paid every epoch.
@@ -102,7 +102,7 @@ class DeplSettings:
         version, nodes = instance.versions[self.version(pair.version)], instance.node_sets[self.nodes(pair.nodes)]
         x = resources * nodes.capability
         link_s = version.size / nodes.bandwidth
-        compute_s = version.work * instance.volume(chosen) / x
+        compute_s = instance.kind_at(epoch, chosen, self.version(pair.version))[0] / x
         each = float(instance.epoch_charge(chosen)[self.nodes(pair.nodes)])
         if instance.objective == "rate":
             return compute_s + link_s, nodes.price * x + each
@@ -112,7 +112,7 @@ class DeplSettings:
     def run(self, decision: Decision, history: Sequence[EpochOutcome] = ()) -> tuple[float, float]:
         """Seconds and joules of an epoch, after `history`: a data set is paid for when it first comes to a node set."""
         chosen = self.chosen(decision.datasets)
-        seconds, joules = self.epoch_cost(decision.pair, chosen, decision.resources)
+        seconds, joules = self.epoch_cost(decision.pair, chosen, decision.resources, decision.epoch)
         there = {d for o in history if o.decision.nodes == decision.nodes for d in self.chosen(o.decision.datasets)}
         n = self.nodes(decision.nodes)
         return seconds, joules + sum(float(self.instance.paid_once[d, n]) for d in chosen if d not in there)

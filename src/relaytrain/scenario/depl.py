@@ -14,12 +14,13 @@ MAX_ENTRIES = 4096
 class DeplVersionTable(Table):
     """A version: c(m) for a unit of data, s(m), and (8): epoch k lowers the loss by gain / (k + offset)^power * x.
 
-    A list of gains is by epoch and takes the place of gain / (k + offset)^power; its last figure holds on.
+    A list of gains is by epoch and takes the place of gain / (k + offset)^power; a list of work is c(k, m), by epoch,
+    too. Their last figures hold on.
     x has the distribution `noise` with `mean` and `variance`; "empirical" takes `values` seen instead.
     """
 
     version: Annotated[str, NAME]
-    work: Annotated[float, Number(0.0, above=True)]
+    work: Annotated[float | list[float], Number(0.0, above=True, series=MAX_ENTRIES)]
     size: Annotated[float, Number(0.0)] = 0.0
     gain: Annotated[float | list[float], Number(0.0, 1e6, above=True, series=MAX_ENTRIES)]
     offset: Annotated[float, Number(-0.999, 1e6)] = 0.0
@@ -33,13 +34,15 @@ class DeplVersionTable(Table):
 class DeplSwitchTable(Table):
     """The loss change of a switch of version: location + scale * Student's t; an infinite location forbids it.
 
-    Later entries win. Where none speaks of a switch it changes nothing.
+    Lists are by epoch, the last figure holds on: l_sw(k, d, .). An entry with `data` speaks of the case that just these
+    data sets are chosen. Later entries win. Where none speaks of a switch it changes nothing.
     """
 
     from_: Annotated[str, ANY_NAME] = Field("*", alias="from")
     to: Annotated[str, ANY_NAME] = "*"
-    location: Annotated[float, Number(-1e6, 1e6, inf=True)] = 0.0
-    scale: Annotated[float, Number(0.0, 1e6)] = 0.0
+    data: Annotated[list[Annotated[str, NAME]], Field(max_length=64)] = []
+    location: Annotated[float | list[float], Number(-1e6, 1e6, inf=True, series=MAX_ENTRIES)] = 0.0
+    scale: Annotated[float | list[float], Number(0.0, 1e6, series=MAX_ENTRIES)] = 0.0
     nu: Annotated[float, Number(2.0, 1e6, above=True)] = 5.0
 
 

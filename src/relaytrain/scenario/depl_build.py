@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.cost import FirstUses
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
-from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
+from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplTables, DeplVersion, Series
 from ..core.depl_settings import MOST_EPOCHS, DeplSettings
 from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
 from ..core.law import ROBUST_LEVEL, Array, EpochLaw
@@ -35,6 +35,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
     by_nodes = {c.nodes: c for c in depl.clusters}
     volumes = {d.dataset: d.volume for d in depl.datasets}
     data = [DeplData(d.name, volumes.get(d.name, 1.0)) for d in file.datasets] or [DeplData(ALL_DATA, 1.0)]
+    tables = _tables(depl, versions, [d.name for d in data])
     instance = DeplProblem(
         versions=tuple(_version(by_version[v], trusted=depl.bands == "given") for v in versions),
         switches=tuple(tuple(_switch(depl, a, b) for b in versions) for a in versions),
@@ -49,6 +50,7 @@ def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
         objective=depl.objective,
         runs_on=np.array([[(v, n) in problem.pairs for n in sets] for v in versions]),
         charged=depl.charged,
+        tables=tables,
     )
     dependence = Dependence(depl.dependence.correlation, depl.dependence.common)
     belief, conformal = sure(dependence), depl.bands == "conformal"
@@ -67,7 +69,8 @@ def _version(table: DeplVersionTable, *, trusted: bool) -> DeplVersion:
     noise = _noise(table)
     if not trusted:  # losses may rise, whatever family was fitted
         noise = Normal(noise.mean, math.sqrt(noise.variance))
-    return DeplVersion(table.version, table.size, table.work, gain, table.offset, noise, table.power, steps)
+    work = table.work[0] if isinstance(table.work, list) else table.work
+    return DeplVersion(table.version, table.size, work, gain, table.offset, noise, table.power, steps)
 
 
 def _noise(table: DeplVersionTable) -> Distribution:
@@ -81,13 +84,50 @@ def _noise(table: DeplVersionTable) -> Distribution:
 
 
 def _switch(depl: DeplTable, before: str, now: str) -> StudentT | None:
-    if before == now:
-        return None
-    jump: StudentT | None = StudentT(0.0, 0.0, 5.0)
+    """The switch of the first epoch, whatever the data."""
+    return _series(depl, before, now, ())[0]
+
+
+def _series(depl: DeplTable, before: str, now: str, data: Sequence[str]) -> Series:
+    """A switch by epoch with just these data sets chosen (none: any)."""
+    series: Series = (None,) if before == now else (StudentT(0.0, 0.0, 5.0),)
     for row in depl.switches:
-        if row.from_ in ("*", before) and row.to in ("*", now):
-            jump = None if math.isinf(row.location) else StudentT(row.location, row.scale, row.nu)
-    return jump
+        fits = row.from_ in ("*", before) and row.to in ("*", now) and (not row.data or set(row.data) == set(data))
+        if fits and before != now:
+            locations, scales = _listed(row.location), _listed(row.scale)
+            series = tuple(
+                None if math.isinf(location) else StudentT(location, scale, row.nu)
+                for location, scale in (
+                    (locations[min(i, len(locations) - 1)], scales[min(i, len(scales) - 1)])
+                    for i in range(max(len(locations), len(scales)))
+                )
+            )
+    return series
+
+
+def _listed(value: float | list[float]) -> list[float]:
+    return value if isinstance(value, list) else [value]
+
+
+def _tables(depl: DeplTable, versions: Sequence[str], data: Sequence[str]) -> DeplTables | None:
+    """What hangs on the epoch and on the data; None where nothing does."""
+    by_version = {v.version: v.work for v in depl.versions}
+    work = tuple(tuple(w) if isinstance(w := by_version[v], list) else () for v in versions)
+    rows = depl.switches
+    if not any(work) and not any(r.data or isinstance(r.location, list) or isinstance(r.scale, list) for r in rows):
+        return None
+    told: list[tuple[str, ...]] = [
+        (),
+        *dict.fromkeys(tuple(sorted(set(row.data), key=data.index)) for row in rows if row.data),
+    ]
+    jumps = tuple(
+        (
+            tuple(data.index(name) for name in names) or None,
+            tuple(tuple(_series(depl, a, b, names) for b in versions) for a in versions),
+        )
+        for names in told
+    )
+    return DeplTables(work, jumps)
 
 
 def _charge(depl: DeplTable, dataset: str, nodes: str) -> float:
@@ -121,13 +161,15 @@ def depl_law(settings: DeplSettings, pairs: Sequence[Pair]) -> EpochLaw:
         run.append(-steps * version.noise.mean)
         robust.append(run[-1] + z * np.diff(spread, prepend=0.0))
     index = [settings.version(pair.version) for pair in pairs]
-    change = np.array([[_jump(instance, a, b, 0.0) for b in index] for a in index])
-    change_robust = np.array([[_jump(instance, a, b, z) for b in index] for a in index])
-    return EpochLaw(
-        np.array([run[m] for m in index]).T, change[None], np.array([robust[m] for m in index]).T, change_robust[None]
+    epochs = k.tolist() if instance.tables is not None else [1]
+    change, change_robust = (
+        np.array([[[_jump(instance, k, a, b, level) for b in index] for a in index] for k in epochs])
+        for level in (0.0, z)
     )
+    return EpochLaw(np.array([run[m] for m in index]).T, change, np.array([robust[m] for m in index]).T, change_robust)
 
 
-def _jump(instance: DeplProblem, before: int, now: int, z: float) -> float:
-    jump = instance.switches[before][now]
-    return instance.mean_jump(before, now) + (0.0 if jump is None else z * math.sqrt(jump.variance))
+def _jump(instance: DeplProblem, k: int, before: int, now: int, z: float) -> float:
+    jump = instance.jump_at(k, instance.all_data, before, now)
+    spread = 0.0 if jump is None else z * math.sqrt(jump.variance)
+    return instance.mean_jump(before, now, k, instance.all_data) + spread

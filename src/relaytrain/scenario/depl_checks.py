@@ -29,6 +29,16 @@ def check_depl(file: ScenarioFile) -> list[Fault]:
     for index, switch in enumerate(depl.switches):
         faults += missing(("depl", "switches", index, "from"), switch.from_, versions, "version")
         faults += missing(("depl", "switches", index, "to"), switch.to, versions, "version")
+        for name in switch.data:
+            faults += missing(("depl", "switches", index, "data"), name, data, "data set")
+    by_epoch = any(isinstance(v.work, list) for v in depl.versions)
+    by_epoch |= any(s.data or isinstance(s.location, list) or isinstance(s.scale, list) for s in depl.switches)
+    if by_epoch and depl.reading == "level":
+        wanted = "'epoch': work and switches are listed by epoch or by data"
+        faults.append(Fault(("depl", "reading"), "'level' beside lists by epoch", wanted))
+    if by_epoch and (depl.dependence.correlation or depl.dependence.common):
+        wanted = "none: with work or switches by epoch or data, epochs are planned as independent ones"
+        faults.append(Fault(("depl", "dependence"), "dependent epochs", wanted))
     for index, charge in enumerate(depl.charges):
         faults += missing(("depl", "charges", index, "dataset"), charge.dataset, data, "data set")
         faults += missing(("depl", "charges", index, "nodes"), charge.nodes, sets, "node set")

@@ -39,7 +39,7 @@ def gain_worlds(
     if settings.reading == "level":
         lowered = np.cumsum(gains * [instance.versions[m].noise.mean for m in index], axis=0)
         levels = instance.initial_loss - np.concatenate([np.zeros((1, len(pairs))), lowered[:-1]])
-    jump0 = _jumps(instance, index, count, random, free=settings.free_start and not done)
+    jump0 = _jumps(instance, index, count, random, free=settings.free_start and not done, first=done + 1)
     unit = np.ones((count, len(pairs), 4))
     flat = np.zeros((len(pairs), len(pairs)))
     still = np.zeros((len(pairs), 1))
@@ -50,15 +50,18 @@ def gain_worlds(
 
 
 def _jumps(
-    instance: DeplProblem, index: Sequence[int], count: int, random: np.random.Generator, *, free: bool
+    instance: DeplProblem, index: Sequence[int], count: int, random: np.random.Generator, *, free: bool, first: int
 ) -> Array:
-    """The loss change (N, P, P) of every switch; of a network that is not trained yet, none where that is `free`."""
+    """The loss change (N, P, P) of every switch; of a network that is not trained yet, none where that is `free`.
+
+    Worlds know one change of a switch, where it goes by the epoch that of epoch `first`, the next one.
+    """
     known = len(instance.versions)
     jumps = np.zeros((count, known, known))
     for before in range(known):
         for now in range(known):
             if before != now:
-                jump = instance.switches[before][now]
+                jump = instance.jump_at(first, instance.all_data, before, now)
                 drawn = np.full(count, np.inf) if jump is None else jump.sample(random, count)
                 jumps[:, before, now] = np.where(np.isfinite(drawn), 0.0, np.inf) if free else drawn
     return np.ascontiguousarray(jumps[:, index][:, :, index])

@@ -62,7 +62,12 @@ def composed(
         "seconds": seconds,
         "joules": prices,
         "loss": expected,
-        "jump": list(map(instance.mean_jump, (instance.before, *solution.versions), solution.versions)),
+        "jump": [
+            instance.mean_jump(a, b, k, solution.datasets)
+            for k, (a, b) in enumerate(
+                zip((instance.before, *solution.versions), solution.versions, strict=False), instance.epochs_done + 1
+            )
+        ],
     }
     path = along(problem, state, [problem.index(pair) for pair in pairs], table, start)
     several = len(instance.datasets) > 1
@@ -114,7 +119,7 @@ def _spent(
     paid: set[int] = set()
     for i, (pair, n, share) in enumerate(zip(pairs, solution.node_sets, shares, strict=True)):
         held = solution.data_at(n)
-        seconds[i], prices[i] = settings.epoch_cost(pair, held, share)
+        seconds[i], prices[i] = settings.epoch_cost(pair, held, share, instance.epochs_done + i + 1)
         prices[i] += 0.0 if n in paid else float(instance.data_charge(held)[n])
         paid.add(n)
     return seconds, prices

@@ -93,6 +93,8 @@ class Alternatives:
         solution = self.solve(self._asking(deadline_s=deadline_s))
         if not solution.feasible:
             return None
+        if self.instance.tables is not None:
+            return deadline_s
         quickest_s = VersionSearch(self.instance, solution.datasets).quickest_s
         least = float(quickest_s[list(solution.versions)].sum()) * (1.0 + 1e-9)
         sure = least < deadline_s and self.solve(self._asking(deadline_s=least)).feasible

@@ -123,13 +123,15 @@ class Depl:
         if self.method == "depl":
             as_asked = self.settings.belief.independent and answer.level == instance.target.probability
             known = solution if as_asked and solution.datasets == instance.all_data else None
-            others.append(("best-exp", best_expected(instance, switches=self.settings.switches, known=known)))
+            if instance.tables is None:
+                others.append(("best-exp", best_expected(instance, switches=self.settings.switches, known=known)))
             others.append(("best-exp-greedy", self._by("best-exp-greedy", instance)))
         else:
             others.append(("depl", self._by("depl", instance)))
         for d, source in enumerate(instance.datasets if len(instance.datasets) > 1 else ()):
             if solution.datasets != (d,):
-                kept = replace(instance, datasets=(source,), charges=instance.charges[[d]])
+                tables = None if instance.tables is None else instance.tables.only(d)
+                kept = replace(instance, datasets=(source,), charges=instance.charges[[d]], tables=tables)
                 alone = replace(self._by("depl", kept), datasets=(d,))  # as the whole instance counts
                 others.append((f"{source.name} as the only data", alone))
         return tuple(others)

@@ -56,11 +56,19 @@ PROCEDURES: dict[str, Procedure] = {
 }
 
 
+BY_EPOCH = ("joint", "best-exp-greedy", "brute-force")
+"""Procedures that read work by epoch and switches by epoch and data."""
+
+
 def plan_by(name: str, instance: DeplProblem, options: Options | None = None) -> DeplPlan:
     """The plan of the procedure called `name` (hyphens or underscores)."""
     key = name.replace("_", "-")
     if key not in PROCEDURES:
         raise UsageError(f"procedure: got '{name}', expected one of {', '.join(PROCEDURES)}")
+    if instance.tables is not None and key not in BY_EPOCH:
+        raise UsageError(
+            f"procedure: got '{key}' for a problem with tables by epoch or data, expected one of {', '.join(BY_EPOCH)}"
+        )
     answer = PROCEDURES[key](instance, options or Options())
     if answer.feasible or math.isinf(answer.cost):
         return answer

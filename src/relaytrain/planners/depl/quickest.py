@@ -18,17 +18,17 @@ def quickest(instance: DeplProblem) -> DeplPlan:
 
 def _greedy(instance: DeplProblem, by_time: bool) -> DeplPlan:
     chosen, target = instance.all_data, instance.target
-    kinds, gain, charge = instance.epoch_kinds(chosen), instance.data_gain(chosen), instance.data_charge(chosen)
+    gain, charge = instance.data_gain(chosen), instance.data_charge(chosen)
     versions: list[int] = []
     used: list[int] = []
     elapsed_s, loss, before = 0.0, instance.initial_loss, instance.before
-    for i in range(instance.max_epochs):
+    for k in range(instance.epochs_done + 1, instance.epochs_done + instance.max_epochs + 1):
         rows = []
         for m, n in np.argwhere(instance.admissible & np.isfinite(charge)).tolist():
-            (work, size), nodes = kinds[m], instance.node_sets[n]
+            (work, size), nodes = instance.kind_at(k, chosen, m), instance.node_sets[n]
             seconds = work / nodes.capability + size / nodes.bandwidth
-            progress = gain * float(instance.versions[m].progress(instance.epochs_done + i + 1))
-            won = progress * instance.versions[m].noise.mean - instance.mean_jump(before, m)
+            progress = gain * float(instance.versions[m].progress(k))
+            won = progress * instance.versions[m].noise.mean - instance.mean_jump(before, m, k, chosen)
             if elapsed_s + seconds <= target.deadline_s and won > -math.inf:
                 rows.append((won / seconds if by_time else won, -seconds, m, n, seconds, won))
         if not rows or max(rows)[0] <= 0 or loss <= target.loss:

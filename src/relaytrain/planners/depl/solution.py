@@ -57,9 +57,8 @@ def complete(
     instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int], *, exact: bool = True, within: float = 0.0
 ) -> DeplPlan:
     """The plan for given data and schedule: best allocation, and the final loss's distribution worked out exactly."""
-    kinds = instance.epoch_kinds(chosen)
     allocation = allocate(
-        [kinds[m] for m in versions],
+        instance.kinds_of(chosen, versions),
         instance.node_sets,
         instance.target.deadline_s,
         instance.data_charge(chosen).tolist(),

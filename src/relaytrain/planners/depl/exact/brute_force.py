@@ -31,9 +31,9 @@ def brute_force(instance: DeplProblem) -> DeplPlan:
         costs: dict[tuple[int, ...], DeplPlan] = {}
         for epochs in range(1, instance.max_epochs + 1):
             for versions in itertools.product(range(count), repeat=epochs):
-                if not instance.possible(versions):
+                if not instance.possible(versions, chosen):
                     continue
-                counts = tuple(sorted(versions))
+                counts = tuple(sorted(versions)) if instance.tables is None else versions
                 if counts in costs and costs[counts].cost >= best.cost:
                     continue
                 if exact_probability(instance, chosen, versions) < target.probability - SLACK:

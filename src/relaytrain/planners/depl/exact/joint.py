@@ -17,6 +17,7 @@ from ....core.depl import DeplProblem
 from ..data_choice import Chooser, choose
 from ..schedule_losses import LossTable
 from ..solution import DeplPlan, complete, settled
+from .by_epoch import EpochSearch
 from .sweep import more_switches
 from .version_search import SWITCHES, VersionSchedule, VersionSearch, searched_switches
 
@@ -40,7 +41,9 @@ def plan(
     table = shared_table(instance, switches)
 
     @lru_cache(maxsize=256)
-    def search(chosen: tuple[int, ...]) -> VersionSearch:
+    def search(chosen: tuple[int, ...]) -> VersionSearch | EpochSearch:
+        if instance.tables is not None:
+            return EpochSearch(instance, chosen, switches=switches)
         return VersionSearch(instance, chosen, switches=switches, table=table)
 
     def value(chosen: tuple[int, ...], below: float) -> float:
@@ -57,8 +60,9 @@ def plan(
     if math.isinf(choice.value):
         return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
     schedule = best[choice.chosen]
-    if any_switches:
-        schedule = more_switches(search(choice.chosen), schedule)
+    found = search(choice.chosen)
+    if any_switches and isinstance(found, VersionSearch):
+        schedule = more_switches(found, schedule)
     return complete(instance, choice.chosen, schedule.versions, exact=choice.exact, within=within)
 
 

@@ -84,7 +84,8 @@ def _greediest(instance: DeplProblem, gain: float) -> list[int]:
     for k in range(instance.epochs_done + 1, instance.epochs_done + instance.max_epochs + 1):
         progress = []
         for m, version in enumerate(instance.versions):
-            progress.append(gain * float(version.progress(k)) * version.noise.mean - instance.mean_jump(before, m))
+            jump = instance.mean_jump(before, m, k, instance.all_data)
+            progress.append(gain * float(version.progress(k)) * version.noise.mean - jump)
         before = int(np.argmax(progress))
         versions.append(before)
     return versions
