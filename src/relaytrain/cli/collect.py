@@ -105,7 +105,7 @@ def collect(
     from ..campaigns.collect import collected_so_far
 
     so_far = collected_so_far(campaign, folder, range(count))
-    told = in_words(expected) | ({"so far": str(so_far)} if so_far.epochs else {})
+    told = {**in_words(expected), **({"so far": str(so_far)} if so_far.epochs else {})}
     lines = "".join(f"{key:>10}  {value}\n" for key, value in told.items())
     if dry_run:
         if output is Format.json:

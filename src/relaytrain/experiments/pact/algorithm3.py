@@ -95,13 +95,13 @@ def _draw(best: Mapping[float, Trace], biased: Ratios, gridded: Ratios) -> Figur
         for i, (colour, mark) in enumerate(zip(sequence(len(RULES)), SEQUENCE_MARKS, strict=False))
     ]
     for rule, look in zip(RULES, looks, strict=True):
-        six.plot(TARGETS, [biased[rule, 0.0, t].cost for t in TARGETS], label=rule, **look)  # type: ignore[arg-type]
+        six.plot(TARGETS, [biased[rule, 0.0, t].cost for t in TARGETS], label=rule, **look)
         worst = [max(_over(biased, best, rule, bias, t) for t in TARGETS) for bias in BIASES]
-        nine.plot([100 * bias for bias in BIASES], worst, label=rule, **look)  # type: ignore[arg-type]
+        nine.plot([100 * bias for bias in BIASES], worst, label=rule, **look)
         for target, style in zip(ON_GRID, ("-", "--"), strict=True):
             ratios = [_over(gridded, best, rule, step, target) for step in LOSS_STEPS]
             known = [(s, r) for s, r in zip(LOSS_STEPS, ratios, strict=True) if math.isfinite(r)]
-            eight.plot(*zip(*known, strict=True), linestyle=style, **look)  # type: ignore[arg-type]
+            eight.plot(*zip(*known, strict=True), linestyle=style, **look)
     six.plot(TARGETS, [best[t].cost for t in TARGETS], color="#333333", linewidth=0.9, linestyle=":", label="Optimum")
     six.set_title("Fig. 6: cost by target, no grid")
     six.set_xlabel(TARGET)

@@ -129,8 +129,8 @@ class EpochSearch:
         target = self.instance.target
         mean = self.instance.initial_loss + self._by_ends(self._moments[0], structure, ends)
         variance = self._by_ends(self._moments[1], structure, ends)
-        for at in self._entries(structure, ends):
-            mean, variance = mean + self._jumps[0][at], variance + self._jumps[1][at]
+        for entry in self._entries(structure, ends):
+            mean, variance = mean + self._jumps[0][entry], variance + self._jumps[1][entry]
         odds = (1.0 - target.probability) / target.probability
         with np.errstate(invalid="ignore"):  # impossible switches have no variance
             fits = np.isfinite(mean) & (mean - target.loss <= np.sqrt(np.maximum(variance, 0.0) * odds) + SLACK)
