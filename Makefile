@@ -27,13 +27,13 @@ demo: setup
 	@echo "the plan as a picture: figures/quickstart.svg; the run as a page: figures/quickstart.html"
 
 fast: setup
-	$(PY) -m pytest -n 2 -m "not slow and not soak"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak"
 
 test: setup check
-	$(PY) -m pytest -n 2 -m "not soak"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not soak"
 
 test-core: setup
-	$(PY) -m pytest -n 2 -m "not soak and not train"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not soak and not train"
 
 soak: setup
 	RELAYTRAIN_TIER=soak $(PY) -m pytest -n 2

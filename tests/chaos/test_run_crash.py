@@ -44,7 +44,7 @@ def assert_same_as_straight(folder: Path, straight: dict) -> None:
 
 @pytest.mark.slow
 def test_c2_random_sigkill_of_the_orchestrator(record_property):
-    wanted = 300 if soak() else 60
+    wanted = 300 if soak() else 15
     chance = random.Random(22)
     with scratch() as base:
         go_on(stub.job(), base, STRAIGHT, lambda what, epoch: None)
@@ -74,7 +74,7 @@ def test_c3_random_sigkill_with_real_training(record_property):
     from relaytrain.scenario import load_scenario
     from relaytrain.training.setup import TrainingSetup
 
-    wanted = 60 if soak() else 12
+    wanted = 60 if soak() else 5
     chance = random.Random(33)
     scenario = load_scenario(small_relay())
     setup = TrainingSetup.from_scenario(scenario)  # built once; children are forked from here, before any training

@@ -112,7 +112,7 @@ def test_c5_faults_of_nodes_in_process(relay, record_property):
     from relaytrain.relay import assembly as launch
 
     scenario, setup, straight = relay
-    wanted = 80 if soak() else 16
+    wanted = 80 if soak() else 8
     faults = case = same = 0
     while faults < wanted:
         chance = random.Random(case)
@@ -147,7 +147,7 @@ def test_c5_workers_killed_and_stopped(relay, record_property, monkeypatch, tmp_
 
     monkeypatch.setattr(processes, "START_S", 30.0)  # how long one that is stopped while it starts is waited for
     scenario, setup, straight = relay
-    wanted = 20 if soak() else 4
+    wanted = 20 if soak() else 2
     chance = random.Random(5)
     faults = case = 0
     timed = setup.with_settings(epoch_timeout_s=6.0)

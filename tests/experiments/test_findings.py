@@ -72,7 +72,12 @@ def test_depl_fig5_matches_an_independent_prototype(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "figure"), [("depl-fig2", "DepL Fig. 2"), ("depl-fig4", "DepL Fig. 4"), ("depl-table1", "DepL Table I")]
+    ("name", "figure"),
+    [
+        ("depl-fig2", "DepL Fig. 2"),
+        pytest.param("depl-fig4", "DepL Fig. 4", marks=pytest.mark.soak),
+        pytest.param("depl-table1", "DepL Table I", marks=pytest.mark.soak),
+    ],
 )
 def test_verdicts_on_fits_to_the_bundled_traces(
     reproduced: Reproduced, name: str, figure: str, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ LOADED = {
     "text_lora": ("transformers.models.bert.modeling_bert", "peft"),
 }
 """Imported once here, so that none of the forked processes has to."""
-EPOCHS = 3
+EPOCHS = 2
 SHORT = ("--set", "target.loss=0.01", "--set", f"target.max_epochs={EPOCHS}")
 """A target out of reach: every run has all its epochs."""
 
@@ -37,7 +37,7 @@ def test_a_killed_example_goes_on_with_equal_losses(name: str, tmp_path: Path) -
     file = f"{JOBS[name]}.toml"
     whole = relaytrain("run", file, "--name", "never-killed", *SHORT, folder=folder)
     assert whole.status == 5, whole.said
-    killed = relaytrain("run", file, "--name", "killed-once", *SHORT, folder=folder, kill_when=epoch_is(2))
+    killed = relaytrain("run", file, "--name", "killed-once", *SHORT, folder=folder, kill_when=epoch_is(1))
     assert killed.status == -9, killed.said
     listed = relaytrain("ls", folder=folder)
     resumed = relaytrain(*hint_of(listed.said), folder=folder)

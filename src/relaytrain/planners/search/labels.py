@@ -33,6 +33,7 @@ class LabelSpace(NamedTuple):
     seconds: Array
     joules: Array
     first: NDArray[np.bool_]
+    choices: NDArray[np.int64]
     goal: float
     deadline: float
     ceiling: float
@@ -42,6 +43,7 @@ class LabelSpace(NamedTuple):
     with_time: bool
     dominate: bool
     all_goals: bool
+    anywhere: bool
     bounded: bool
     energy_to_go: ToGo
     time_to_go: ToGo
@@ -55,7 +57,7 @@ def _settle_label(space: LabelSpace, store: Staircases, label: PathLabel) -> Any
     if label.loss <= space.goal and not space.all_goals:
         return STOP
     # Unless all actions are open to it, the start itself dominates nothing.
-    if space.dominate and (label.item > 0 or space.all_goals):
+    if space.dominate and (label.item > 0 or space.anywhere):
         pairs = space.joules.shape[0]
         key = (label.epoch - space.first_epoch) * pairs + label.pair if space.by_epoch else label.pair
         if dominated(store.loss, store.time_s, store.spans, key, label.loss, label.time_s):
@@ -84,7 +86,8 @@ def _within_bounds(space: LabelSpace, epoch: int, now: int, landed: float, late:
     return not spent + mixed - space.price * (space.deadline - late) > space.ceiling
 
 
-def _step_label(space: LabelSpace, store: Staircases, label: PathLabel, now: int) -> Any:
+def _step_label(space: LabelSpace, store: Staircases, label: PathLabel, turn: int) -> Any:
+    now = space.choices[turn]
     if label.item == 0 and not space.first[now]:
         return NOWHERE
     step_j, step_s = space.joules[label.pair, now], space.seconds[label.pair, now]
@@ -118,6 +121,7 @@ def search(
     most: int,
     by_epoch: bool = False,
     first: NDArray[np.bool_] | None = None,
+    choices: NDArray[np.int64] | None = None,
     spent: float = 0.0,
     ceiling: float = math.inf,
     bounds: tuple[ToGo, ToGo, ToGo, ToGo] | None = None,
@@ -135,6 +139,7 @@ def search(
         most: labels allowed.
         by_epoch: only paths of the same length are compared.
         first: masks the first action.
+        choices: the pairs that paths may use, ascending; all unless given.
         spent: joules at the start.
         ceiling: joules above which nothing is kept.
         bounds: energy-, time-, mixed- and epochs-to-go, the third for energy + `price` * time.
@@ -144,11 +149,13 @@ def search(
         all_goals: goes on after the first label that meets the goal, until all undominated ones are settled.
     """
     pairs, counts = len(instance.joules), current()
+    choices = np.arange(pairs) if choices is None else choices
     space = LabelSpace(
         instance.form,
         instance.seconds,
         instance.joules,
         np.ones(pairs, np.bool_) if first is None else first,
+        choices,
         instance.goal,
         instance.deadline,
         ceiling,
@@ -158,6 +165,7 @@ def search(
         with_time,
         dominate,
         all_goals,
+        all_goals and (first is None or bool(first.all())),
         bounds is not None,
         *((nothing(instance.goal),) * 4 if bounds is None else bounds),
         price,
@@ -168,6 +176,6 @@ def search(
         charge(counts, 0, 24 * keys)
     store = empty_staircases(keys)
     label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
-    outcome: Search = _search(space, store, pairs, label, most)
+    outcome: Search = _search(space, store, len(choices), label, most)
     check(counts)
     return outcome

@@ -25,6 +25,7 @@ from .dense import dense
 from .follow import first_weights, follow_lookups, replay, walk_steps
 from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
 from .labels import search
+from .short_relays import short_relay
 from .togo import STEPS, ToGo, nothing
 
 MOST_EXPANDED = 40_000_000
@@ -34,6 +35,10 @@ LOOKUP_NS = 60
 """Of an epoch along a to-go table; of every pair looked at where the table does not say which."""
 DENSE_PER_LABEL = 400
 """A label takes about as long as this many transitions of the dense program."""
+FEW_PAIRS = 8
+"""Below, every pair may have its labels: asking which are worth it takes as long as it saves."""
+MOST_ASKED = 100_000
+"""Labels allowed to find out which pairs are worth one."""
 MOST_UNPRUNED = 200_000
 """Labels allowed to prove an answer under a law that is not monotone, where no label may be dropped for another."""
 
@@ -129,13 +134,16 @@ def _solve_autonomous(instance: SearchInstance, start: Start, mask: NDArray[np.b
         return best
     bounds, price, bound, sure = (energy, time, nothing(instance.goal)), 0.0, 0.0, None
     if best is not None and not best.feasible:
-        sure, bound, price, mixed = _priced(instance, start, mask, best, time)
+        sure, bound, price, mixed = _priced(instance, start, mask, best, time, energy)
         bounds = (energy, time, mixed)
         if sure is not None and sure.energy_j <= bound + TOLERANCE and len(sure.actions) <= room:
             return replace(sure, bound_j=min(bound, sure.energy_j))
     answer = best
     if best is None or not best.feasible:
-        answer = _solve_labels(instance, start, mask, best=sure, bounds=bounds, price=price, bound=bound)
+        choices = None if sure is None else _worth_a_label(instance, start, mask, sure, price, bounds[2])
+        answer = _solve_labels(
+            instance, start, mask, best=sure, bounds=bounds, price=price, bound=bound, choices=choices
+        )
     by_epoch = answer is not None and len(answer.actions) > room
     if by_epoch:  # the run's last epoch binds: paths of different length are no longer comparable
         sure = sure if sure is not None and len(sure.actions) <= room else None
@@ -145,7 +153,7 @@ def _solve_autonomous(instance: SearchInstance, start: Start, mask: NDArray[np.b
 
 
 def _priced(
-    instance: SearchInstance, start: Start, mask: NDArray[np.bool_], best: Solution, time: ToGo
+    instance: SearchInstance, start: Start, mask: NDArray[np.bool_], best: Solution, time: ToGo, energy: ToGo
 ) -> tuple[Solution | None, float, float, ToGo]:
     """The cheapest path `best` is late: price the seconds until cheap and quick paths weigh the same (LARAC).
 
@@ -156,6 +164,8 @@ def _priced(
     sure = by_table(instance, start, time, instance.seconds, mask)
     price, mixed = 0.0, nothing(instance.goal)
     if sure is not None and sure.feasible:
+        if len(mask) >= FEW_PAIRS:
+            sure = _shorter(instance, start, mask, sure, energy)
         for _ in range(12):
             trial = (sure.energy_j - cheap) / max(late - sure.elapsed_s, 1e-300)
             if not (math.isfinite(trial) and trial > 0):
@@ -180,6 +190,42 @@ def _priced(
                 cheap, late = trial_path.energy_j, trial_path.elapsed_s
         return sure, bound, price, mixed
     return None, bound, price, mixed
+
+
+def _shorter(instance: SearchInstance, start: Start, mask: NDArray[np.bool_], sure: Solution, energy: ToGo) -> Solution:
+    """`sure`, or a cheaper relay in time of few handovers."""
+    path = short_relay(instance, start, mask, energy, sure.energy_j)
+    if path is None:
+        return sure
+    other = _solution(instance, start, path, math.inf, exact=True)
+    return other if other.feasible and other.energy_j < sure.energy_j else sure
+
+
+def _worth_a_label(
+    instance: SearchInstance, start: Start, mask: NDArray[np.bool_], sure: Solution, price: float, mixed: ToGo
+) -> NDArray[np.int64] | None:
+    """The pairs, ascending, that a path in time and below `sure`'s energy may use; None if that takes too long to know.
+
+    Such a path weighs at most `sure`'s energy plus the price of all seconds left. Whether one through a pair does is
+    asked as if there were no deadline: labels then have a loss and a weight alone, and are few.
+    """
+    if not price > 0.0 or not instance.monotone or len(mask) < FEW_PAIRS:
+        return None
+    priced = replace(instance, joules=instance.joules + price * instance.seconds, deadline=math.inf, tables={})
+    outcome = search(
+        priced,
+        start,
+        epochs=start.epoch + instance.epochs,
+        most=MOST_ASKED,
+        first=mask,
+        ceiling=sure.energy_j + price * (instance.deadline - start.elapsed_s) + TOLERANCE,
+        bounds=(mixed, *(nothing(instance.goal),) * 3),
+        with_time=False,
+        all_goals=True,
+    )
+    if outcome.status == FULL:
+        return None
+    return np.unique(outcome.labels.pair[outcome.settled])
 
 
 def by_table(
@@ -217,6 +263,7 @@ def _solve_labels(
     with_time: bool = True,
     dominate: bool = True,
     effort: float = 1.0,
+    choices: NDArray[np.int64] | None = None,
 ) -> Solution:
     ceiling = math.inf if best is None else best.energy_j - TOLERANCE
     most = instance.most_labels if dominate else min(instance.most_labels, MOST_UNPRUNED)
@@ -232,6 +279,7 @@ def _solve_labels(
         most=most,
         by_epoch=by_epoch,
         first=mask,
+        choices=choices,
         ceiling=ceiling,
         bounds=(*bounds, instance.epochs_to_go() if by_epoch and not instance.by_epoch else nothing(instance.goal)),
         price=price,

@@ -24,8 +24,8 @@ STEP_UP = 1e-12
 """A label must raise its pair's threshold by more than this to be kept."""
 MADE_BYTES = 90
 """Of a label while its table is made: what `_sweep` holds, and the copy by pair."""
-LABEL_NS, LOOK_NS, SORT_NS = 220, 3, 1
-"""Of a label that leaves the heap, of a look at a pair that it may raise, of a step of sorting pairs."""
+LABEL_NS, LOOK_NS, SORT_NS = 220, 3, 40
+"""Of a label that leaves the heap, of a look at a pair that it may raise, of a pair put in order of weight."""
 
 
 @spliced
@@ -38,20 +38,42 @@ def _led(form: Any, tops: Any, before: int, now: int, theta: float, mid: float) 
 
 
 @spliced
-def _next_raised(
-    form: Any, weight: Any, order: Any, tops: Any, best: Any, now: int, theta: float, mid: float, place: int
-) -> Any:
+def _next_raised(form: Any, near: Any, tops: Any, best: Any, now: int, theta: float, mid: float, place: int) -> Any:
     """The first pair from `place` on, in order of weight, whose threshold an epoch on `now` raises, and how far."""
+    order, weight, c0, c1 = near
+    bends = form.kind == TABLE or (form.kind == CURVE and form.mult[0, now] > 1.0)
     while place < order.shape[1]:
-        before = order[now, place]
-        if not np.isfinite(weight[before, now]):
+        if not np.isfinite(weight[now, place]):
             break
+        before = order[now, place]
         if best[before] < tops[before]:
-            top = _led(form, tops, before, now, theta, mid)
+            if bends or c1[now, place] <= -1.0:
+                top = _led(form, tops, before, now, theta, mid)
+            else:  # `highest_before`, from what lies in a row
+                top = min((mid - c0[now, place]) / (1.0 + c1[now, place]), tops[before])
             if top > best[before] + STEP_UP:
                 return place, top
         place += 1
     return order.shape[1], 0.0
+
+
+@jit
+def _by_weight(form: Any, weight: Any) -> Any:
+    """For every pair (row) those before it in order of weight: which, the weight, and the jump's c0 and c1.
+
+    In rows, since the loop below goes along them for every label: columns of large tables would be fetched from afar.
+    """
+    pairs = weight.shape[0]
+    order = np.empty((pairs, pairs), np.int64)
+    steps, c0, c1 = np.empty((pairs, pairs)), np.zeros((pairs, pairs)), np.zeros((pairs, pairs))
+    for now in range(pairs):
+        order[now] = np.argsort(weight[:, now], kind="mergesort")
+        for place in range(pairs):
+            before = order[now, place]
+            steps[now, place] = weight[before, now]
+            if form.kind != TABLE and before != now:
+                c0[now, place], c1[now, place] = form.c0[0, before, now], form.c1[before, now]
+    return order, steps, c0, c1
 
 
 @jit
@@ -72,17 +94,13 @@ def _sweep(
     A loop of its own: its steps are so short that `best_first`, which makes a label of every step, takes longer.
     """
     pairs, work, most_work = weight.shape[0], counts[WORK], counts[MOST_WORK]
-    order, ways = np.empty((pairs, pairs), np.int64), np.empty(pairs, np.int64)  # by pair those before it, by weight
+    near = _by_weight(form, weight)
+    order, steps = near[0], near[1]
+    ways = np.empty(pairs, np.int64)
+    work += SORT_NS * pairs * pairs
     for now in range(pairs):
-        for before in range(pairs):
-            place = before
-            while place > 0 and weight[order[now, place - 1], now] > weight[before, now]:
-                order[now, place] = order[now, place - 1]
-                place -= 1
-            order[now, place] = before
-            work += SORT_NS * (before - place)
         ways[now] = pairs
-        while ways[now] > 0 and not np.isfinite(weight[order[now, ways[now] - 1], now]):
+        while ways[now] > 0 and not np.isfinite(steps[now, ways[now] - 1]):
             ways[now] -= 1
     room = max(1024, pairs)
     pair_of, action, successor = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -108,12 +126,11 @@ def _sweep(
             size = pop(heap_key, heap_item, size)
             follow, looked = pair_of[item], turn[item]
             turn[item], raised[item] = _next_raised(
-                form, weight, order, tops, best, follow, theta[item], middle[item], turn[item] + 1
+                form, near, tops, best, follow, theta[item], middle[item], turn[item] + 1
             )
             work += LABEL_NS + LOOK_NS * (min(turn[item], ways[follow]) - looked)
             if turn[item] < pairs:
-                step = weight[order[follow, turn[item]], follow]
-                size = push(heap_key, heap_item, size, cost[item] + step, item)
+                size = push(heap_key, heap_item, size, cost[item] + steps[follow, turn[item]], item)
         if not fresh:
             continue
         if final == theta.shape[0]:
@@ -128,10 +145,10 @@ def _sweep(
             limit = min(limit, key * (1.0 + margin) + 1e-9)
             watch = -1
         middle[final] = highest_mid(form, 1, top, now) if form.kind != TABLE else 0.0
-        turn[final], raised[final] = _next_raised(form, weight, order, tops, best, now, top, middle[final], 0)
+        turn[final], raised[final] = _next_raised(form, near, tops, best, now, top, middle[final], 0)
         work += LABEL_NS + LOOK_NS * min(turn[final], ways[now])
         if turn[final] < pairs:
-            size = push(heap_key, heap_item, size, key + weight[order[now, turn[final]], now], final)
+            size = push(heap_key, heap_item, size, key + steps[now, turn[final]], final)
         final += 1
     counts[WORK] = work
     counts[LABELS] += final
