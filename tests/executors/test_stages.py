@@ -30,7 +30,7 @@ from relaytrain.training.task import NodeResult  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 SMALL = ("nodes.cloud.samples=40", "versions.full.width=0.5")
-LATE_S, SOON_S = 60.0, 1.0
+LATE_S, SOON_S = 60.0, 0.5
 """How long stages wait for each other; soon, where one of them will not come."""
 DECISION = Decision(1, "full", "far-pipe", mode="pipeline")
 
