@@ -1,7 +1,8 @@
 """What all tests start from: Ctrl-C is heard, also where a shell that works in the background has it ignored.
 
 `heavy.txt` beside this file names the tests that took more CPU than a quick look allows; they are marked `slow`, so
-`make fast` leaves them out. `python tests/weigh.py` writes it anew.
+`make fast` leaves them out. `python tests/weigh.py` writes it anew. `rare.txt` names those that `make test` leaves to
+the soak.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = Path(__file__).with_name("heavy.txt")
+HEAVY, RARE = Path(__file__).with_name("heavy.txt"), Path(__file__).with_name("rare.txt")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -19,6 +20,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     heavy = set(HEAVY.read_text().split())
+    rare = {line.split()[0] for line in RARE.read_text().splitlines() if not line.startswith("#")}
     for item in items:
+        if item.nodeid in rare:
+            item.add_marker(pytest.mark.soak)
         if item.nodeid.split("[")[0] in heavy:
             item.add_marker(pytest.mark.slow)

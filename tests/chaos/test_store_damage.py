@@ -116,7 +116,7 @@ def _steps() -> int:
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from-then-on"])
 def test_c8_every_step_refused(code, lasting, record_property):
     total, refusals = _steps(), 0
-    apart = (1 if code == errno.ENOSPC else 3) * (1 if soak() else 3)  # the last step is always among them
+    apart = (1 if code == errno.ENOSPC else 3) * (1 if soak() else 6)  # the last step is always among them
     for number in range(total, 0, -apart):
         with scratch() as base:
             folder = base / "store"

@@ -101,7 +101,7 @@ def _read_until_verdict(folder: Path) -> int:
 
 @pytest.mark.slow
 def test_c11_two_resume_and_two_read(record_property):
-    rounds, epochs = 50 if soak() else 15, 8
+    rounds, epochs = 50 if soak() else 6, 8
     for _ in range(rounds):
         with scratch() as base:
             folder = base / "store"

@@ -83,6 +83,26 @@ def test_stages_between_hosts_train_as_on_one(relaytrain, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "which stage is this? Start it by torchrun --nproc-per-node 2"),
+        (("--rank", "0"), "between hosts: expected --rank, --certs, and --at for each of 2 processes"),
+        (("--certs", "nodes/one"), "between hosts: expected --rank, --certs, and --at for each of 2 processes"),
+    ],
+)
+def test_a_worker_that_does_not_know_its_stage_says_so(relaytrain, tmp_path, capsys, monkeypatch, words, said):
+    pytest.importorskip("torch")
+    from relaytrain.pipeline.worker import main
+
+    prepared = json.loads(relaytrain(*TINY, *PAIR, "--prepare", str(tmp_path / "job")).out)
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert main([prepared["job"], *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "status", "said"),
     [
         (("--owner", "nobody"), 2, "expected first or master"),

@@ -73,7 +73,6 @@ def test_cameras_differ_by_share_of_images() -> None:
 
 @pytest.mark.train
 @pytest.mark.slow
-@pytest.mark.soak
 def test_a_relay_reaches_what_no_single_leg_reaches() -> None:
     """The quickstart's own schedules; means over three seeds, for one seed alone may be lucky with its few images."""
     pytest.importorskip("torch")

@@ -39,7 +39,6 @@ def test_a_loop_of_ones_own_follows_the_decisions(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_a_loop_of_ones_own_reaches_the_target() -> None:
     session = module(EXAMPLES / "own_loop.py").main()
     assert session.verdict == "met"
@@ -49,7 +48,6 @@ def test_a_loop_of_ones_own_reaches_the_target() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_a_strangers_network_goes_all_the_way(tmp_path: Path) -> None:
     walk = EXAMPLES / "stranger" / "walk.py"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

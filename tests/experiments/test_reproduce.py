@@ -208,7 +208,6 @@ def test_markdown_marks_what_the_paper_does_not_state() -> None:
 
 @pytest.mark.train
 @pytest.mark.slow
-@pytest.mark.soak
 def test_fig2_trains_every_choice_and_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny network on digits: what is drawn is there and adds up; its verdicts say nothing."""
     pytest.importorskip("torch")

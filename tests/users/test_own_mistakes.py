@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forked import Call, relaytrain
@@ -184,11 +185,19 @@ def said_by(verb: str, folder: Path) -> Call:
     return relaytrain(verb, "mine.toml", folder=folder)
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    [pytest.param(m, id=m.name, marks=() if m.name in QUICK else pytest.mark.slow) for m in MISTAKES],
-)
-@pytest.mark.parametrize("verb", ["doctor", "run"])
+def cases() -> list[Any]:
+    """Every mistake by both verbs in the soak; else by one of them, in turn, and the quick ones by both."""
+    made = []
+    for place, mistake in enumerate(MISTAKES):
+        for turn, verb in enumerate(("doctor", "run")):
+            marks = [] if mistake.name in QUICK else [pytest.mark.slow]
+            if mistake.name not in QUICK and place % 2 != turn:
+                marks.append(pytest.mark.soak)
+            made.append(pytest.param(mistake, verb, id=f"{verb}-{mistake.name}", marks=marks))
+    return made
+
+
+@pytest.mark.parametrize(("mistake", "verb"), cases())
 def test_the_users_file_and_line_are_named(mistake: OwnMistake, verb: str, tmp_path: Path) -> None:
     line = mistake.write(tmp_path)
     call = said_by(verb, tmp_path)

@@ -9,7 +9,7 @@ from dashboards import HOST, TOKEN
 
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("RELAYTRAIN_TIER") == "soak"
-CASES = 1000 if SOAK else 200
+CASES = 1000 if SOAK else 100
 RUNS = ("stub-met-1", "stub-missed", "sample-trouble", "sample-broken", "not-there-1")
 
 

@@ -130,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         certs = None if asked.certs is None else asked.certs.resolve()
         digest = hashlib.sha256(asked.job.read_bytes()).hexdigest()
         os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
-        if asked.at:
-            return _between_hosts(job, asked.rank, asked.at, certs, digest)
+        if asked.at or certs is not None or asked.rank is not None:
+            return _between_hosts(job, asked.rank, asked.at or (), certs, digest)
         return _on_this_host(job)
     except RelayTrainError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -139,6 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _on_this_host(job: StageJob) -> int:
+    if not {"RANK", "WORLD_SIZE"} <= set(os.environ):
+        raise UsageError(
+            f"which stage is this? Start it by torchrun --nproc-per-node {job.world}, or between hosts with --rank, "
+            "--certs and --at"
+        )
     check_master(os.environ.get("MASTER_ADDR", "localhost"))
     if job.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = job.interface

@@ -127,11 +127,12 @@ def _chain(
 def _best_chain(
     tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float
 ) -> tuple[Actions | None, bool]:
+    """The cheapest path along any of `chains`, and whether each was gone through to its end."""
     instance, start = tables.at("expected"), tables.start(state)
     epochs = instance.cap(start)
     best: tuple[float, Actions | None] = (math.inf, None)
-    complete = len(chains) <= MOST_CHAINS
-    for chain in chains[:MOST_CHAINS]:
+    complete = True
+    for chain in chains:
         energy, _, counts, whole = _chain(
             instance.form,
             instance.seconds,
@@ -197,7 +198,8 @@ class StaticLearn:
         present = problem.pairs[state.pair].version
         later = names[names.index(present) + 1 :]
         options = [[i for i, pair in enumerate(problem.pairs) if pair.version == name] for name in later]
-        chains = [(state.pair, *rest) for rest in itertools.islice(itertools.product(*options), MOST_CHAINS + 1)]
+        chains = [(state.pair, *rest) for rest in itertools.islice(itertools.product(*options), MOST_CHAINS)]
+        untried = math.prod(map(len, options)) - len(chains)
         margin = self.margin
         actions = None
         while margin < 1.0:
@@ -205,12 +207,12 @@ class StaticLearn:
             if actions is not None:
                 break
             margin *= 1.5
-        notes = (
-            ()
-            if margin == self.margin or actions is None
-            else (f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}",)
-        )
-        return planned_path(tables, state, actions, self.name, notes)
+        notes = []
+        if margin != self.margin and actions is not None:
+            notes.append(f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}")
+        if untried:
+            notes.append(f"{len(chains)} of {len(chains) + untried} orders of node sets were tried")
+        return planned_path(tables, state, actions, self.name, tuple(notes))
 
 
 @dataclass(frozen=True)
