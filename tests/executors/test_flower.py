@@ -62,17 +62,14 @@ def forget(run: CliRun) -> None:
 
 
 def test_a_relay_whose_loop_was_killed_is_the_one_in_process(tmp_path, mark):
-    """kill -9 of the ServerApp after an epoch: the exit status says so, and `resume` ends where nothing was killed.
-
-    Silver is a pipeline: its stages are those of two SuperNodes.
-    """
-    scenario, store, wanted = straight(tmp_path, staged_legs(epochs=3))
-    run = on_flower(scenario, store, nodes=2)
+    """kill -9 of the ServerApp after an epoch: the exit status says so, and `resume` ends where nothing was killed."""
+    scenario, store, wanted = straight(tmp_path, three_legs(epochs=3))
+    run = on_flower(scenario, store)
     run.until("k   1")
     run.kill_one("flwr-serverapp")
     assert run.status() == LOST and "relaytrain resume" in run.said, run.said
     forget(run)
-    again = CliRun("resume", "--local-flower", 2, "--store", store)
+    again = CliRun("resume", "--local-flower", 1, "--store", store)
     assert again.status() == MISSED, again.said
     assert trace(RunStore.open(store), "flower-run") == wanted
 

@@ -46,6 +46,8 @@ from .stage_order import orders
 
 NOT_FINITE = "its weights are not finite"
 IN_VAIN = "another stage did not get through"
+MOST_CORES = 1024
+"""Of a node: more CPU seconds than these can have spent are not believed."""
 
 
 @runtime_checkable
@@ -156,7 +158,7 @@ class StagesOnNodes:
             elif result.kind == "user" and not is_users(self.setup, result.error):
                 words = f"says that the user's code failed, but names none that is here: {result.error}"
                 result = replace(result, kind="refused", error=words)
-            cpu_s, wall_s = min(result.cpu_s, most_s * _CORES), min(result.wall_s, most_s)
+            cpu_s, wall_s = min(result.cpu_s, most_s * MOST_CORES), min(result.wall_s, most_s)
             answers[result.node] = replace(result, cpu_s=cpu_s, wall_s=wall_s), content
         for task in waiting.values():  # a transport that forgot some
             gone = NodeResult(task.run, task.node, task.epoch, task.attempt, error="no answer", kind="lost")
@@ -176,10 +178,6 @@ class StagesOnNodes:
         if any(result.kind == "non-finite" for result in last):
             return EpochNonFinite(message, lost)
         return EpochLost(message, lost)
-
-
-_CORES = 1024
-"""Of a node, at most."""
 
 
 def _opened(result: NodeResult, sent: SnapshotContent, most_s: float) -> tuple[str | None, SnapshotContent]:
