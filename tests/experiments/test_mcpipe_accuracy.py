@@ -78,11 +78,14 @@ def test_finished_trainings_are_kept(tmp_path, monkeypatch):
     first, _ = curves(tmp_path, "digits", 2, TINY, told.append)
     assert len(told) == 4  # PipeDream, mcPipe and best-of are one training
     assert first["PipeDream"].accuracy == first["mcPipe"].accuracy == first["best-of"].accuracy
+    more, _ = curves(tmp_path, "digits", 2, replace(TINY, seeds=2), told.append)  # the first one is there
+    assert len(told) == 8 and all(", seed 1, " in line for line in told[4:])
+    assert more["Local"].rows[0] == first["Local"].rows[0] and len(more["Local"].rows) == 2
     monkeypatch.setattr(comparison, "accuracies", None)
     again, _ = curves(tmp_path, "digits", 2, TINY, told.append)
-    assert again == first and len(told) == 4
+    assert again == first and len(told) == 8
     shorter, _ = curves(tmp_path, "digits", 2, replace(TINY, updates=2), told.append)  # a prefix of what is kept
-    assert shorter["PipeDream"].rows == (first["PipeDream"].rows[0][:2],) and len(told) == 4
+    assert shorter["PipeDream"].rows == (first["PipeDream"].rows[0][:2],) and len(told) == 8
     for path in (tmp_path / "mcpipe-trainings").iterdir():
         path.write_text("{}")  # what is not whole is trained again
     with pytest.raises(TypeError):
