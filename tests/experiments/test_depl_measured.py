@@ -9,8 +9,10 @@ import pytest
 
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
+from relaytrain.experiments.depl import study
 from relaytrain.experiments.depl.measured import measured, with_measured
-from relaytrain.experiments.depl.study import instance_of
+from relaytrain.experiments.depl.study import findings_of, instance_of
+from relaytrain.experiments.result import WORDS
 
 
 def test_the_fits_are_the_least_squares_of_the_changes() -> None:
@@ -51,3 +53,12 @@ def test_verdicts_with_measured_curves_are_the_shipped_ones(tmp_path: Path, name
     assert made.as_expected
     assert {path.name for path in made.files} == {f"{name}-measured.svg", f"{name}-measured.csv"}
     assert any("R2" in words for words in made.notes)
+
+
+@pytest.mark.parametrize("number", [5, 6, 7, 8, 9])
+def test_the_page_shows_the_shipped_verdicts(number: int) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reproduction.md"
+    lines = [line for line in page.read_text().splitlines() if line.startswith(f"| Measured DepL Fig. {number} |")]
+    module = Path(study.__file__).with_name(f"fig{number}.py")
+    shipped = findings_of(str(module), "measured").values()
+    assert [line.split(" | ")[2].strip("*") for line in lines] == [WORDS[entry.holds] for entry in shipped]

@@ -10,7 +10,7 @@ import pytest
 
 from relaytrain import experiments
 from relaytrain.experiments import Reproduction, available
-from relaytrain.experiments.expected import expected_of, judged
+from relaytrain.experiments.expected import Expected, expected_of, judged
 from relaytrain.experiments.result import Row, findings_markdown
 
 Reproduced = Callable[[str], Reproduction]
@@ -178,3 +178,11 @@ def test_unreached_targets_have_no_cost_in_json(reproduced: Reproduced) -> None:
     plain = reproduced("pact-fig8").to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert [row["cost"] for row in plain["rows"] if not row["reached"]] == [None]
+
+
+def test_a_verdict_of_numpy_is_a_verdict() -> None:
+    import numpy as np
+
+    expected = {"a": Expected("a", "a finding", True, "The reason")}
+    (found,) = judged("Fig. 1", expected, {"a": (np.bool_(True), "seen")})
+    assert found.holds is True and found.why == "seen. The reason."

@@ -59,7 +59,8 @@ def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, See
         raise AssertionError(f"{figure}: checks {sorted(seen)} do not match the expected findings {sorted(expected)}")
     findings = []
     for key, entry in expected.items():
-        holds, figures = seen[key]
+        verdict, figures = seen[key]
+        holds = None if verdict is None else bool(verdict)  # numpy has a truth of its own
         # The shipped reason explains the shipped verdict; with another verdict it would mislead.
         reason = entry.why if holds is entry.holds else f"Differs from the shipped run: {WORDS[entry.holds]} there"
         why = f"{figures}. {reason}." if reason else f"{figures}."
