@@ -61,3 +61,12 @@ Report = Annotated[
 Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_hush, help="Only the result and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_more, help="Tracebacks of unexpected errors.")]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="KIND=PLACE",
+        help="Let a tool read along: tensorboard=DIR, mlflow=DIR-or-URI, wandb=DIR (offline). Repeatable.",
+        show_default=False,
+    ),
+]

@@ -10,10 +10,9 @@ import typer
 from ..core.errors import UsageError
 from .compiled import compiled
 from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Logs, Output, Quiet, Verbose
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
-from .watching import Logs, Watcher, conclude
 
 if TYPE_CHECKING:
     from ..store import RunStore
@@ -65,6 +64,7 @@ def resume(
     """Find, go on, judge."""
     need_torch("resume")
     from ..relay import runs
+    from .watching import Watcher, conclude
 
     opened = open_store(store)
     name = find_run(opened, run)

@@ -8,12 +8,11 @@ import typer
 
 from .compiled import compiled
 from .on_flower import Certificates, LocalFlower, ProfileNodes, SuperLinkAddress, Where, on_flower, on_its_nodes
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Format, Logs, Output, Quiet, Scenario, Sets, Verbose, Without
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
 from .signals import signals
-from .watching import Logs, Watcher, conclude
 
 SHORT = "Train the relay for real, planning again after every epoch."
 HELP = """Train a scenario for real: plan, run an epoch, measure, plan again, until the target is met or missed.
@@ -72,6 +71,7 @@ def run(
     from .. import api
     from ..relay import runs
     from ..store import RunStore
+    from .watching import Watcher, conclude
 
     changes = [*(sets or ()), *runs.as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = api.scenario(scenario, overrides=changes, without=without or ())

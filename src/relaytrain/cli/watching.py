@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energies, say_energy, say_share, say_time
 from .options import Format
@@ -19,16 +17,6 @@ if TYPE_CHECKING:
     from ..relay.runs import Trained
     from ..store import RunStore
 
-
-Logs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--log",
-        metavar="KIND=PLACE",
-        help="Let a tool read along: tensorboard=DIR, mlflow=DIR-or-URI, wandb=DIR (offline). Repeatable.",
-        show_default=False,
-    ),
-]
 
 TONES = {"failure": "bad", "infeasible": "bad", "roll-back": "bad", "estimator": "warn", "feasible": "good"}
 """Colours of notices, where they have one."""
