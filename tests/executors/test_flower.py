@@ -90,8 +90,8 @@ def test_a_stuck_trainer_is_ended_and_nobody_else(tmp_path, mark):
 def test_three_transports_and_one_result(tmp_path, mark, family):
     """Weights, losses and plans of in-process, processes and Flower with a SuperNode for every node."""
     scenario, store, wanted = straight(tmp_path, _of(family, tmp_path))
-    ended = rt.run(scenario, store=store, name="processes-run", transport="processes")
-    assert ended.exit_status == MISSED
+    apart = CliRun("run", scenario, "--transport", "processes", "--store", store, "--name", "processes-run")
+    assert apart.status() == MISSED, apart.said
     run = on_flower(scenario, store, nodes=4)
     assert run.status() == MISSED, run.said
     opened = RunStore.open(store)
