@@ -22,3 +22,11 @@ class TestInProcess(TransportSuite):
 class TestProcesses(TransportSuite):
     def make(self, setup: Any) -> Processes:
         return Processes(setup, workers=2)
+
+
+@pytest.mark.parametrize("suite", [TestInProcess, TestProcesses])
+def test_no_clause_of_the_contract_is_weakened(suite: type[TransportSuite]) -> None:
+    """What is asserted of a transport stands in the public suite; a subclass here only says how to make one."""
+    clauses = [name for name in vars(TransportSuite) if name.startswith("test_")]
+    assert len(clauses) >= 8
+    assert all(getattr(suite, name) is getattr(TransportSuite, name) for name in clauses)

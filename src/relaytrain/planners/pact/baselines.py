@@ -124,16 +124,13 @@ def _chain(
     return best_energy, best_spread, best, visited < most
 
 
-def _best_chain(
-    tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float
-) -> tuple[Actions | None, bool]:
-    """The cheapest path along any of `chains`, and whether each was gone through to its end."""
+def _best_chain(tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float) -> Actions | None:
+    """The cheapest path along any of `chains`."""
     instance, start = tables.at("expected"), tables.start(state)
     epochs = instance.cap(start)
     best: tuple[float, Actions | None] = (math.inf, None)
-    complete = True
     for chain in chains:
-        energy, _, counts, whole = _chain(
+        energy, _, counts, _ = _chain(
             instance.form,
             instance.seconds,
             instance.joules,
@@ -145,10 +142,9 @@ def _best_chain(
             margin,
             MOST_NODES,
         )
-        complete = complete and bool(whole)
         if energy < best[0]:
             best = (energy, np.repeat(np.array(chain, np.int64), counts))
-    return best[1], complete
+    return best[1]
 
 
 def planned_path(tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = ()) -> Plan:
@@ -176,7 +172,7 @@ class OneSwitch:
         """The cheapest such plan from `state`."""
         tables = Tables(problem, costs, law)
         others = [(state.pair, now) for now in range(len(problem.pairs)) if now != state.pair]
-        actions, _ = _best_chain(tables, state, [(state.pair,), *others], math.inf)
+        actions = _best_chain(tables, state, [(state.pair,), *others], math.inf)
         return planned_path(tables, state, actions, self.name)
 
 
@@ -203,7 +199,7 @@ class StaticLearn:
         margin = self.margin
         actions = None
         while margin < 1.0:
-            actions, _ = _best_chain(tables, state, chains, margin)
+            actions = _best_chain(tables, state, chains, margin)
             if actions is not None:
                 break
             margin *= 1.5
@@ -230,5 +226,5 @@ class Single:
         """The cheapest such plan from `state`."""
         tables = Tables(problem, costs, law)
         chains = [(i,) for i, pair in enumerate(problem.pairs) if self.version in (None, pair.version)]
-        actions, _ = _best_chain(tables, state, chains, math.inf)
+        actions = _best_chain(tables, state, chains, math.inf)
         return planned_path(tables, state, actions, self.name)

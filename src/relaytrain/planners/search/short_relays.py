@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.law import TABLE
 from .allowance import WORK, charge
 from .instance import SearchInstance, Start
 from .kernels import highest_before, highest_mid, jit, next_loss
@@ -36,7 +37,7 @@ def _alone(form: Any, seconds: Any, goal: float, left_s: float, most: int) -> An
         for number in range(1, most + 1):
             if not number * seconds[pair, pair] <= left_s:
                 break
-            mid = highest_mid(form, 1, highest[pair, number - 1], pair) if form.kind != 2 else 0.0
+            mid = highest_mid(form, 1, highest[pair, number - 1], pair) if form.kind != TABLE else 0.0
             top = highest_before(form, 1, highest[pair, number - 1], mid, pair, pair)
             if not top > highest[pair, number - 1]:
                 break
