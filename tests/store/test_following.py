@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from relaytrain.core.errors import StoreDamaged
-from relaytrain.store import RunStore, following
+from relaytrain.store import RunStore, following, lease
 from relaytrain.store.following import Glances, RunTail
+from relaytrain.web.shelf import Shelf
 
 FIRST, OTHER = "first-run-1", "other-run-1"
 
@@ -59,6 +60,34 @@ def test_glances_are_the_stores_own_summaries(store):
     assert {g.summary.run: g.summary for g in glances.now(60.0)} == {s.run: s for s in store.runs()}
     store.rm(FIRST)
     assert [glance.summary.run for glance in glances.now(60.0)] == [OTHER]
+
+
+@pytest.mark.parametrize("asks", ["summary", "runs", "glances", "shelf"])
+def test_a_run_that_ends_while_it_is_looked_at_was_never_interrupted(store, monkeypatch, asks):
+    """The writer gives its verdict and its lease back at the very moment a reader asks who holds the run."""
+    writer = store.create_run(FIRST, {})
+    epochs(writer, 1, 2)
+    glances, shelf = Glances(store), Shelf(store)
+    looks = {
+        "summary": lambda: store.summary(FIRST).status,
+        "runs": lambda: store.runs()[0].status,
+        "glances": lambda: glances.now(60.0)[0].summary.status,
+        "shelf": lambda: shelf.view(FIRST).view.status,
+    }
+    read, asked = lease.read, []
+
+    def read_as_it_ends(*args):
+        if not asked:
+            asked.append(True)
+            ended(writer)
+            writer.close()
+        return read(*args)
+
+    assert looks[asks]() == "running"
+    epochs(writer, 3, 3)
+    monkeypatch.setattr(lease, "read", read_as_it_ends)
+    assert looks[asks]() == "met"
+    assert asked
 
 
 def test_long_runs_are_shown_by_their_ends_until_they_are_read(store, monkeypatch):

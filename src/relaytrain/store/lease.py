@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import RelayTrainError, StoppedByUser, StoreDamaged, UsageError
@@ -118,9 +119,12 @@ class Lease:
     holder: Holder | None
     stop: bool
 
-    @property
+    @cached_property
     def live(self) -> bool:
-        """Whether the holder has been heard of lately, and is not seen to be gone."""
+        """Whether the holder has been heard of lately, and is not seen to be gone; as it was when first asked.
+
+        Events read after that hold the verdict of a writer that had ended by then.
+        """
         if self.holder is None or self.holder.gone():
             return False
         return self.holder.heard.silence_s(Moment.now()) <= SILENT_S
@@ -136,6 +140,13 @@ def read(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
     if holder is not None and (beat := last_heard(store, run, fence)) is not None:
         holder = replace(holder, heard=beat)
     return Lease(fence, holder, stop=row[2] == 1)
+
+
+def now(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
+    """The lease, and whether its holder lives at this moment; asked before events: a verdict is the last of them."""
+    held = read(connection, store, run)
+    _ = held.live
+    return held
 
 
 def check_free(

@@ -133,8 +133,9 @@ class RunStore:
         with database.reading(self.folder) as connection:
             names = known_runs(connection, self.folder)
             lost = {name: loss.lost(connection, self.folder, name) for name in names}
+            held = {name: lease.now(connection, self.folder, name) for name in names}
             connection.execute("BEGIN")
-            summaries = [_summary(connection, self.folder, name, lost[name]) for name in names]
+            summaries = [_summary(connection, name, lost[name], held[name]) for name in names]
         return tuple(sorted((s for s in summaries if s is not None), key=lambda s: (-s.updated_wall_s, s.run)))
 
     def summary(self, run: str) -> RunSummary:
@@ -142,9 +143,9 @@ class RunStore:
         events.check_run_id(run)
         if database.exists(self.folder):
             with database.reading(self.folder) as connection:
-                lost = loss.lost(connection, self.folder, run)
+                lost, held = loss.lost(connection, self.folder, run), lease.now(connection, self.folder, run)
                 connection.execute("BEGIN")
-                if summary := _summary(connection, self.folder, run, lost):
+                if summary := _summary(connection, run, lost, held):
                     return summary
         raise UsageError(f"no run {run} in {self.folder}; `relaytrain ls` lists the runs")
 
@@ -187,8 +188,9 @@ class RunStore:
             return Removed(skipped_runs=(run,))
 
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
-        summary = _summary(connection, self.folder, run, None)
-        if lease.read(connection, self.folder, run).live or (summary is not None and summary.damage):
+        held = lease.now(connection, self.folder, run)
+        summary = _summary(connection, run, None, held)
+        if held.live or (summary is not None and summary.damage):
             return Removed(skipped_runs=(run,))
         rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
         whole = [events.from_row(row) for row in rows]
@@ -231,11 +233,11 @@ def known_runs(connection: sqlite3.Connection, folder: Path) -> list[str]:
     return sorted(named | trail.runs(folder))
 
 
-def _summary(connection: sqlite3.Connection, folder: Path, run: str, damage: str | None) -> RunSummary | None:
+def _summary(connection: sqlite3.Connection, run: str, damage: str | None, held: lease.Lease) -> RunSummary | None:
     """A run at a glance, checked as far as it is shown; None when nothing was ever acknowledged of it."""
     fold = SummaryFold(run, damage)
     fold.read(connection)
-    return None if fold.empty else fold.summary(lease.read(connection, folder, run))
+    return None if fold.empty else fold.summary(held)
 
 
 class SummaryFold:

@@ -42,6 +42,14 @@ class _Book:
     live: bool = False
     asked_s: float = -LIVE_S
 
+    def take(self) -> bool:
+        """Read what is new; whether anything is."""
+        fresh = self.tail.more()
+        for event in fresh:
+            self.fold.feed(event)
+            self.slim.append(_slim(event))
+        return bool(fresh)
+
 
 class Shelf:
     """The runs of a store, for several threads."""
@@ -111,10 +119,7 @@ class Shelf:
             raise
 
     def _read_on(self, book: _Book, run: str) -> Shown:
-        fresh = book.tail.more()
-        for event in fresh:
-            book.fold.feed(event)
-            book.slim.append(_slim(event))
+        fresh = book.take()
         if book.tail.seq == 0:
             raise NoSuchRun(f"no run {run} here")
         now_s, live = time.monotonic(), book.live
@@ -122,6 +127,8 @@ class Shelf:
             live = False
         elif fresh or now_s - book.asked_s >= LIVE_S:
             live, book.asked_s = book.tail.live(), now_s
+            if not live:  # what its writer left last may have come between the two
+                fresh = book.take() or fresh
         if fresh or book.shown is None or live != book.live:
             book.live = live
             book.shown = Shown(book.fold.view(live=live), book.tail.seq)
