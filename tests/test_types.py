@@ -1,4 +1,4 @@
-"""The types of the whole source, as `make check` looks at them: beside the other tests, for it takes a core's minute."""
+"""The types of the whole source, as `make check` looks at them: beside the other tests, for they take a minute."""
 
 from __future__ import annotations
 
