@@ -21,7 +21,7 @@ PAGE = HERE.parents[1] / "gallery.md"
 WIDE, COLOURS = 1000, 48
 OWN = ("pact-table1-mixed", "pact-algorithm3", "pact-gamma-t", "mcpipe-width")
 """Figures that no paper has, with what they add to its."""
-RUN = (*_TRAINED, "depl-fig2", "depl-fig4", "depl-table1")
+RUN = (*_TRAINED, *OWN, "depl-fig2", "depl-fig4", "depl-table1")
 """Trained or fitted for the page: the caption says what, and at which size."""
 PAPERS = {"pact": "PACT", "depl": "DepL", "mcpipe": "mcPipe"}
 HEAD = """# Gallery: the papers' figures, redrawn

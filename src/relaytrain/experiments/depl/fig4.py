@@ -26,8 +26,8 @@ EXAMPLE = (17, 0.5, 0.75)
 """K1, F1 and F2 of the left panel; K2 = 60."""
 SWITCH = (0.36, 0.5)
 GOOD = 0.05
-LIGHT = 99
-"""Replicates of the bootstrap for each of the many configurations."""
+LIGHT, MANY, LIGHTER = 99, 30, 39
+"""Replicates of the bootstrap for each configuration, and for each of more than `MANY`."""
 
 
 def reproduce(
@@ -41,7 +41,7 @@ def reproduce(
     kind = min(traced.switches, key=lambda c: sum(abs(a - b) for a, b in zip(c, SWITCH, strict=True)))
     jumps = _jumps(traced, kind)
     switch = fit_switches(traced.switches[kind], replicates=replicates)
-    tested = p_values(traced, replicates=min(replicates, LIGHT))
+    tested = p_values(traced, replicates=min(replicates, LIGHT if len(traced.legs) <= MANY else LIGHTER))
     with house_style():
         figure = new_figure(12.5, 4.0)
         left, centre, right = figure.subplots(1, 3)
