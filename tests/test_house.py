@@ -26,6 +26,7 @@ ORDER = (
     "core",
     "store.files",
     "crew",
+    "launcher",
     "planners.pipeline",
     "costs",
     "scenario",

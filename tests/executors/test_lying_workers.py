@@ -21,7 +21,7 @@ from relaytrain.core.outcome import EpochResult
 from relaytrain.core.plan import Decision
 from relaytrain.core.problem import Pair
 from relaytrain.costs.clock import EmulatedClock, MeasuredClock
-from relaytrain.executors import epoch, processes
+from relaytrain.executors import children, epoch, processes
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.processes import Processes
 from relaytrain.scenario import load_scenario
@@ -90,7 +90,7 @@ def setup() -> Any:
 @pytest.fixture(scope="module")
 def honest(setup: Any) -> Iterator[EpochResult]:
     with pytest.MonkeyPatch.context() as patch, Processes(setup, workers=3) as crew:
-        patch.setattr(processes, "WORKER", command("none", "never", "none"))
+        patch.setattr(children, "COMMAND", command("none", "never", "none"))
         yield Timed("none", setup, crew).run_epoch(SILVER, setup.first_checkpoint())
 
 
@@ -114,7 +114,7 @@ class Timed(FederatedEpoch):
 @pytest.fixture
 def lying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setup: Any) -> Any:
     def run(lie: str, when: str) -> EpochResult:
-        monkeypatch.setattr(processes, "WORKER", command(lie, when, str(tmp_path / "lied")))
+        monkeypatch.setattr(children, "COMMAND", command(lie, when, str(tmp_path / "lied")))
         monkeypatch.setattr(processes, "CLOSE_S", 0.1)
         began = time.monotonic()
         try:
@@ -191,7 +191,7 @@ def test_a_liar_that_goes_on_is_refused_and_the_epoch_is_lost(lying: Any, lie: s
 
 def test_the_first_epoch_ends_by_the_deadline_of_the_cost_model(monkeypatch: pytest.MonkeyPatch, setup: Any) -> None:
     """Signs of life without end, and no figure in the scenario or from an epoch before: it is over all the same."""
-    monkeypatch.setattr(processes, "WORKER", command("beats-for-ever", "always", "none"))
+    monkeypatch.setattr(children, "COMMAND", command("beats-for-ever", "always", "none"))
     monkeypatch.setattr(epoch, "FIRST_SLACK_S", 0.1)
     with Processes(setup, workers=3) as crew, pytest.raises(WorkerLost, match=r"edge-1: no answer within 0\.3 s"):
         runner = FederatedEpoch(setup, crew, None, lambda decision: 0.01)

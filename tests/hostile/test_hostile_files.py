@@ -131,18 +131,20 @@ def test_a_path_that_is_too_long_has_its_sentence(call, tmp_path, capsys):
 
 
 def test_a_launcher_that_was_killed_has_its_sentence(tmp_path):
-    from relaytrain.pipeline.launcher import Launcher
+    from relaytrain.launcher import Launcher
 
     for ended in ("closed", "reset"):
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         killed = Launcher.__new__(Launcher)
-        killed._socket, killed._lines = ours, ours.makefile("rb")
-        if ended == "reset":
-            ours.sendall(b"unread")
+        killed._attach(ours)
+        forked = killed.fork([str(tmp_path), 0, ""])
+        if ended == "closed":
+            assert theirs.recv(2**20)
         theirs.close()
-        with pytest.raises(WorkerLost, match="starts the pipeline's stages has ended"):
-            killed.fork(tmp_path, 0, "")
+        with pytest.raises(WorkerLost, match="process that starts workers has ended"):
+            _ = forked.pid
         with pytest.raises(WorkerLost):
-            killed.end(1)
-        killed._lines.close()
+            forked.end()
+        with pytest.raises(WorkerLost):
+            killed.fork([])
         ours.close()

@@ -1,12 +1,12 @@
 """Nodes in local processes: resident workers, each holding the data of some nodes, training at the same time.
 
-    parent                                    worker (python -m relaytrain.executors.worker)
+    parent                                    worker (`executors/worker.py`, forked by `launcher.py`)
     open: data of its nodes  ->  writer thread  ->  pipe  ->
                              <-  reader thread  <-  pipe  <- ready
     task: checkpoint         ->                              trains
                              <-  reader thread  <-  pipe  <- beats while it trains, then the result
 
-Nothing is pickled, nothing is forked, the caller's `__main__` is not imported. A worker that dies, stops or is too
+Nothing is pickled, the caller is not forked, its `__main__` is not imported. A worker that dies, stops or is too
 slow costs its tasks, never the epoch's end: it is killed, its tasks are answered with an error, and the next task for
 its nodes starts another one. A task's deadline counts from the moment it is sent, whether or not its worker runs by
 then; one that is still starting at the deadline goes on starting, so that the next attempt finds it further on.
@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import queue
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 from numpy.typing import NDArray
 from safetensors.numpy import save
@@ -35,11 +33,10 @@ from ..data.own import OwnData
 from ..models.spec import FactorySpec
 from ..training.setup import TrainingSetup
 from ..training.task import BadMessage, FailureKind, Key, NodeResult, NodeTask, failed
+from . import children
+from .children import ChildProcess
 from .frames import check_frame, read_frame, write_frame
 from .shares import divide
-
-WORKER = (sys.executable, "-m", "relaytrain.executors.worker")
-"""The command that starts a worker."""
 
 STALL_S = 60.0
 """A worker that shows no sign of life for so long between two batches is taken for dead."""
@@ -65,7 +62,7 @@ class _Worker:
     """
 
     nodes: tuple[str, ...]
-    process: subprocess.Popen[bytes]
+    process: ChildProcess
     outbox: queue.SimpleQueue[tuple[str, bytes, dict[str, Any]] | None] = field(default_factory=queue.SimpleQueue)
     threads: tuple[threading.Thread, ...] = ()
     seen_s: float = 0.0
@@ -165,8 +162,7 @@ class Processes:
         for index, worker in enumerate(self._crew):
             if worker is not None:
                 worker.outbox.put(None)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    worker.process.wait(CLOSE_S)
+                worker.threads[-1].join(CLOSE_S)  # its pipe ends with it
                 self._end(worker)
                 self._crew[index] = None
 
@@ -182,8 +178,7 @@ class Processes:
         if worker not in self._crew:
             return []  # of a worker that was let go
         if frame is None:
-            self._end(worker)
-            return self._lose(worker, "lost", f"its process ended ({_status(worker.process)})")
+            return self._lose(worker, "lost", f"its process ended ({worker.process.end()})")
         try:
             if isinstance(frame, BadMessage):
                 raise frame
@@ -262,13 +257,7 @@ class Processes:
     def _hire(self, nodes: tuple[str, ...]) -> _Worker:
         settings = self.setup.settings
         limits = dict.fromkeys(_THREAD_LIMITS, str(settings.threads))
-        process = subprocess.Popen(
-            WORKER,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **limits},
-        )
-        worker = _Worker(nodes, process, seen_s=time.monotonic())
+        worker = _Worker(nodes, children.start(limits), seen_s=time.monotonic())
         header: dict[str, Any] = {
             "nodes": {node: settings.device_of(node) for node in nodes},
             "settings": settings.to_dict(),
@@ -298,8 +287,7 @@ class Processes:
         return worker
 
     def _end(self, worker: _Worker) -> None:
-        worker.process.kill()  # also ends one that is stopped
-        worker.process.wait()
+        worker.process.end()
         worker.outbox.put(None)
         for thread in worker.threads:
             thread.join(CLOSE_S)  # a child of the worker may hold its pipe open
@@ -307,12 +295,11 @@ class Processes:
 
 def _write(worker: _Worker) -> None:
     """Frames to the worker; in a thread, since a worker that is stopped reads nothing."""
-    pipe = worker.process.stdin
-    assert pipe is not None
+    pipe = worker.process.tasks
     while (item := worker.outbox.get()) is not None:
         kind, body, header = item
         try:
-            write_frame(_binary(pipe), kind, body, **header)
+            write_frame(pipe, kind, body, **header)
         except (BrokenPipeError, ValueError):
             break
     with contextlib.suppress(BrokenPipeError):  # what was not yet sent is of no use to anyone
@@ -321,11 +308,10 @@ def _write(worker: _Worker) -> None:
 
 def _read(worker: _Worker, inbox: Inbox) -> None:
     """Frames of the worker, checked. Beats only leave their mark: however many come, nobody has to go through them."""
-    pipe = worker.process.stdout
-    assert pipe is not None
+    pipe = worker.process.results
     with pipe:
         try:
-            while (frame := read_frame(_binary(pipe), worker.most_bytes)) is not None:
+            while (frame := read_frame(pipe, worker.most_bytes)) is not None:
                 kind = check_frame(*frame)
                 worker.heard(kind)
                 if kind == "beat":
@@ -336,13 +322,3 @@ def _read(worker: _Worker, inbox: Inbox) -> None:
             inbox.put((worker, wrong))
             return
     inbox.put((worker, None))
-
-
-def _binary(pipe: Any) -> BinaryIO:
-    stream: BinaryIO = pipe
-    return stream
-
-
-def _status(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    return f"signal {-code}" if code is not None and code < 0 else f"status {code}"

@@ -1,4 +1,4 @@
-"""A resident worker process: holds the data of its nodes and trains what it is sent. `python -m` starts it.
+"""A resident worker process: holds the data of its nodes and trains what it is sent. Forked, or by `python -m`.
 
 It lives as long as its parent: a thread reads the pipe from the parent all the time, and when that ends, whatever the
 process is doing, it ends too. What user code prints goes to stderr, since stdout carries frames.
@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,8 +32,34 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    serve(sys.stdin.buffer, out)
+
+
+def prepare() -> None:
+    """Import what every worker needs: while the launcher starts, not in the time of a first task."""
+    import torch
+
+    from ..models import rebuild
+    from ..training import local, own_data, own_training, references, settings, step
+
+    torch.optim.SGD([torch.zeros(1)])  # the first optimizer makes torch import 800 modules
+    _ = rebuild, local, own_data, own_training, references, settings, step
+
+
+def forked(words: Sequence[Any], descriptors: Sequence[int]) -> int:
+    """The life of a worker that the launcher forked: it reads one pipe and writes to the other."""
+    import numpy as np
+
+    np.random.seed()  # a user's own draws: not the same in every worker
+    tasks, results = descriptors
+    serve(os.fdopen(tasks, "rb"), os.fdopen(results, "wb"))
+    return 0
+
+
+def serve(tasks: BinaryIO, out: BinaryIO) -> None:
+    """Serve the parent at two pipes until it is gone."""
     inbox: queue.SimpleQueue[Frame] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, inbox), daemon=True).start()
+    threading.Thread(target=_read, args=(tasks, inbox), daemon=True).start()
     header, body = inbox.get()
     try:
         sites = _open(header, body)
@@ -74,8 +101,7 @@ def _open(header: dict[str, Any], body: bytes) -> dict[str, Any]:
     from ..training.step import step_of
 
     torch.set_num_threads(header["threads"])
-    # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
-    torch.optim.SGD([torch.zeros(1)])
+    prepare()
     folder = Path(header["folder"]) if header["folder"] else None
     known = {reference: from_scenario(reference, folder) for reference in header["references"]}
     settings = TrainingSettings.from_dict(header["settings"])

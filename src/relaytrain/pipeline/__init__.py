@@ -5,7 +5,8 @@ arithmetic, `weight_versions` the policies, `stage` a part of a network on one d
 process, `networks` networks as chains of units, `unit_counter` what these weigh.
 
 A run: `pipeline_run` is the call (`named_run` by names), `pipeline_work` what it is given and gives back, `supervisor`
-starts and watches the stages, `launcher` forks them, `worker` is one process and `stage_program` what it does, `links`
-carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` (by `job_writer`) and `blueprint` say in JSON
-what to do, `stragglers` who is slow, `addresses` where stages may listen, `process_memory` what is only code.
+starts and watches the stages, `relaytrain.launcher` forks them, `worker` is one process and `stage_program` what it
+does, `links` carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` (by `job_writer`) and `blueprint`
+say in JSON what to do, `stragglers` who is slow, `addresses` where stages may listen, `process_memory` what is only
+code.
 """

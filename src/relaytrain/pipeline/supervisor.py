@@ -11,7 +11,6 @@ neighbour end after `group_s`.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import selectors
@@ -27,6 +26,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from ..core.errors import InfeasibleError, RelayTrainError, WorkerLost
 from ..core.user_code import UserCodeError
+from ..launcher import ENVIRONMENT, Forked, launcher
 from ..planners.pipeline.partition import Device
 from ..planners.pipeline.partition import split as parts_of
 from ..store.files import make_dir
@@ -34,21 +34,9 @@ from .addresses import address_of, interface_of
 from .blueprint import names_in
 from .job_file import StageJob
 from .job_writer import make_job, write_start
-from .launcher import Launcher
 from .pipeline_work import PipelineResult, PipelineWork, Split
 from .snapshots import last_attempt, newest, prune, read
 from .stragglers import Straggling
-
-_launcher: Launcher | None = None
-
-
-def launcher() -> Launcher:
-    """This process's launcher, started when first needed and kept: importing torch costs seconds."""
-    global _launcher  # noqa: PLW0603
-    if _launcher is None or not _launcher.alive:
-        _launcher = Launcher()
-        atexit.register(_launcher.close)
-    return _launcher
 
 
 def supervise(work: PipelineWork, devices: Sequence[Device], split: Split) -> PipelineResult:
@@ -66,9 +54,9 @@ class _Worker:
     """What is known of one process."""
 
     name: str
-    pid: int
+    process: Forked
     socket: socket.socket
-    seen_s: float
+    seen_s: float = 0.0
     rest: bytes = b""
     done: dict[str, Any] | None = None
     lost: str | None = None
@@ -130,21 +118,25 @@ class _Supervisor:
         self.splits.append(self.split)
         job, path = self._job(*self._newest())
         store, keep = self._store()
-        crew = launcher()
+        crew = launcher("relaytrain.pipeline.worker")
         workers: list[_Worker] = []
         watch = self._straggling(job)
         try:
             for rank in range(job.world):
                 name = self.split.devices[rank] if rank < job.stages else "master"
-                pid, control = crew.fork(path, rank, store)
+                control, theirs = socket.socketpair()
+                with theirs:
+                    forked = crew.fork([str(path), rank, store], [theirs.fileno()], ENVIRONMENT)
                 control.setblocking(False)
-                workers.append(_Worker(name, pid, control, time.monotonic()))
+                workers.append(_Worker(name, forked, control))
+                _ = forked.pid  # its silence counts from when it is there
+                workers[-1].seen_s = time.monotonic()
             self._tell(
                 "started",
                 step=job.start,
                 devices=list(self.split.devices),
                 cuts=list(job.cuts),
-                pids=[w.pid for w in workers],
+                pids=[w.process.pid for w in workers],
             )
             self._watch(workers, watch, job)
         finally:
@@ -152,9 +144,9 @@ class _Supervisor:
                 worker.socket.close()
             for worker in workers:
                 if worker.done is None:
-                    crew.end(worker.pid)
+                    worker.process.end()
             for worker in workers:
-                crew.end(worker.pid)
+                worker.process.end()
             del keep
         self.link_bytes += sum(int((w.done or {}).get("sent_bytes", 0)) for w in workers)
         return workers

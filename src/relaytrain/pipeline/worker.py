@@ -54,6 +54,17 @@ def play(job: StageJob, rank: int, report: Report, links: Links | None = None) -
         StageProgram(job, rank, report, links).run()
 
 
+def prepare() -> None:
+    """All that a stage needs is imported with this module."""
+
+
+def forked(words: Sequence[Any], descriptors: Sequence[int]) -> int:
+    """The life of a worker that the launcher forked for the supervisor."""
+    path, rank, store = words
+    (control,) = descriptors
+    return supervised(Path(path), rank, store, socket.socket(fileno=control))
+
+
 def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:
     """The worker's life under a supervisor: exit status 0, 7 when a neighbour was lost, 3 for the user's code."""
     talk = _Control(control)

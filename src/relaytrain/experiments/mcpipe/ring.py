@@ -22,9 +22,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
+from ...launcher import environment
 from ...pipeline.blueprint import units_from
 from ...pipeline.job_file import StageJob, read_job
-from ...pipeline.launcher import environment
 from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
 from ...pipeline.snapshots import read
 from ...pipeline.stage_program import MinibatchFile
