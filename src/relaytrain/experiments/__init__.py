@@ -81,7 +81,7 @@ _TRAINED = {
     "mcpipe-fig4": 4,
     "mcpipe-width": 2,
 }
-"""Need PyTorch and so many minutes of one core; the others take a minute or two, all together."""
+"""Need PyTorch and so many minutes of one core; the others take three minutes or so, all together."""
 
 _MEASURED: dict[str, tuple[str, str]] = {
     **{f"pact-fig{number}": ("pact.measured_figures", f"fig{number}") for number in (6, 7, 8, 9)},
@@ -164,7 +164,7 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     last = [name for name in lines if name in _TRAINED]
     if last and can_train:
         minutes = sum(_TRAINED[name] for name in last)
-        told(f"a minute or two of figure core, then about {minutes} minutes of training: {', '.join(last)}")
+        told(f"three minutes or so of one core, then about {minutes} minutes of training: {', '.join(last)}")
     redrawn: dict[str, Reproduction] = {}
     summary = Path(out_dir) / ("findings-measured.md" if options.get("curves") == "measured" else "findings.md")
     for position, name in enumerate([*(name for name in lines if name not in _TRAINED), *last], start=1):

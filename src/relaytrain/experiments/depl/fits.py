@@ -49,15 +49,16 @@ class CampaignLosses:
     @property
     def note(self) -> str:
         """Where the curves come from, and what is smaller than in the paper."""
+        count = f"{len(self.seeds)} seed{'' if len(self.seeds) == 1 else 's'}"
         if not self.legs:
-            return f"traces: {self.name}, {len(self.seeds)} seeds of every version, never switched"
+            return f"traces: {self.name}, {count} of every version, never switched"
         k1s = sorted({k1 for k1, _, _ in self.legs})
         pairs = sorted({(a, b) for _, a, b in self.legs})
         every = k1s == list(range(k1s[0], k1s[-1] + 1)) and len(k1s) > 2
         spoken = f"{k1s[0]} to {k1s[-1]}" if every else ", ".join(map(str, k1s))
         k2s = [k2 for k2 in K2S if k2 * len(self.seeds) >= FEW]
         return (
-            f"traces: {self.name}, {len(self.seeds)} seed{'' if len(self.seeds) == 1 else 's'}; K1 in {spoken} (the "
+            f"traces: {self.name}, {count}; K1 in {spoken} (the "
             f"paper's: 1 to 20), (F1, F2) in {', '.join(f'({a:g}, {b:g})' for a, b in pairs)} (all pairs of 0.25, "
             f"0.36, 0.5, 0.75), K2 in {', '.join(map(str, k2s))}; F2 is a share of the full network, above F1"
         )
