@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,15 +35,37 @@ def test_it_is_a_cost_model() -> None:
     assert "2 pairs" in repr(model)
 
 
-def test_it_moves_towards_what_was_measured() -> None:
-    model = TableCosts(PAIRS, TABLE, weight=0.25)
+def test_what_was_measured_stands_for_its_pair_alone() -> None:
+    model = TableCosts(PAIRS, TABLE)
     model.tell(told(PAIRS[0], 14.0, 140.0))
     table = model.table()
-    assert table.run_s[0] == pytest.approx(11.0)
-    assert table.run_j[0] == pytest.approx(110.0)
+    assert (table.run_s[0], table.run_j[0]) == (14.0, 140.0)
     assert table.run_s[1] == 4.0
     assert table.provenance == "measured"
     assert TABLE.run_s[0] == 10.0
+
+
+def test_an_outage_is_outvoted_wherever_it_falls() -> None:
+    for seconds in ([60.0, 12.0], [12.0, 60.0], [60.0, 12.0, 12.0], [12.0, 60.0, 12.0], [12.0, 12.0, 60.0]):
+        model = TableCosts(PAIRS, TABLE)
+        for one in seconds:
+            model.tell(told(PAIRS[0], one, 100.0))
+        assert model.table().run_s[0] == 12.0
+
+
+def test_what_lasts_is_believed_from_the_second_epoch_on() -> None:
+    model = TableCosts(PAIRS, TABLE)
+    for seconds in [12.0] * 9 + [36.0] * 2:
+        model.tell(told(PAIRS[0], seconds, 100.0))
+    assert model.table().run_s[0] == 36.0
+
+
+def test_of_drawn_nodes_the_mean_counts() -> None:
+    """One slow node among three, one of them drawn an epoch: two of three epochs would hide it from a median."""
+    model = TableCosts(PAIRS, TABLE, drawn=PAIRS[:1])
+    for seconds in [6.0, 6.0, 30.0] * 4:
+        model.tell(told(PAIRS[0], seconds, 100.0))
+    assert model.table().run_s[0] == pytest.approx(14.0)
 
 
 def test_it_converges_and_keeps_the_spread() -> None:
@@ -59,7 +82,7 @@ def test_it_converges_and_keeps_the_spread() -> None:
 
 
 def test_a_change_is_shared_between_run_and_change() -> None:
-    model = TableCosts(PAIRS, TABLE, weight=1.0)
+    model = TableCosts(PAIRS, TABLE)
     model.tell(told(PAIRS[1], 10.0, 50.0))  # believed 1 + 4 s, 5 + 20 J
     table = model.table()
     assert (table.run_s[1], table.change_s[0, 1]) == (8.0, 2.0)
@@ -68,8 +91,20 @@ def test_a_change_is_shared_between_run_and_change() -> None:
     assert (model.table().run_s[1], model.table().change_s[0, 1]) == (6.0, 2.0)
 
 
+def test_a_handover_that_was_measured_is_no_share_of_anything() -> None:
+    table = replace(TABLE, change_s=np.ones((2, 2)) - np.eye(2), change_j=np.ones((2, 2)) - np.eye(2))
+    model = TableCosts(PAIRS, table)
+    for _ in range(2):
+        model.tell(told(PAIRS[1], 10.0, 50.0, handover_s=0.5, handover_j=0.25))
+        model.tell(told(PAIRS[0], 8.0, 70.0, handover_s=3.0, handover_j=20.0))
+    now = model.table()
+    assert (now.run_s.tolist(), now.run_j.tolist()) == ([5.0, 9.5], [50.0, 49.75])
+    assert (now.change_s.tolist(), now.change_j.tolist()) == ([[0.0, 0.5], [3.0, 0.0]], [[0.0, 0.25], [20.0, 0.0]])
+    assert now.epoch_s[0, 1] == 10.0
+
+
 def test_lost_work_and_nonsense_do_not_count() -> None:
-    model = TableCosts(PAIRS, TABLE, weight=1.0)
+    model = TableCosts(PAIRS, TABLE)
     model.tell(told(PAIRS[0], 15.0, 130.0, wasted_s=5.0, wasted_j=30.0))
     assert (model.table().run_s[0], model.table().run_j[0]) == (10.0, 100.0)
     model.tell(told(PAIRS[0], math.nan, math.inf))

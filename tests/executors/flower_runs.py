@@ -96,20 +96,35 @@ class CliRun:
         started = ["-m", f"relaytrain.executors.{word}"]
         return [p for p, words in found.items() if words.split()[1:3] == started and words.endswith("(python)")]
 
-    def kill_one(self, word: str, which: Callable[[list[int]], int] = min, *, wait_s: float = WAIT_S) -> int | None:
-        """kill -9 for one of `pids(word)`, as soon as there is one; None when the run is over before."""
+    def cpu_s(self, word: str) -> float:
+        """Of all `pids(word)` so far."""
+        return sum(cpu_s_of(pid) for pid in self.pids(word))
+
+    def wait_for(self, happens: Callable[[], object], *, wait_s: float = WAIT_S) -> bool:
+        """Until `happens()`; False when the run is over before."""
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                return None
-            found = self.pids(word)
-            if found:
-                pid = which(found)
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                return pid
+                return False
+            if happens():
+                return True
             time.sleep(0.02)
-        raise AssertionError(f"no process {word}")
+        raise AssertionError(f"nothing happened within {wait_s:g} s:\n{self.said}")
+
+    def kill_one(self, word: str, which: Callable[[list[int]], int] = min, *, wait_s: float = WAIT_S) -> int | None:
+        """kill -9 for one of `pids(word)`, as soon as there is one; None when the run is over before."""
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = self.pids(word)
+            return bool(found)
+
+        if not self.wait_for(there, wait_s=wait_s):
+            return None
+        pid = which(found)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return pid
 
 
 def words_of(pid: int) -> str:
@@ -119,6 +134,15 @@ def words_of(pid: int) -> str:
         return f"{words}({Path(f'/proc/{pid}/comm').read_text().strip()})" if words else ""
     except OSError:
         return ""
+
+
+def cpu_s_of(pid: int) -> float:
+    """CPU seconds of a process; 0 of one that has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return 0.0
 
 
 def left_behind(mark: str) -> list[str]:

@@ -142,6 +142,14 @@ def packets(host: str, counter: Path) -> int:
     return int(subprocess.run(read, check=True, capture_output=True, text=True).stdout)
 
 
+def sent_again(host: str) -> int:
+    """How often the host's TCP has sent something once more, since nobody had said that it came."""
+    read = [*inside(host), "cat", "/proc/net/snmp"]
+    said = subprocess.run(read, check=True, capture_output=True, text=True).stdout
+    names, figures = (line.split() for line in said.splitlines() if line.startswith("Tcp:"))
+    return int(figures[names.index("RetransSegs")])
+
+
 def send_one(host: str) -> None:
     code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('198.51.100.1', 9))"
     subprocess.run([*inside(host), sys.executable, "-c", code], check=True)

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +119,29 @@ def network():
                          nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 10))
 """
 VICTIMS = ("flower-supernode", "flwr-clientapp", "flower.trainer", "flwr-serverapp", "flower-superlink", "flower.apps")
+
+
+def next_is_planned(run: CliRun, store: Path, epoch: int, luck: random.Random) -> None:
+    run.wait_for(lambda: any(e.epoch == epoch + 1 for e in RunStore.open(store).events("flower-run")))
+
+
+def task_is_there(run: CliRun, store: Path, epoch: int, luck: random.Random) -> None:
+    run.wait_for(lambda: run.pids("flwr-clientapp"))
+
+
+def node_is_at_work(run: CliRun, store: Path, epoch: int, luck: random.Random) -> None:
+    """For some part of a second of CPU, in which it trains, answers or is about to."""
+    at_work, so_long = run.cpu_s("flower.trainer"), luck.uniform(0.02, 0.3)
+    run.wait_for(lambda: run.cpu_s("flower.trainer") - at_work >= so_long)
+
+
+MOMENTS = {
+    "at once": lambda run, store, epoch, luck: None,
+    "the next epoch is planned": next_is_planned,
+    "a task is at the node": task_is_there,
+    "the node is at work": node_is_at_work,
+}
+"""When somebody is killed, after an epoch."""
 ENDS_THE_RUN = ("flwr-serverapp", "flower-superlink", "flower.apps")
 
 
@@ -131,10 +153,13 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
     scenario, store, wanted = straight(tmp_path, three_legs())
     luck = random.Random(f"{victim} {moment}")
     run = on_flower(scenario, store)
-    run.until(f"k   {luck.randrange(1, 4)}")
-    time.sleep(luck.uniform(0.0, 4.0))
+    epoch = luck.randrange(1, 4)
+    run.until(f"k   {epoch}")
+    when = luck.choice(list(MOMENTS))
+    MOMENTS[when](run, store, epoch, luck)
     killed = run.kill_one(victim, luck.choice, wait_s=60.0)
     status = run.status()
+    print(f"{victim}, {when}, after epoch {epoch}: {'killed' if killed else 'the run was over'}, status {status}")
     if status == LOST:
         assert killed is not None and victim in ENDS_THE_RUN, run.said
         forget(run)
@@ -194,7 +219,11 @@ def test_tasks_go_to_nobody_without_the_secret(tmp_path, mark):
 @pytest.mark.soak
 def test_nodes_measure_before_the_first_plan(tmp_path, mark):
     """The cost table of the first plan has what the nodes have timed; what the scenario forbids stays forbidden."""
-    scenario, store = write_scenario(tmp_path / "legs.json", three_legs(epochs=3, clock="measured")), tmp_path / "runs"
+    made = three_legs(epochs=3, clock="measured")
+    box = made["devices"]["box"]
+    made["devices"] = {"box": box, "big": {**box, "busy_w": 10 * box["busy_w"], "idle_w": 10 * box["idle_w"]}}
+    made["nodes"] = [{**node, "device": "big"} if node["name"] == "far" else node for node in made["nodes"]]
+    scenario, store = write_scenario(tmp_path / "legs.json", made), tmp_path / "runs"
     options = ("--transport", "flower", "--local-flower", 1, "--store", store, "--name", "flower-run")
     run = CliRun("run", scenario, *options, "--profile-nodes")
     assert run.status() == MISSED, run.said
@@ -203,6 +232,8 @@ def test_nodes_measure_before_the_first_plan(tmp_path, mark):
     assert rows["full", "silver"]["energy"] is None  # infinity
     measured = [rows["full", "gold"], rows["half", "silver"], rows["small", "bronze"]]
     assert all(0.0 < row["seconds"] != 2.0 and row["energy"] > 0.0 for row in measured), measured
+    watts = {row["nodes"]: row["energy"] / row["seconds"] for row in measured}  # one SuperNode, and meters of all nodes
+    assert watts["bronze"] == pytest.approx(10 * watts["gold"], rel=0.02)
     first = next(event for event in events if event.kind == "planned")
     assert first.body["predicted"]["elapsed_s"] == pytest.approx(rows["full", "gold"]["seconds"] + 1.0)
 

@@ -12,10 +12,12 @@ import stub
 from compare import trace
 
 from relaytrain.core.errors import UsageError
-from relaytrain.core.law_json import costs_from_json, law_from_json
+from relaytrain.core.law_json import costs_from_json, costs_to_json, law_from_json
 from relaytrain.core.state import State
+from relaytrain.costs.table import TableCosts
 from relaytrain.planners.registry import planner_named
 from relaytrain.relay import loop as orchestrator
+from relaytrain.relay.events import RunPast
 from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 
@@ -87,12 +89,20 @@ def test_emulated_seconds_and_joules_are_those_of_the_cost_table(store):
 
 
 def test_measured_seconds_move_the_cost_table_and_include_the_handover(store):
-    ended = orchestrator.start(stub.job(clock="measured"), store, run="measured-1")
+    job = stub.job(clock="measured")
+    ended = orchestrator.start(job, store, run="measured-1")
     for outcome in ended.outcomes:
         assert outcome.elapsed_s == 1.25 + (0.5 if outcome.handover_loss is not None else 0.0)
         assert outcome.provenance == "measured"
     tables = [e.body["costs"] for e in store.events("measured-1", kinds=("planned",))]
     assert tables[0] != tables[-1] and tables[-1]["provenance"] == "measured"
+    past, learned = RunPast.of(store.events("measured-1")).history, TableCosts(job.problem.pairs, job.costs)
+    assert past == list(ended.outcomes)
+    for outcome, planned in zip(past, tables[1:], strict=False):  # so whoever resumes plans with the same table
+        learned.tell(outcome)
+        assert costs_to_json(learned.table()) == planned
+        assert learned.table().run_s[job.problem.index(outcome.decision.pair)] == 1.25
+    assert 0.5 in learned.table().change_s
 
 
 def test_the_same_job_twice_gives_the_same_run(store):

@@ -27,7 +27,10 @@ def most_plausible(*before: float) -> float:
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """One epoch done: loss after it, seconds and joules on the run's clock, measured CPU-seconds beside."""
+    """One epoch done: loss after it, seconds and joules on the run's clock, measured CPU-seconds beside.
+
+    `handover_s`, `handover_j`: the handover's part of them, where that is known.
+    """
 
     decision: Decision
     loss: float
@@ -40,6 +43,8 @@ class EpochOutcome:
     wasted_j: float = 0.0
     wasted_s: float = 0.0
     failed_nodes: tuple[str, ...] = ()
+    handover_s: float | None = None
+    handover_j: float | None = None
 
 
 @dataclass(frozen=True)

@@ -175,8 +175,9 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else float(value)
 
 
-def outcome_from(body: Mapping[str, Any]) -> EpochOutcome:
-    """The epoch that an `epoch_done` tells of."""
+def outcome_from(body: Mapping[str, Any], handover: Mapping[str, Any] | None = None) -> EpochOutcome:
+    """The epoch that an `epoch_done` tells of, and the `handover` before it if there was one."""
+    handed = {} if handover is None else handover
     return EpochOutcome(
         decision_from(body["decision"]),
         float(body["loss"]),
@@ -187,6 +188,8 @@ def outcome_from(body: Mapping[str, Any]) -> EpochOutcome:
         body.get("wall_s"),
         body.get("handover_loss"),
         failed_nodes=tuple(body.get("failed_nodes", ())),
+        handover_s=handed.get("elapsed_s"),
+        handover_j=handed.get("energy_j"),
     )
 
 
@@ -257,7 +260,7 @@ class RunPast:
         elif event.kind == "node_failed":
             self.attempts = max(self.attempts, int(body.get("attempt", 0)) + 1)
         elif event.kind == "epoch_done":
-            self.history.append(outcome_from(body))
+            self.history.append(outcome_from(body, self.handover))
             self.lost.pop(self.history[-1].decision.nodes, None)
             self.handover, self.attempts = None, 0
         elif event.kind == "rolled_back":

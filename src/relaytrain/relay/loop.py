@@ -335,11 +335,15 @@ class RelayLoop:
     # --- keeping it
 
     def _record_epoch(self, decision: Decision, result: EpochResult) -> None:
-        handover, probed = Spent(0.0, 0.0), None
+        handover, outcome = Spent(0.0, 0.0), replace(result.outcome, decision=decision, handover_loss=None)
         if self.handover is not None:
             handover = Spent(self.handover["elapsed_s"], self.handover["energy_j"])
-            probed = float(self.handover["loss_after"])
-        outcome = replace(result.outcome, decision=decision, handover_loss=probed)
+            outcome = replace(
+                outcome,
+                handover_loss=float(self.handover["loss_after"]),
+                handover_s=handover.elapsed_s,
+                handover_j=handover.energy_j,
+            )
         modelled = self.steering.modelled(decision, self.job.costs)
         booked = self.job.clock.book(replace(result, outcome=outcome), modelled, handover)
         if booked.note and booked.note not in self.telling.notes:

@@ -322,7 +322,9 @@ class Steering:
 
     def _costs(self) -> TableCosts:
         if self._believed is None:
-            self._believed = TableCosts(self.problem.pairs, self.costs, self.problem.start)
+            sets = {group.name for group in self.problem.node_sets if group.sampled < len(group.nodes)}
+            drawn = [pair for pair in self.problem.pairs if pair.nodes in sets]
+            self._believed = TableCosts(self.problem.pairs, self.costs, self.problem.start, drawn=drawn)
             for outcome in self.history if self.learn_costs else ():
                 self._believed.tell(outcome)
         return self._believed

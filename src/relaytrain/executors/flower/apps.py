@@ -101,6 +101,7 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
     client = _client(runtime)
     request = AcquireTaskRequest(supported_task_types=[kind])
     forks: list[int] = []
+    said = ""
     parent = str(os.getpid())
     while True:
         began = time.monotonic()
@@ -108,12 +109,20 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
         if ended:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        with contextlib.suppress(httpx.HTTPError):  # it is not there yet, or too busy to answer
+        try:
             answer = client.AcquireTask(request)
             if answer.token:
                 _hold(runtime, answer.token)
                 time.sleep(max(HOLD_S, time.monotonic() - began))
                 forks.append(_fork(name, app, [*runtime.arguments(), "--token", answer.token, "--parent-pid", parent]))
+            said = ""
+        except httpx.HTTPError:
+            pass  # it is not there yet, or too busy to answer
+        except Exception as error:  # an answer that is none, no process to be had: what passes must not end us
+            words = f"no task from {runtime.address}: {type(error).__name__}: {str(error).strip()[:300]}; trying on"
+            if words != said:
+                print(words, file=sys.stderr, flush=True)
+            said = words
         forks = [pid for pid in forks if os.waitpid(pid, os.WNOHANG)[0] == 0]
         time.sleep(min(MOST_LOOK_S, max(LOOK_S, (time.monotonic() - began) / SHARE)))
 
@@ -143,10 +152,9 @@ def _client(runtime: TaskPlace, token: str | None = None) -> RuntimeHttpClient:
 
 def _hold(runtime: TaskPlace, token: str) -> None:
     """A sign of life in the name of an app that is about to start."""
-    import httpx
     from flwr.proto.runtime_pb2 import SendTaskHeartbeatRequest
 
-    with contextlib.suppress(httpx.HTTPError), _client(runtime, token) as client:
+    with contextlib.suppress(Exception), _client(runtime, token) as client:  # without it the app has less time, no more
         client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
 

@@ -1,6 +1,7 @@
 """What versions cost on the nodes themselves: each times them by its trainer, and the cost table gets what they say.
 
-An epoch of a pair then takes what its slowest node takes by its own clock, and the joules of all nodes by their meters.
+An epoch of a pair then takes what its slowest node takes by its own clock, and the joules of all nodes by their meters;
+where a share of them is drawn, what is expected of a draw.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from ...core.notices import say
-from ...core.problem import Problem
+from ...core.problem import Problem, Version
 from ...costs.profiled import ProfiledVersion
+from ...costs.sampled import sampled_cost
 from ...scenario import Scenario, load_scenario
 from ...training.task import BadMessage
 from .messages import of_about, to_about
@@ -31,14 +33,15 @@ _VERSION = ("per_sample_s", "per_batch_s", "pass_s", "flops_per_sample")
 class NodeProfile:
     """What one Flower node measured.
 
-    `wall_per_cpu`: seconds that pass for a second of CPU; `j_per_cpu_s`: joules by its meter; `samples` by node.
+    `wall_per_cpu`: seconds that pass for a second of CPU. By node that it plays: `j_per_cpu_s`, joules by its meter for
+    such a second, and `samples`.
     """
 
     versions: Mapping[str, ProfiledVersion]
     batch: int
     local_epochs: int
     wall_per_cpu: float
-    j_per_cpu_s: float
+    j_per_cpu_s: Mapping[str, float]
     provenance: str
     samples: Mapping[str, int]
 
@@ -56,16 +59,18 @@ class NodeProfile:
             }
             samples = {str(name): int(_amount(count)) for name, count in about["samples"].items()}
             batch, local_epochs = (max(1, int(_amount(about[key]))) for key in ("batch", "local_epochs"))
-            wall, joules = (_amount(about[key]) for key in ("wall_per_cpu", "j_per_cpu_s"))
+            joules = {name: _amount(about["j_per_cpu_s"][name]) for name in samples}
+            wall = _amount(about["wall_per_cpu"])
             return cls(versions, batch, local_epochs, wall, joules, str(about["provenance"])[:20], samples)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             words = about.get("error") if isinstance(about, Mapping) else None
             raise BadMessage(str(words)[:300] if words else "it sent no profile") from None
 
-    def epoch(self, version: str, node: str) -> tuple[float, float]:
+    def epoch(self, version: Version, node: str) -> tuple[float, float]:
         """Seconds and joules of one node's pass."""
-        cpu_s = self.versions[version].cpu_s(self.samples[node], self.batch, self.local_epochs)
-        return cpu_s * self.wall_per_cpu, cpu_s * self.j_per_cpu_s
+        samples = self.samples[node]
+        cpu_s = version.trained(lambda name: self.versions[name].cpu_s(samples, self.batch, self.local_epochs))
+        return cpu_s * self.wall_per_cpu, cpu_s * self.j_per_cpu_s[node]
 
 
 def _amount(value: Any) -> float:
@@ -109,15 +114,16 @@ def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: flo
 def measured_pairs(problem: Problem, found: Mapping[str, NodeProfile]) -> dict[tuple[str, str], tuple[float, float]]:
     """Seconds and joules of an epoch, of every pair whose nodes were all measured."""
     sets = {group.name: group for group in problem.node_sets}
+    versions = {version.name: version for version in problem.versions}
     rows = {}
     for pair in problem.pairs:
-        group = sets[pair.nodes]
-        able = [found.get(node) for node in group.nodes]
-        if group.mode == "pipeline" or not able or any(p is None or pair.version not in p.versions for p in able):
+        group, version = sets[pair.nodes], versions.get(pair.version, Version(pair.version))
+        able, trained = [found.get(node) for node in group.nodes], {version.name, *version.slices}
+        if group.mode == "pipeline" or not able or any(p is None or trained - p.versions.keys() for p in able):
             continue
-        each = [found[node].epoch(pair.version, node) for node in group.nodes]
-        joules = sum(j for _, j in each) * group.sampled / len(each)
-        rows[pair.version, pair.nodes] = max(s for s, _ in each), joules
+        seconds, joules = zip(*(found[node].epoch(version, node) for node in group.nodes), strict=True)
+        expected = sampled_cost(seconds, joules, [0.0] * len(seconds), group.sampled)
+        rows[pair.version, pair.nodes] = expected.seconds, expected.joules
     return rows
 
 

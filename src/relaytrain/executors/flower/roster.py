@@ -48,11 +48,13 @@ class Roster:
         """Look at Flower's list; nodes that are new are asked, and answers that have come are read."""
         listed = {node.node_id: node.name for node in self.grid.get_nodes()}
         present = set(listed)
-        self._names.update({number: name for number, name in listed.items() if name})
+        self._names = {number: name for number, name in listed.items() if name}
+        self._silent = {number: told for number, told in self._silent.items() if number in present}
         for gone in set(self.about) - present:
             del self.about[gone]
         now = time.monotonic()
-        self._asked = {key: (node, at) for key, (node, at) in self._asked.items() if now - at < ASK_S}
+        waiting = self._asked.items()  # an answer of one who has gone would have no registered name to be held against
+        self._asked = {key: (node, at) for key, (node, at) in waiting if node in present and now - at < ASK_S}
         waited_for = {node for node, _ in self._asked.values()}
         resting = {node for node, (times, at) in self._silent.items() if times >= TIMES or now - at < AGAIN_S}
         new = sorted(present - set(self.about) - waited_for - resting)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ...core.user_code import UserCodeError
-from ...costs.meters import Meter
+from ...costs.meters import Meter, weakest
 from ...training.task import BadMessage, NodeTask
 from ..frames import read_frame, write_frame
 
@@ -131,6 +131,8 @@ def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
 
 
 _current: list[_Asked] = []
+_handing_in = threading.Lock()
+"""Of two who ask at the same moment, one is the later one."""
 _setup: list[Any] = []
 _stages: list[StageNode] = []
 """Those of what was opened."""
@@ -150,11 +152,12 @@ def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
                 write_frame(stream, "about", **about)
             return
         asked = _Asked(stream, *frame)
-        for before in _current:
-            before.gone.set()
-        _current[:] = [asked]
         threading.Thread(target=_beat, args=(asked,), daemon=True).start()
-        inbox.put(asked)
+        with _handing_in:
+            for before in _current:
+                before.gone.set()
+            _current[:] = [asked]
+            inbox.put(asked)
         with contextlib.suppress(BadMessage, OSError):
             read_frame(stream)
         asked.gone.set()
@@ -197,17 +200,18 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
         place = setup.settings.device_of(node)
         meter = find_meter(profile, gpu=place.startswith("cuda")) if own is None else cast(Meter, own())
         benches[node] = _Bench(setup.site(node), meter)
-    mark = benches[about["nodes"][0]].meter
-    method = mark.end(mark.begin(), cpu_s=0.0)
+    read = [bench.meter.end(bench.meter.begin(), cpu_s=0.0) for bench in benches.values()]
+    methods = ", ".join(dict.fromkeys(reading.method for reading in read))
+    provenance = weakest(reading.provenance for reading in read)
     samples = {node: setup.samples_at(node) for node in benches}
     about.update(
         state="ready",
         samples=samples,
-        meter=method.method,
-        provenance=method.provenance,
+        meter=methods,
+        provenance=provenance,
         torch=str(torch.__version__),
         words=f"{', '.join(f'{node} with {_counted(count)}' for node, count in samples.items())}; joules: "
-        f"{method.method} ({method.provenance})",
+        f"{methods} ({provenance})",
     )
     return benches
 
@@ -217,15 +221,15 @@ def _counted(samples: int | None) -> str:
 
 
 def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
-    """Time all versions; seconds by the clock on the wall and joules by the meter, as shares of CPU seconds."""
+    """Time all versions; seconds by the clock on the wall and joules by each node's meter, as shares of CPU seconds."""
     from ...costs.profiled import profile
 
-    meter = next(iter(benches.values())).meter
     try:
-        mark, wall, cpu = meter.begin(), time.monotonic(), time.process_time()
+        marks = {node: bench.meter.begin() for node, bench in benches.items()}
+        wall, cpu = time.monotonic(), time.process_time()
         measured = profile(_setup[0], batches=max(1, min(200, int(asked.header.get("batches", 12)))))
         cpu_s, wall_s = max(time.process_time() - cpu, 1e-9), time.monotonic() - wall
-        reading = meter.end(mark, cpu_s=cpu_s)
+        readings = {node: bench.meter.end(marks[node], cpu_s=cpu_s) for node, bench in benches.items()}
     except Exception as error:
         asked.answer("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
         return
@@ -233,8 +237,8 @@ def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
         "measured",
         **measured.to_dict(),
         wall_per_cpu=max(wall_s / cpu_s, 1.0),
-        j_per_cpu_s=max(reading.energy_j, 0.0) / cpu_s,
-        provenance=reading.provenance,
+        j_per_cpu_s={node: max(reading.energy_j, 0.0) / cpu_s for node, reading in readings.items()},
+        provenance=weakest(reading.provenance for reading in readings.values()),
         samples={node: _setup[0].counted_at(node) for node in benches},
     )
     _say(f"timed {len(measured.versions)} versions in {wall_s:.3g} s")
