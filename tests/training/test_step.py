@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.outcome import Evaluation
+from relaytrain.core.user_code import UserCodeError
 from relaytrain.data.own import OwnData
 from relaytrain.training.evaluate import evaluate, evaluation_of
-from relaytrain.training.losses import squared_error
+from relaytrain.training.losses import loss_named, squared_error
 from relaytrain.training.step import PlainStep, step_of
 
 pytestmark = pytest.mark.train
@@ -95,3 +96,11 @@ def test_a_target_reads_what_is_there_and_says_what_is_not() -> None:
         Evaluation(1.0, figures={"gap": 3.0}).metric("rmse")
     with pytest.raises(ScenarioError, match="falls towards 0"):
         Evaluation(1.0, figures={"gap": -3.0}).metric("gap")
+
+
+def test_cross_entropy_of_one_output_is_refused_for_it_is_zero_whatever_is_said() -> None:
+    numbers = torch.randn(4, 1)
+    assert functional.cross_entropy(numbers, torch.randn(4, 1)) == 0.0
+    for labels in (torch.randn(4, 1), torch.zeros(4, dtype=torch.long)):
+        with pytest.raises(UserCodeError, match='to predict numbers use loss = "mse"'):
+            loss_named("cross-entropy")(numbers, labels)

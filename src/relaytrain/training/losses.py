@@ -47,6 +47,11 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
             f"training.loss: cross-entropy of outputs {list(outputs.shape)} and labels that are floats, expected "
             'classes as whole numbers; to predict numbers use loss = "mse"'
         )
+    if outputs.ndim > 1 and outputs.shape[1] == 1:
+        raise UserCodeError(
+            "training.loss: cross-entropy of one output a sample, which is 0 whatever the network says; to predict "
+            'numbers use loss = "mse", for two classes give the network two outputs'
+        )
     return functional.cross_entropy(outputs, labels)
 
 
