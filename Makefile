@@ -29,7 +29,9 @@ demo: setup
 fast: setup
 	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak"
 
-test: setup check
+# types are looked at beside the other tests (tests/test_types.py)
+test: setup
+	$(PY) -m ruff check src tests benchmarks examples
 	$(PY) -m pytest -n 2 --dist worksteal -m "not soak"
 
 test-core: setup

@@ -2,7 +2,7 @@
 
 `heavy.txt` beside this file names the tests that took more CPU than a quick look allows; they are marked `slow`, so
 `make fast` leaves them out. `python tests/weigh.py` writes it anew. `rare.txt` names those that `make test` leaves to
-the soak.
+the soak. The longest come first: one that is begun last keeps the others waiting.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 HEAVY, RARE = Path(__file__).with_name("heavy.txt"), Path(__file__).with_name("rare.txt")
+FIRST = ("tests/test_types.py", "tests/executors/test_flower.py")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,3 +27,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.soak)
         if item.nodeid.split("[")[0] in heavy:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))

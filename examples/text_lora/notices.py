@@ -31,6 +31,8 @@ def sentences(part: str) -> list[str]:
     folder = Path(sysconfig.get_path("stdlib")) / part
     found: list[str] = []
     for file in sorted(folder.rglob("*.py")):
+        if len(found) >= MOST:
+            break
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 words = re.findall(r"[a-z]+", (ast.get_docstring(node) or "").lower())

@@ -185,8 +185,9 @@ def test_images_of_the_presets(name: str, samples: dict[str, int], shared: float
     assert counted[1] >= 10 * counted[0]
 
 
-def test_depl_has_its_grid():
-    campaign = preset("depl")
+@pytest.mark.parametrize("name", ["depl", "depl-sgd"])
+def test_depl_has_its_grid(name: str):
+    campaign = preset(name)
     roots = [b for b in campaign.branches if b.parent is None]
     # F1 of the pairs, and the versions of Table I by themselves
     assert [b.version for b in roots] == ["p25", "p36", "p50", "p75", "p90"] and all(b.epochs == 20 for b in roots)

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import relaytrain as rt
+from relaytrain.cli import app
 from relaytrain.scenario import preset_names
 
 SLOW = pytest.mark.slow
@@ -26,6 +27,12 @@ def test_help_names_every_verb_and_fits_a_screen(relaytrain):
         assert len(lines) <= SCREEN_ROWS and max(map(len, lines)) <= SCREEN_COLUMNS
         assert "relaytrain " in text.partition("Options:")[2], "help shows how to call it"
         assert "\\[" not in text
+
+
+def test_the_quick_list_of_verbs_is_that_of_the_whole_command_line(relaytrain, capsys):
+    shown = [relaytrain().out, relaytrain("--help").out, relaytrain("-h").out]
+    app._app((*app.VERBS, *app.GROUPS))(args=["--help"], prog_name="relaytrain", standalone_mode=False)
+    assert shown == [capsys.readouterr().out] * 3
 
 
 def test_plan_without_a_scenario_is_the_quickstart(relaytrain):

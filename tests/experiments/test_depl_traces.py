@@ -19,7 +19,7 @@ SHAPE = 400.0  # of the inverse-gamma: x scatters by 5 %
 REPLICATES = 19
 
 
-def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: str = "drawn") -> Path:
+def write_drawn(folder: Path, seeds: int = 4, *, k1s: tuple[int, ...] = (5, 17), model: str = "drawn") -> Path:
     """Versions alone for 20 epochs, legs of 60 after switches; test losses A / sqrt(k + B) x, x independent."""
     folder.mkdir(parents=True)
     epochs, switches = [EPOCHS], [SWITCHES]
@@ -39,7 +39,7 @@ def write_drawn(folder: Path, seeds: int = 4, *, switched: bool = True, model: s
         for first, seconds in ((0.36, (0.5,)), (0.5, (0.75,)), (0.75, ()), (0.9, ())):
             root = run_number = run_number + 1
             losses = leg(root, "", 0, 0, "edge", first, 20)
-            for k1 in (5, 17) if switched else ():
+            for k1 in k1s:
                 for second in seconds:
                     run_number += 1
                     after = losses[k1 - 1] + 0.4 + 0.05 * rng.standard_t(5)
@@ -72,6 +72,17 @@ def test_the_campaign_is_read_by_version_and_configuration(drawn):
         found.root(0.8)
     with pytest.raises(UsageError, match="expected a campaign with gold, silver and bronze nodes"):
         campaigns()
+
+
+def test_figure_4_takes_the_most_ways_of_switching_and_the_others_the_most_seeds(tmp_path, monkeypatch):
+    write_drawn(tmp_path / "many-seeds", 3)
+    write_drawn(tmp_path / "many-ways", 1, k1s=(2, 3, 5, 17))
+    monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path))
+    assert fits.campaign().name == "depl-many-seeds"
+    grid = fits.campaign(switched=True)
+    assert grid.name == "depl-many-ways" and {k1 for k1, _, _ in grid.legs} == {2, 3, 5, 17}
+    assert "1 seed; K1 in 2, 3, 5, 17 (the paper's: 1 to 20)" in grid.note
+    assert {test.k2 for test in fits.p_values(grid, replicates=0)} == {5, 15, 25, 40, 60}  # one value fits nothing
 
 
 @pytest.mark.slow
@@ -108,7 +119,7 @@ def test_version_figures_on_traces_of_ones_own(drawn, name, monkeypatch):
 @pytest.mark.slow
 def test_table_1_has_both_networks_where_the_traces_do(tmp_path, monkeypatch):
     write_drawn(tmp_path / "traces" / "one")
-    write_drawn(tmp_path / "traces" / "two", switched=False, model="MobileNet, drawn")
+    write_drawn(tmp_path / "traces" / "two", k1s=(), model="MobileNet, drawn")
     monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces"))
     monkeypatch.setattr("relaytrain.experiments.depl.table1.find_spec", lambda package: None)
     made = run("depl-table1", tmp_path / "out", formats=("svg",), replicates=0)

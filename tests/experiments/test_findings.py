@@ -21,6 +21,7 @@ TRAINED = (
     "pact-fig2",
     "pact-fig4",
     "pact-table1",
+    "pact-table1-mixed",
     "mcpipe-fig2",
     "mcpipe-fig3",
     "mcpipe-fig4",
@@ -99,6 +100,7 @@ def test_verdicts_on_fits_to_the_bundled_traces(
         ("pact/fig2", "Fig. 2"),
         ("pact/algorithm3", "Algorithm 3"),
         ("pact/gamma_t", "gamma_T"),
+        ("pact/table1_mixed", "Table I mixed"),
         ("mcpipe/width", "mcPipe width"),
     ],
 )

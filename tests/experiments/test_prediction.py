@@ -12,6 +12,7 @@ from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.pact.table1 import _notes
+from relaytrain.experiments.pact.table1_mixed import joined
 from relaytrain.traces.trace_files import read_traces
 
 EPOCHS = "seed,run,parent,stage,k,k_stage,node_set,classes,samples,pruned_fraction,train_loss,test_loss,test_accuracy"
@@ -88,6 +89,34 @@ def test_tables_of_prediction_on_traces_of_ones_own(tiny, name):
     assert {row["campaign"] for row in made.rows} == {"tiny"} and len({row["estimator"] for row in made.rows}) >= 2
     assert [path.suffix for path in made.files] == [".svg", ".csv"] and all(path.is_file() for path in made.files)
     assert all(found.why for found in made.findings)
+
+
+@pytest.mark.train
+@pytest.mark.soak
+def test_one_fit_of_two_campaigns_by_classes(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        place = write_campaign(tmp_path / name)
+        (place / "meta.json").write_text(f'{{"format": 1, "preset": "{name}", "loss": "cross-entropy, nats"}}')
+    monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path))
+    made = run("pact-table1-mixed", tmp_path / "out", formats=("svg",), epochs=2)
+    assert {row["classes"] for row in made.rows if row["fit"] == "one"} == {"all", "7", "9", "10"}
+    values = {
+        (row["fit"], row["campaign"], row["classes"]): row["values"]
+        for row in made.rows
+        if row["quantity"].startswith("lambda_run") and row["estimator"] == "paper"
+    }
+    assert values["one", "one", "all"] == values["each", "one", "all"] == values["one", "all", "all"] / 2
+    assert sum(values["one", "all", classes] for classes in ("7", "9", "10")) == values["one", "all", "all"]
+
+
+def test_campaigns_joined_for_one_fit_share_no_seed(tiny):
+    bundle = bundle_of(campaigns()["tiny"], "train")
+    both = joined({"one": bundle, "two": bundle})
+    assert len(both.seeds) == 2 * len(bundle.seeds) and both.source == "one+two"
+    assert [c.losses.tolist() for c in both.curves] == 2 * [c.losses.tolist() for c in bundle.curves]
+    assert {s.group for s in both.switches} == {s.group for s in bundle.switches}
+    with pytest.raises(UsageError, match="expected at least two campaigns"):
+        joined({"one": bundle})
 
 
 def test_campaigns_by_name(tiny):

@@ -29,6 +29,7 @@ def test_available_names_every_figure() -> None:
         "pact-fig2",
         "pact-fig4",
         "pact-table1",
+        "pact-table1-mixed",
         *(f"pact-fig{number}" for number in (5, 6, 7, 8, 9)),
         "pact-algorithm3",
         "pact-gamma-t",

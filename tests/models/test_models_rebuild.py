@@ -73,6 +73,17 @@ def test_every_family_at_every_ratio(family: str, width: float, shape: tuple[int
     assert all(torch.equal(untouched[name], tensor) for name, tensor in model.state_dict().items())
 
 
+def test_he_draws_keep_the_signal_that_plain_ones_lose() -> None:
+    """One shape, two draws: He's keep the size of what passes through, PyTorch's lose more than a thousandth of it."""
+    plain, he = (family_spec(name, input=(3, 16, 16), classes=10, width=0.25) for name in ("alexnet", "alexnet-he"))
+    assert plain.widths == he.widths and shapes_of(build(plain)) == shapes_of(build(he))
+    images = torch.randn(16, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        spread = {spec.family: float(build(spec, seed=3)(images).std(dim=0).mean()) for spec in (plain, he)}
+    assert 0.2 < spread["alexnet-he"] < 5.0 and spread["alexnet"] < 0.02 * spread["alexnet-he"], spread
+    assert spec_of(build(he), he) == he
+
+
 @pytest.mark.parametrize("family, width, shape", CASES)
 def test_a_rebuilt_version_trains_like_the_original(family: str, width: float, shape: tuple[int, int, int]) -> None:
     base = family_spec(family, input=shape, classes=4, width=width)

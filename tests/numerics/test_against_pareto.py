@@ -38,7 +38,7 @@ def bound_by_its_deadline(seed, pairs=FEW):
 
 
 SOAK = os.environ.get("RELAYTRAIN_TIER") == "soak"
-BATCHES = [*[(FEW, batch, 10) for batch in range(4)], (MANY, 4, 50 if SOAK else 2)]
+BATCHES = [*[(FEW, batch, 10) for batch in range(4)], (MANY, 4, 50 if SOAK else 1)]
 
 
 @pytest.mark.slow

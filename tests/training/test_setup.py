@@ -53,6 +53,13 @@ def test_the_clock_is_emulated_once_a_node_has_a_profile() -> None:
     assert TrainingSetup.from_scenario(load_scenario(made)).settings.clock == "emulated"
 
 
+def test_what_is_counted_once_a_process_is_what_each_setup_would_count() -> None:
+    setups = [small_setup(), small_setup(seed=7), small_setup(importance="l2"), small_setup(width=0.5)]
+    told = [setup.version_facts() for setup in setups]
+    for setup, facts in zip(setups, told, strict=True):
+        assert facts == {name: setup._facts(plan) for name, plan in setup.versions.items()}
+
+
 def test_partitions() -> None:
     sized = built()
     assert {n: len(d) for n, d in sized.datasets.items()} == {"cloud": 128, "edge-1": 64, "edge-2": 48}

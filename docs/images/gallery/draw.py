@@ -14,11 +14,15 @@ from typing import Any
 
 from PIL import Image
 
-from relaytrain.experiments import available
+from relaytrain.experiments import _TRAINED, available
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "gallery.md"
 WIDE, COLOURS = 1000, 48
+OWN = ("pact-table1-mixed", "pact-algorithm3", "pact-gamma-t", "mcpipe-width")
+"""Figures that no paper has, with what they add to its."""
+RUN = (*_TRAINED, *OWN, "depl-fig2", "depl-fig4", "depl-table1")
+"""Trained or fitted for the page: the caption says what, and at which size."""
 PAPERS = {"pact": "PACT", "depl": "DepL", "mcpipe": "mcPipe"}
 HEAD = """# Gallery: the papers' figures, redrawn
 
@@ -56,10 +60,13 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def section(name: str, found: dict[str, Any]) -> str:
-    """One figure: picture, command, findings."""
-    rows = [row for row in found["findings"] if row["source"] == "paper"]
+    """One figure: picture, what was run, command, findings; of a figure that no paper has, those seen here."""
+    own = name in OWN
+    rows = [row for row in found["findings"] if own or row["source"] == "paper"]
     held = sum(row["holds"] is True for row in rows)
     lines = [f"### {found['title']}", "", f"![{found['title']}](images/gallery/{name}.png)", ""]
+    if name in RUN:
+        lines += [f"What was run: {'; '.join(note.rstrip('.') for note in found['notes'])}.", ""]
     lines += [f"`relaytrain reproduce {name}`: {held} of {len(rows)} findings hold.", ""]
     for row in rows:
         word = {True: "holds", False: "does not hold"}.get(row["holds"], "not shown")

@@ -85,8 +85,8 @@ def _root(
 
 
 @cache
-def _app(names: Sequence[str]) -> typer.Typer:
-    """The command line with these verbs and groups."""
+def _app(names: Sequence[str], *, listed: bool = False) -> typer.Typer:
+    """The command line with these verbs and groups; `listed`: only to be shown, so without their options."""
     app = typer.Typer(
         name="relaytrain",
         cls=_PlainGroup,
@@ -100,7 +100,10 @@ def _app(names: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     for name in names:
         module = import_module(f".{name}", __package__)
-        if name in GROUPS:
+        if listed:
+            short = module.app.info.short_help or module.app.info.help if name in GROUPS else module.SHORT
+            app.command(name=name, short_help=short)(_nothing)
+        elif name in GROUPS:
             for command in module.app.registered_commands:
                 command.cls = _PlainCommand
             app.add_typer(module.app, name=name, cls=_PlainGroup)
@@ -111,6 +114,10 @@ def _app(names: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _nothing() -> None:
+    """Stands for a verb in a list of them: describing the options of all is most of the time of `--help`."""
+
+
 def _named(arguments: Sequence[str]) -> tuple[str, ...]:
     """The verb that is asked for, alone: importing and describing all of them is a third of a quick verb's time."""
     typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
@@ -118,6 +125,11 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
         arguments = typed.split()[1:]  # a shell asks what may come next
     first = arguments[0] if arguments else ""
     return (first,) if first in VERBS or first in GROUPS else (*VERBS, *GROUPS)
+
+
+def _only_lists(arguments: Sequence[str]) -> bool:
+    """Whether the verbs are shown and none is called."""
+    return not arguments or arguments[0] in ("-h", "--help", "--version")
 
 
 def _start_quickly() -> None:
@@ -149,10 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _called(arguments: Sequence[str] | None) -> int:
     """The verb's exit status; errors become words."""
+    words = sys.argv[1:] if arguments is None else arguments
+    listed = _only_lists(words) and "_RELAYTRAIN_COMPLETE" not in os.environ
     try:
-        status = _app(_named(sys.argv[1:] if arguments is None else arguments))(
-            args=arguments, prog_name="relaytrain", standalone_mode=False
-        )
+        status = _app(_named(words), listed=listed)(args=arguments, prog_name="relaytrain", standalone_mode=False)
     except BaseException as error:
         if signals.broke or interrupted(error):
             return _fail("stopped", StoppedByUser.exit_status)

@@ -35,7 +35,7 @@ Words = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        "--preset", metavar="NAME", help="digits, v16s, v32, paper, depl, depl-small or depl-small-mobilenet."
+        "--preset", metavar="NAME", help="digits, v16s, v32, paper, depl, depl-small, depl-sgd or depl-small-mobilenet."
     ),
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Repetitions; more can be added later.")]

@@ -31,6 +31,8 @@ Examples:
   relaytrain reproduce all
 """
 
+LEARNED = ("pact-fig2", "pact-fig4", "pact-table1", "pact-table1-mixed")
+
 Name = Annotated[str | None, typer.Argument(metavar="[NAME|all]", help="A figure's name, or all of them.")]
 Listing = Annotated[bool, typer.Option("--list", help="Show the figures that can be redrawn.")]
 Out = Annotated[
@@ -86,7 +88,7 @@ def reproduce(
     options["curves"] = curves
     options |= {"rule": rule} if rule is not None else {}
     options |= {"seeds": seeds} if seeds is not None else {}
-    stated = name.startswith("pact") and name not in ("pact-fig2", "pact-fig4", "pact-table1") and curves == "stand-in"
+    stated = name.startswith("pact") and name not in LEARNED and curves == "stand-in"
     with compiled(scipy=not stated), progress(name):
         if name == "all":
             every = experiments.run_all(out, note, **options)

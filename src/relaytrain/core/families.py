@@ -23,10 +23,13 @@ def _resnet(blocks: int) -> tuple[int, ...]:
     return stages + tuple(width for width in stages for _ in range(blocks))
 
 
+_ALEXNET = Family("alexnet", (64, 192, 384, 256, 256, 1024, 512))
+
 FAMILIES: dict[str, Family] = {
     "vgg11": Family("vgg", (64, 128, 256, 256, 512, 512, 512, 512, 512)),
     "vgg16": Family("vgg", (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512, 512)),
-    "alexnet": Family("alexnet", (64, 192, 384, 256, 256, 1024, 512)),
+    "alexnet": _ALEXNET,
+    "alexnet-he": _ALEXNET,
     "mobilenet": Family("mobilenet", (32, 64, 128, 128, 256, 256, 512, 512, 512, 1024)),
     "resnet8": Family("resnet", _resnet(1)),
     "resnet14": Family("resnet", _resnet(2)),

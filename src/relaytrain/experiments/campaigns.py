@@ -21,10 +21,11 @@ def campaigns(only: str | None = None) -> dict[str, TraceSet]:
     return {only: known[only]}
 
 
-def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
-    """The campaign like DepL's (two clusters, test loss) with a network, the largest where there are several.
+def depl_campaign(network: str = "AlexNet", *, switched: bool = False) -> tuple[str, TraceSet]:
+    """The campaign like DepL's (two clusters, test loss) with a network.
 
-    Traces tell their network in `model` of `meta.json`; those that do not say MobileNet count as AlexNet's.
+    Of several: with `switched` the one with the most ways of switching, else the one with the most seeds; then the
+    largest. Traces tell their network in `model` of `meta.json`; those that do not say MobileNet count as AlexNet's.
     """
     known = {
         name: traces for name, traces in bundled_traces().items() if _of_depl(name) and _network(traces) == network
@@ -33,8 +34,18 @@ def depl_campaign(network: str = "AlexNet") -> tuple[str, TraceSet]:
         preset = "depl-small-mobilenet" if network == "MobileNet" else "depl-small"
         wanted = f"expected some: relaytrain collect --preset {preset} DIR"
         raise UsageError(f"traces: got none of DepL's campaign with {network}, {wanted}")
-    name = max(known, key=lambda name: known[name].images)
+
+    def size(name: str) -> tuple[int, int]:
+        traces = known[name]
+        return _ways(traces) if switched else len(traces.seeds), traces.images
+
+    name = max(known, key=size)
     return name, known[name]
+
+
+def _ways(traces: TraceSet) -> int:
+    """How many switches differ in more than the seed."""
+    return len({(s.k, s.run) for s in traces.switches})
 
 
 def _network(traces: TraceSet) -> str:

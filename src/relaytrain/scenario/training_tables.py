@@ -19,7 +19,7 @@ SOURCE = Text(
     rf"digits|quick|quick-fashion|mnist|fashion-mnist|cifar10|cifar100|{_DOTTED}:{_DOTTED}",
     200,
 )
-STUDENT = Text('a family such as "cnn", or dotted.module:name', rf"[a-z][a-z0-9]*|{_DOTTED}:{_DOTTED}", 200)
+STUDENT = Text('a family such as "cnn", or dotted.module:name', rf"[a-z][a-z0-9-]*|{_DOTTED}:{_DOTTED}", 200)
 LOSS = Text('"cross-entropy", "mse", or dotted.module:name', rf"cross-entropy|mse|{_DOTTED}:{_DOTTED}", 200)
 OPTIMIZER = Text('"sgd", "adam", "adamw", or dotted.module:name', rf"sgd|adam|adamw|{_DOTTED}:{_DOTTED}", 200)
 SCHEDULE = Text(
@@ -139,7 +139,7 @@ class NetworkKeys(Table):
     what `train` names; `rank` alone: another rank of the same.
     """
 
-    family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9]*", 40)] = None
+    family: Annotated[str | None, Text("the name of a family", r"[a-z][a-z0-9-]*", 40)] = None
     width: Annotated[float | None, Number(0.0, 8.0, above=True)] = None
     factory: Annotated[str | None, REFERENCE] = None
     ratio: Annotated[float | None, Number(0.0, 0.999)] = None

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
+from functools import cache
 from pathlib import Path
 
 from ..core.errors import ScenarioError
@@ -50,7 +51,12 @@ def bundled_traces() -> dict[str, TraceSet]:
     seeds are taken as one campaign. A campaign is named by its `preset`, else by its folder.
     """
     given = os.environ.get(TRACES_VARIABLE)
-    return read_campaigns(Path(given), f"${TRACES_VARIABLE}") if given else read_campaigns(BUNDLED, "bundled traces")
+    return read_campaigns(Path(given), f"${TRACES_VARIABLE}") if given else dict(_shipped())
+
+
+@cache
+def _shipped() -> dict[str, TraceSet]:
+    return read_campaigns(BUNDLED, "bundled traces")
 
 
 def read_campaigns(folder: Path, what: str = "traces") -> dict[str, TraceSet]:

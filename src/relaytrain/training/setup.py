@@ -57,6 +57,8 @@ BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
 LOOKED_AT = 256
 """Images that are evaluated at a time."""
+MOST_COUNTED = 256
+_COUNTED: dict[tuple[Any, ...], VersionFacts] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,11 +335,11 @@ class TrainingSetup:
 
     def slices_of(self, version: str) -> tuple[Spec, ...]:
         """The nested versions inside `version`, which are trained with it, from the largest."""
-        if self.plan(version).way != "nested" and version != self.full.name:
+        nested = [name for name, plan in self.versions.items() if plan.way == "nested"]
+        if not nested or version not in (*nested, self.full.name):
             return ()
         facts = self.version_facts()
-        nested = [facts[name] for name, plan in self.versions.items() if plan.way == "nested"]
-        inner = [each for each in nested if each.parameters < facts[version].parameters]
+        inner = [facts[name] for name in nested if facts[name].parameters < facts[version].parameters]
         return tuple(each.spec for each in sorted(inner, key=lambda each: -each.parameters))
 
     def is_slice(self, before: str, now: str) -> bool:
@@ -354,7 +356,7 @@ class TrainingSetup:
     def version_facts(self) -> dict[str, VersionFacts]:
         """Counted parameters, FLOPs and bytes of every version, before any training."""
         if "facts" not in self._cache:
-            self._cache["facts"] = {name: self._facts(plan) for name, plan in self.versions.items()}
+            self._cache["facts"] = {name: self._counted(plan) for name, plan in self.versions.items()}
         facts: dict[str, VersionFacts] = self._cache["facts"]
         return facts
 
@@ -380,6 +382,19 @@ class TrainingSetup:
         with seeded(self.settings.seed, *(site.held for site in sites)):
             batches = (batch for site in sites for batch in islice(site.batches(self.settings.batch), each))
             reestimate_batchnorm(model, batches, forward=self.step().loss)
+
+    def _counted(self, plan: VersionPlan) -> VersionFacts:
+        """Networks of our families are counted once a process: what they measure follows from what is named here."""
+        settings, spec = self.settings, self.full.spec
+        if self.own_data or self.models or not all(isinstance(s, FamilySpec | None) for s in (spec, plan.spec)):
+            return self._facts(plan)
+        shape = tuple(self.example.shape[1:])
+        known = replace(plan, name=""), spec, shape, settings.seed, settings.importance, settings.keep
+        if known not in _COUNTED:
+            if len(_COUNTED) >= MOST_COUNTED:
+                _COUNTED.clear()
+            _COUNTED[known] = self._facts(plan)
+        return _COUNTED[known]
 
     def _facts(self, plan: VersionPlan) -> VersionFacts:
         if plan.way in ("pruned", "nested"):

@@ -34,7 +34,10 @@ FIGURES = ("mae", "mil", "icp", "upper", "winkler")
 
 @dataclass(frozen=True)
 class FoldResult:
-    """Forecasts of one estimator over all folds: truth and bands (N, ...), seed, stage, kind and fold of each."""
+    """Forecasts of one estimator over all folds: truth and bands (N, ...), seed, stage, kind, fold and classes of each.
+
+    Classes are those of the nodes that train, of a switch those of the nodes it goes to.
+    """
 
     name: str
     truth: Array
@@ -43,6 +46,7 @@ class FoldResult:
     stage: NDArray[np.int64]
     fold: NDArray[np.int64]
     kind: NDArray[np.str_]
+    classes: NDArray[np.int64]
     cpu_s: float = 0.0
 
     def score(self, rows: NDArray[np.bool_] | None = None) -> Score:
@@ -137,7 +141,8 @@ def _joined(name: str, parts: Sequence[tuple[Windows, Bands, float]], *, cumulat
     return FoldResult(
         name, truth, stacked([b for _, b, _ in parts]),
         np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
-        np.full(len(truth), ""), float(np.mean([s for _, _, s in parts])),
+        np.full(len(truth), ""), np.concatenate([w.seen.fixed[:, 0].astype(np.int64) for w in rows]),
+        float(np.mean([s for _, _, s in parts])),
     )  # fmt: skip
 
 
@@ -175,5 +180,6 @@ def _switched(name: str, parts: Sequence[tuple[Fold, Bands, float]], target: Tar
         name, targets(switches, target), stacked([b for _, b, _ in parts]),
         np.array([s.seed for s in switches]), np.array([s.stage for s in switches]),
         np.concatenate([np.full(len(fold.test.switches), i) for i, (fold, _, _) in enumerate(parts)]),
-        np.array([s.kind for s in switches]), float(np.mean([s for _, _, s in parts])),
+        np.array([s.kind for s in switches]), np.array([s.after[0] for s in switches]),
+        float(np.mean([s for _, _, s in parts])),
     )  # fmt: skip

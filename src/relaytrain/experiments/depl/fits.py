@@ -49,14 +49,18 @@ class CampaignLosses:
     @property
     def note(self) -> str:
         """Where the curves come from, and what is smaller than in the paper."""
+        count = f"{len(self.seeds)} seed{'' if len(self.seeds) == 1 else 's'}"
         if not self.legs:
-            return f"traces: {self.name}, {len(self.seeds)} seeds of every version, never switched"
+            return f"traces: {self.name}, {count} of every version, never switched"
         k1s = sorted({k1 for k1, _, _ in self.legs})
         pairs = sorted({(a, b) for _, a, b in self.legs})
+        every = k1s == list(range(k1s[0], k1s[-1] + 1)) and len(k1s) > 2
+        spoken = f"{k1s[0]} to {k1s[-1]}" if every else ", ".join(map(str, k1s))
+        k2s = [k2 for k2 in K2S if k2 * len(self.seeds) >= FEW]
         return (
-            f"traces: {self.name}, {len(self.seeds)} seeds; K1 in {', '.join(map(str, k1s))} (the paper's: 1 to 20), "
-            f"(F1, F2) in {', '.join(f'({a:g}, {b:g})' for a, b in pairs)} (all pairs of 0.25, 0.36, 0.5, 0.75), "
-            f"K2 in {', '.join(map(str, K2S))}; F2 is a share of the full network, above F1"
+            f"traces: {self.name}, {count}; K1 in {spoken} (the "
+            f"paper's: 1 to 20), (F1, F2) in {', '.join(f'({a:g}, {b:g})' for a, b in pairs)} (all pairs of 0.25, "
+            f"0.36, 0.5, 0.75), K2 in {', '.join(map(str, k2s))}; F2 is a share of the full network, above F1"
         )
 
 
@@ -85,9 +89,9 @@ def campaign_of(bundle: Bundle, name: str) -> CampaignLosses:
     )
 
 
-def campaign() -> CampaignLosses:
-    """AlexNet's that ships, or that of $RELAYTRAIN_TRACES."""
-    name, traces = depl_campaign()
+def campaign(*, switched: bool = False) -> CampaignLosses:
+    """AlexNet's that ships, or that of $RELAYTRAIN_TRACES; with `switched` the one with the most ways of switching."""
+    name, traces = depl_campaign(switched=switched)
     losses = campaign_of(bundle_of(traces, "test"), name)
     if not losses.legs:
         raise ScenarioError(f"traces {name}: got no switch from one node set to another, expected DepL's campaign")

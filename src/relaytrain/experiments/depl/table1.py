@@ -3,8 +3,8 @@
 The paper prints mean and variance of the "loss improvement per epoch" of three versions of AlexNet and of MobileNet,
 near 1: read as those of x in (8) with one A and B for all versions. So the changes of every version of a network are
 divided by the curve fitted to its intermediate one's. Resources are over AlexNet's smallest and MobileNet's
-intermediate version's, where the paper's figures are 1; ours of both networks are on other images and not compared with
-each other.
+intermediate version's, where the paper's figures are 1; ours of both networks are of other widths and steps and not
+compared with each other.
 """
 
 from __future__ import annotations

@@ -1,0 +1,19 @@
+"""The types of the whole source, as `make check` looks at them: beside the other tests, for they take a minute."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+@pytest.mark.train
+def test_types_are_sound() -> None:
+    pytest.importorskip("mypy")
+    ended = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
