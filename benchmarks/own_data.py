@@ -101,11 +101,33 @@ def disk_images(module: Any) -> None:
     module.COUNTS["train"] = 14_000
 
 
+def keywords(model: nn.Module, batch: Any) -> Any:
+    """The step of whoever has transformers."""
+    return model(**batch).loss
+
+
+def looked_at(model: nn.Module, batch: Any) -> float:
+    given = model(**batch)
+    return float(given.loss) + int((given.logits.argmax(1) == batch["labels"]).sum())
+
+
+def vit(module: Any) -> None:
+    module.COUNTS["studio"] = 4_000 if any(module.FOLDER.glob("train-images*")) else 1_000  # there are fewer digits
+
+
+def text_lora(module: Any) -> None:
+    module.MOST = 1_500
+
+
 JOBS: dict[str, tuple[str, Any, str, str, list[str]]] = {
     "tabular": ("houses", tabular, "office", "server", ["nodes.server.samples=50000"]),
     "sequence": ("verses", sequence, "archive", "library", ["nodes.library.samples=6000"]),
     "disk_images": ("scans", disk_images, "hospital", "archive", ["data.partition=iid"]),
+    "vit": ("garments", vit, "cloud", "studio", ["nodes.studio.samples=1000"]),
+    "text_lora": ("notices", text_lora, "cloud", "library", ["start.version=rank8", "start.nodes=cloud"]),
 }
+OTHERS = {"office": "branches", "archive": "desks", "hospital": "vans"}
+FULL = {"text_lora": "rank8"}
 OUT_OF_REACH = ["target.loss=1e-9", "target.metric=loss", "target.deadline=inf"]
 LAW = "law.curves=[{floor = 0.0, drop = 1.0, scale = 3, power = 1.5}]"
 
@@ -116,23 +138,29 @@ def overhead(name: str, repetitions: int) -> bool:
     sys.path.insert(0, str(EXAMPLES / name))
     module = importlib.import_module(file)
     enlarge(module)
-    others = {"office": "branches", "archive": "desks", "hospital": "vans"}[nodes]
+    others = OTHERS.get(nodes) or ("shops" if name == "vit" else "desks")
     changes = [*OUT_OF_REACH, f"target.max_epochs={repetitions + 1}", *sizes, LAW]
     if name != "sequence":
-        changes.append('pairs=[{version = "full", nodes = "' + nodes + '"}]')
+        changes.append(f'pairs=[{{version = "{FULL.get(name, "full")}", nodes = "{nodes}"}}]')
     scenario = scenario_from(EXAMPLES / name / f"{file}.toml", changes, [others])
     setup = TrainingSetup.from_scenario(scenario)
     held, validation = setup.datasets[node], setup.validation
     assert isinstance(held, OwnData) and isinstance(validation, OwnData) and setup.full.spec is not None
     model = setup.first_checkpoint().model(resolve=setup.resolve)
     settings = setup.settings
-    if settings.optimizer == "adam":
-        optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=settings.lr)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(trained, lr=settings.lr, weight_decay=0.0)
+    elif settings.optimizer == "adam":
+        optimizer = torch.optim.Adam(trained, lr=settings.lr)
     else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum)
+        optimizer = torch.optim.SGD(trained, lr=settings.lr, momentum=settings.momentum)
     plain = PlainLoop(node, model, optimizer)
     if name == "sequence":
         words: tuple[Any, ...] = (module.lines("library"), module.lines("validation"), module.step, module.evaluate)
+    elif name in ("vit", "text_lora"):
+        words = (module.loader(node), module.loader("validation"), keywords, looked_at)
     else:
         whole = held.value
         assert held.indexes is not None and validation.indexes is not None
@@ -160,7 +188,8 @@ def overhead(name: str, repetitions: int) -> bool:
         kept = store.latest_checkpoint("own-data")
         assert kept is not None
         weights = Checkpoint.from_bytes(kept.data).weights
-    equal = all(torch.equal(weights[key], tensor) for key, tensor in model.state_dict().items())
+    state = model.state_dict()
+    equal = all(torch.equal(state[key], tensor) for key, tensor in weights.items())
     one, bare = np.array(ours[1:]), np.array(theirs)
     ratios = one / ((bare[:-1] + bare[1:]) / 2.0) - 1.0  # the plain epochs before and after: slow drift cancels
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
