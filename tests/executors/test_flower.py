@@ -130,8 +130,8 @@ def task_is_there(run: CliRun, store: Path, epoch: int, luck: random.Random) -> 
 
 
 def node_is_at_work(run: CliRun, store: Path, epoch: int, luck: random.Random) -> None:
-    """For some part of a second of CPU, in which it trains, answers or is about to."""
-    at_work, so_long = run.cpu_s("flower.trainer"), luck.uniform(0.02, 0.3)
+    """For some part of an epoch's CPU seconds, in which it trains, answers or is about to."""
+    at_work, so_long = run.cpu_s("flower.trainer"), luck.uniform(0.0, 0.04)
     run.wait_for(lambda: run.cpu_s("flower.trainer") - at_work >= so_long)
 
 
@@ -153,15 +153,16 @@ def test_whoever_is_killed_the_result_is_the_same(tmp_path, mark, victim, moment
     scenario, store, wanted = straight(tmp_path, three_legs())
     luck = random.Random(f"{victim} {moment}")
     run = on_flower(scenario, store)
-    epoch = luck.randrange(1, 4)
+    epoch = luck.randrange(1, 3)  # of four: whoever it is has work to do after that
     run.until(f"k   {epoch}")
     when = luck.choice(list(MOMENTS))
     MOMENTS[when](run, store, epoch, luck)
     killed = run.kill_one(victim, luck.choice, wait_s=60.0)
     status = run.status()
-    print(f"{victim}, {when}, after epoch {epoch}: {'killed' if killed else 'the run was over'}, status {status}")
+    print(f"{victim}, {when}, after epoch {epoch}: status {status}")
+    assert killed is not None, run.said
     if status == LOST:
-        assert killed is not None and victim in ENDS_THE_RUN, run.said
+        assert victim in ENDS_THE_RUN, run.said
         forget(run)
         again = CliRun("resume", "--local-flower", 1, "--store", store)
         status = again.status()
