@@ -53,6 +53,13 @@ def test_an_outage_is_outvoted_wherever_it_falls() -> None:
         assert model.table().run_s[0] == 12.0
 
 
+def test_figures_that_scatter_count_by_their_mean_for_deadlines_are_sums() -> None:
+    model = TableCosts(PAIRS, TABLE)
+    for seconds in (7.0, 13.0, 8.5):
+        model.tell(told(PAIRS[0], seconds, 100.0))
+    assert model.table().run_s[0] == pytest.approx(9.5)
+
+
 def test_what_lasts_is_believed_from_the_second_epoch_on() -> None:
     model = TableCosts(PAIRS, TABLE)
     for seconds in [12.0] * 9 + [36.0] * 2:
@@ -88,7 +95,7 @@ def test_a_change_is_shared_between_run_and_change() -> None:
     assert (table.run_s[1], table.change_s[0, 1]) == (8.0, 2.0)
     assert (table.run_j[1], table.change_j[0, 1]) == (40.0, 10.0)
     model.tell(told(PAIRS[1], 6.0, 40.0))  # stays: no change this time
-    assert (model.table().run_s[1], model.table().change_s[0, 1]) == (6.0, 2.0)
+    assert (model.table().run_s[1], model.table().change_s[0, 1]) == (7.0, 2.0)  # the mean of both
 
 
 def test_a_handover_that_was_measured_is_no_share_of_anything() -> None:

@@ -15,9 +15,9 @@ from ..core.problem import Pair
 if TYPE_CHECKING:
     from ..core.outcome import EpochOutcome
 
-LAST = 3
-"""Figures of a pair, or of a change, that count: one that is out of line is outvoted, what lasts is believed once it
-was seen twice."""
+LAST, IN_LINE = 3, 2.0
+"""Figures of a pair, or of a change, that count, and by what factor one may differ from their median: what is further
+out of line (an outage) is outvoted, what lasts is believed once it was seen twice."""
 WEIGHT = 0.3
 """How much a new residual counts in the spread, from 0 (nothing) to 1 (everything)."""
 MOST_RESIDUAL = 1.0
@@ -25,10 +25,11 @@ MOST_RESIDUAL = 1.0
 
 
 class TableCosts:
-    """`CostModel` over a table: the median of the last figures measured, of each pair and of each change.
+    """`CostModel` over a table: the mean of the last figures measured that are in line, of each pair and each change.
 
-    Of two figures the lower one counts: what disturbs an epoch (an outage, a node that is late) makes it longer. What
-    was never measured stays as it was. An epoch that also changed pair is split as its handover was measured, or else
+    The mean, for deadlines are sums: the median of figures that scatter would promise them too early. Of two figures
+    out of line the lower one counts: what disturbs an epoch (an outage, a node that is late) makes it longer. What was
+    never measured stays as it was. An epoch that also changed pair is split as its handover was measured, or else
     as the present belief splits it. The spread follows the relative residuals by exponential averaging. Infinite
     entries stay: what is forbidden is never run.
 
@@ -99,4 +100,5 @@ class TableCosts:
         if key[2] in self._drawn:
             return fmean(seen)
         del seen[:-LAST]
-        return sorted(seen)[(len(seen) - 1) // 2]
+        middle = sorted(seen)[(len(seen) - 1) // 2]
+        return fmean(one for one in seen if middle / IN_LINE <= one <= middle * IN_LINE)
