@@ -9,7 +9,6 @@ from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..core.state import Grid
 from ..scenario.model import PlannerSettings, Scenario
-from ..traces.atlas_scenario import atlas_for, digest_of
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.fixed import OTHER_TRAINING, FixedRelay
 from .pact.planner import Optimum, Pact
@@ -61,6 +60,8 @@ def planner_for(
         return planner_named(planner or PlannerSettings().name, rule=rule or "adaptive")
     settings = scenario.planner
     if (planner or settings.name) == "fixed":
+        from ..traces.atlas_scenario import atlas_for, digest_of
+
         held = atlas_for(scenario)
         same = held is None or held.digest == digest_of(scenario)
         return FixedRelay(held, () if same else (OTHER_TRAINING,))

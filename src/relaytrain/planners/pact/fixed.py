@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +19,12 @@ from ...core.plan import Plan
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
-from ...traces.atlas import Atlas, Way
-from ...traces.atlas_scenario import best_fixed
 from .baselines import planned_path
 from .level_tables import Tables
 from .planner import Optimum
+
+if TYPE_CHECKING:
+    from ...traces.atlas import Atlas, Way
 
 NOT_HELD = "no recorded schedule meets the target in time: this one was chosen from the belief"
 NO_CURVES = "the law has no curves to draw worlds from: this schedule was chosen from its expected losses"
@@ -60,6 +62,8 @@ class FixedRelay:
         """What is left of the recorded schedule, the last leg's epochs not counted; nothing where it cannot be run."""
         if self.atlas is None:
             return (), ()
+        from ...traces.atlas_scenario import best_fixed  # readers of traces are not a usual plan's to load
+
         best = best_fixed(self.atlas, costs, problem)
         if best is None:
             return (), (NOT_HELD,)
