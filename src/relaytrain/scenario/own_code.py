@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,9 +33,10 @@ def loaded_code(folder: Path | None, references: Iterable[str]) -> dict[str, str
     Names are relative to `folder`, or to the entry of the import path that an installed module was found in.
     """
     named = {split_reference(reference)[0] for reference in references}
+    root = None if folder is None else folder.resolve()
     found: dict[str, str] = {}
-    for name, module, file in _modules():
-        inside = None if folder is None else _inside(file, folder.resolve())
+    for name, module, file in _modules(root, named):
+        inside = None if root is None else _inside(file, root)
         if inside is not None or name in named:
             found[inside or _on_path(name, module, file)] = _sha256(file)
     return dict(sorted(found.items()))
@@ -51,14 +53,18 @@ def changed_code(kept: Mapping[str, str], folder: Path | None) -> list[str]:
     return changed
 
 
-def _modules() -> Iterator[tuple[str, ModuleType, Path]]:
+def _modules(root: Path | None, named: Collection[str]) -> Iterator[tuple[str, ModuleType, Path]]:
+    """Modules in folders below `root`, and the named ones: thousands are loaded, so every folder is looked at once."""
+    below: dict[str, bool] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        top = name.partition(".")[0]
-        if isinstance(file, str) and name != "__main__" and top not in sys.stdlib_module_names:
-            path = Path(file)
-            if path.is_file():
-                yield name, module, path.resolve()
+        if not isinstance(file, str) or name == "__main__" or name.partition(".")[0] in sys.stdlib_module_names:
+            continue
+        place = os.path.dirname(file)
+        if place not in below:
+            below[place] = root is not None and Path(place).resolve().is_relative_to(root)
+        if (below[place] or name in named) and Path(file).is_file():
+            yield name, module, Path(file).resolve()
 
 
 def _inside(file: Path, folder: Path) -> str | None:
