@@ -2,6 +2,7 @@
 
     python benchmarks/decisions.py quickstart                    # test seeds of the bundled atlas, all cells
     python benchmarks/decisions.py deeper --rules adaptive sampled --cells 0.26/600
+    python benchmarks/decisions.py fashion --rules before sampled    # what the default was, and what it is
     python benchmarks/decisions.py quickstart --estimators prior zero-trace auto --fitted own.npz
     python benchmarks/decisions.py quickstart --rules pact one-switch single     # strategies that plan once, too
     python benchmarks/decisions.py quickstart --plain --dev      # beside them one pair alone and a single change
@@ -12,7 +13,8 @@
 
 Every loop is the product's own (`relay.loop`), its runner an atlas: losses of real training, recorded for relays of up
 to three legs; what a rule asks for beyond the recorded grid is trained and remembered. Nothing but the rule and the
-estimator differs between two rows of a cell. `pact` is the product as the scenario has it; a contender with another
+estimator differs between two rows of a cell. `pact` is the product as the scenario has it; `before` is `adaptive` with
+the belief that the preset had before it was fitted to an atlas (`benchmarks/before/`); a contender with another
 estimator than the prior is called RULE/ESTIMATOR. A file fitted to the seeds that are played would be no test.
 
 Yardsticks. `fixed`: the schedule (epochs here, epochs there, then the last pair until the target) that was cheapest on
@@ -73,6 +75,7 @@ CAP_J = 200.0
 LONGEST = 60
 """Epochs of a last leg that is trained on beyond the record."""
 FIXED, KNOWN, HINDSIGHT = "fixed", "known", "hindsight"
+BEFORE = "before"
 PLAIN = ("alone", "once")
 """Fixed schedules of one leg, and of at most two."""
 BELIEF = ("law", "prior", "estimator")
@@ -110,6 +113,11 @@ def believing(scenario: Scenario, belief: str | None) -> Scenario:
     return api.scenario({**kept, **{key: known[key] for key in BELIEF if known.get(key) is not None}})
 
 
+def before(scenario: Scenario, name: str) -> Scenario:
+    """The scenario with the belief that its preset had before atlases."""
+    return believing(scenario, str(Path(__file__).with_name("before") / f"{name}.json"))
+
+
 class Bench:
     """One scenario with its atlas; missing cells are trained."""
 
@@ -139,6 +147,8 @@ class Bench:
         began = time.process_time()
         rule, _, estimator = contender.partition("/")
         scenario, runner = self.believing(estimator or "prior", files), self.runner(seed)
+        if rule == BEFORE:
+            rule, scenario = "adaptive", before(scenario, self.name)
         target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
         problem = replace(scenario.problem, target=target)
         named = rule in ("pact", *PLAN_ONCE)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from decisions import (
+    BEFORE,
     CAP_J,
     FIXED,
     HINDSIGHT,
@@ -55,7 +56,7 @@ from relaytrain.planners.pact.sampled import NEAR, ON, WORLDS, Walker, packed, r
 from relaytrain.scenario import Scenario
 from relaytrain.traces.atlas import LegKey
 
-BEFORE, SAMPLED = "before", "sampled"
+SAMPLED = "sampled"
 EVERY = 4
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from decisions import DEVELOPMENT, Bench, believing, interval, reported_of
+from decisions import BEFORE, DEVELOPMENT, Bench, before, interval, reported_of
 
 from relaytrain import api
 from relaytrain.relay.assembly import job_of
@@ -31,7 +31,7 @@ from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario
 from relaytrain.traces.atlas import Atlas
 
-BEFORE, DEFAULT = "before", "default"
+DEFAULT = "default"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run(name: str, seed: int, rule: str) -> Run:
     """Train one seed, and play it again where the rule is the default."""
     tables = dict(api.scenario(name).resolved)
     if rule == BEFORE:
-        past = believing(api.scenario(name), str(Path(__file__).parent / "before" / f"{name}.json"))
+        past = before(api.scenario(name), name)
         tables = {**past.resolved, "planner": {**past.resolved.get("planner", {}), "rule": "adaptive"}}
     began = time.process_time()
     job = job_of(of_seed(tables, seed))
