@@ -15,11 +15,11 @@ from relaytrain.experiments.mcpipe.accuracy import (
     LINK_BITS_PER_S,
     AccuracyCurve,
     AccuracyScale,
-    Gap,
     curves,
     steps,
 )
 from relaytrain.experiments.mcpipe.comparison import ComparisonTask, PipelineBench, accuracies
+from relaytrain.experiments.over_seeds import Interval, all_of
 
 pytestmark = pytest.mark.train
 TINY = AccuracyScale(updates=4, seeds=1, images=64, test_images=30, every=2)
@@ -108,10 +108,19 @@ def test_curves_read_between_their_points():
 def test_a_gap_counts_beyond_its_scatter():
     base = AccuracyCurve("x", (0.0, 10.0), ((0.5, 0.5),) * 3, 1.0)
     apart = AccuracyCurve("y", (0.0, 10.0), ((0.51, 0.51), (0.53, 0.53), (0.52, 0.52)), 1.0)
-    gap = Gap.of(apart, base, (2.0, 8.0))
-    assert gap.points == pytest.approx((1.0, 3.0, 2.0)) and gap.mean == pytest.approx(2.0)
-    assert gap.error == pytest.approx(1.0 / math.sqrt(3)) and gap.above  # deviations -1, 1, 0: a sample deviation of 1
-    assert not Gap((4.0, -3.0, 0.0)).above and not Gap.of(base, base, (5.0,)).above and Gap((0.1,)).above
+    gap = accuracy.gap(apart, base, (2.0, 8.0))
+    half = 4.302653 / math.sqrt(
+        3
+    )  # Student's t of two degrees of freedom; deviations -1, 1, 0: a sample deviation of 1
+    assert (gap.mean, gap.low, gap.high) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
+    assert gap.verdict is None and str(gap).startswith("within scatter, +2.0 points")
+
+
+def test_a_verdict_needs_an_interval_on_one_side():
+    clear, other, open_ = Interval.of([3.0, 3.1, 2.9]), Interval.of([-3.0, -3.1, -2.9]), Interval.of([4.0, -3.0, 0.0])
+    assert (clear.verdict, other.verdict, open_.verdict, Interval.of([9.0]).verdict) == (True, False, None, None)
+    assert (clear.above(2.5), clear.above(3.0), clear.above(5.0)) == (True, None, False)
+    assert (all_of([True, True]), all_of([True, None]), all_of([None, False])) == (True, None, False)
 
 
 def test_a_missing_data_set_says_how_to_get_it(monkeypatch, tmp_path):

@@ -32,6 +32,7 @@ from ...planners.pipeline.policy_choice import Keeping, PolicyChoice
 from ...planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
 from ...planners.pipeline.version_lifetimes import Alive, steady_peaks
 from ..kept import kept
+from ..over_seeds import Interval
 from .savings import saving
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class AccuracyScale:
     """How much is trained; `quick` is only to see that it runs."""
 
     updates: int = 2000
-    seeds: int = 3
+    seeds: int = 6
     images: int = 6000
     test_images: int = 600
     every: int = 50
@@ -92,36 +93,10 @@ class AccuracyCurve:
         return math.inf
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How far one curve is above another, in points, and what that is worth: initialisations are compared in pairs."""
-
-    points: tuple[float, ...]
-
-    @classmethod
-    def of(cls, one: AccuracyCurve, other: AccuracyCurve, seconds: Sequence[float]) -> Gap:
-        """The mean difference over some moments."""
-        pairs = zip(one.each(seconds), other.each(seconds), strict=True)
-        return cls(tuple(100 * (a - b) for a, b in pairs))
-
-    @property
-    def mean(self) -> float:
-        """Over initialisations."""
-        return float(np.mean(self.points))
-
-    @property
-    def error(self) -> float:
-        """The standard error of the mean; 0 for a single initialisation."""
-        count = len(self.points)
-        return float(np.std(self.points, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
-
-    @property
-    def above(self) -> bool:
-        """Whether the first is ahead by more than the scatter explains."""
-        return self.mean > self.error
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.1f} points (standard error {self.error:.1f})"
+def gap(one: AccuracyCurve, other: AccuracyCurve, seconds: Sequence[float]) -> Interval:
+    """How far one curve is above another over some moments, in points; initialisations are compared in pairs."""
+    pairs = zip(one.each(seconds), other.each(seconds), strict=True)
+    return Interval.of([100 * (a - b) for a, b in pairs])
 
 
 @dataclass(frozen=True)

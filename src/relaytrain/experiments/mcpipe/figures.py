@@ -15,6 +15,7 @@ from ...core.errors import UsageError
 from ...store.files import write_atomic
 from ..expected import Expected, Seen, expected_of, judged
 from ..kept import at_least_one
+from ..over_seeds import all_of
 from ..result import Reproduction, Row, table_csv
 from ..style import house_style, legend_below, new_figure, save
 from .accuracy import (
@@ -25,11 +26,11 @@ from .accuracy import (
     QUICK,
     AccuracyCurve,
     AccuracyScale,
-    Gap,
     Progress,
     UpdateSteps,
     curves,
     data_set,
+    gap,
     task_of,
 )
 
@@ -157,10 +158,10 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
     times = np.linspace(end / 20, end, 60)
     late, early = [t for t in times if t >= 0.8 * end], [t for t in times if t <= end / 3]
     apart = {m: max(abs(methods[m].at(t) - pipe.at(t)) for t in times) for m in ("mcPipe", "best-of")}
-    behind = {m: Gap.of(pipe, methods[m], late) for m in ("Local", "data-distributed", "GreedyUpdates", "mcPipe")}
+    behind = {m: gap(pipe, methods[m], late) for m in ("Local", "data-distributed", "GreedyUpdates", "mcPipe")}
     rivals = ("Local", "data-distributed", "GreedyUpdates")
-    own = [Gap.of(methods["mcPipe"], methods[m], late) for m in rivals]
-    ahead, floor = Gap.of(greedy, pipe, early), behind["GreedyUpdates"]
+    own = [gap(methods["mcPipe"], methods[m], late) for m in rivals]
+    ahead, floor = gap(greedy, pipe, early), behind["GreedyUpdates"]
     late_means = ", ".join(f"{m} {np.mean(curve.each(late)):.1%}" for m, curve in methods.items())
     gaps = ", ".join(f"{m} {behind[m]}" for m in rivals)
     return {
@@ -171,17 +172,17 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
             f"(best-of {methods['best-of'].step_s / pipe.step_s:.2f}x)",
         ),
         "best-late": (
-            all(behind[m].above for m in rivals) and all(gap.above for gap in own),
+            all_of([found.verdict for found in (*(behind[m] for m in rivals), *own)]),
             f"mean over the last fifth: {late_means}; PipeDream above {gaps}",
         ),
-        "greedy-early": (ahead.above, f"GreedyUpdates above PipeDream over the first third: {ahead}"),
+        "greedy-early": (ahead.verdict, f"GreedyUpdates above PipeDream over the first third: {ahead}"),
         "greedy-floor": (
-            floor.mean >= expected["greedy-floor"].limits["points"],
+            floor.above(expected["greedy-floor"].limits["points"]),
             f"PipeDream above GreedyUpdates over the last fifth: {floor}",
         ),
-        "local-behind": (behind["Local"].above, f"PipeDream above Local over the last fifth: {behind['Local']}"),
+        "local-behind": (behind["Local"].verdict, f"PipeDream above Local over the last fifth: {behind['Local']}"),
         "data-behind": (
-            behind["data-distributed"].above,
+            behind["data-distributed"].verdict,
             f"PipeDream above data-distributed over the last fifth: {behind['data-distributed']}",
         ),
     }

@@ -23,7 +23,8 @@ from ...core.plan import Decision
 from ...core.problem import Pair
 from ..expected import Expected, Seen, expected_of, judged
 from ..kept import at_least_one, kept
-from ..result import Reproduction, Row, Verdict, written
+from ..over_seeds import Interval
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
 if TYPE_CHECKING:
@@ -348,35 +349,6 @@ def _gain(run: list[LossCurve], way: tuple[str, str]) -> float:
     early, late = sorted((c for c in run if (c.version, c.joining) == way), key=lambda c: c.prune_after)
     last = min(LAST_EPOCHS, len(early.accuracy) - early.prune_after - 2)
     return 100.0 * float(np.mean(late.accuracy[-last:]) - np.mean(early.accuracy[-last:]))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds, in points, between the ends of its 95 % interval by Student's t."""
-
-    mean: float
-    low: float
-    high: float
-    seeds: int
-
-    @classmethod
-    def of(cls, points: Any) -> Interval:
-        """Of one value a seed; a single seed has no interval."""
-        from scipy.stats import t
-
-        mean, count = float(np.mean(points)), len(points)
-        half = math.inf if count < 2 else float(t.ppf(0.975, count - 1) * np.std(points, ddof=1) / math.sqrt(count))
-        return cls(mean, mean - half, mean + half, count)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether it is above 0; None where the scatter of the seeds leaves the sign open."""
-        return None if self.low <= 0.0 <= self.high else self.mean > 0.0
-
-    def __str__(self) -> str:
-        words = "within scatter, " if self.verdict is None else ""
-        interval = f"95 % interval {self.low:+.1f} to {self.high:+.1f} over {self.seeds} seed(s)"
-        return f"{words}{self.mean:+.1f} points, {interval}"
 
 
 def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:
