@@ -43,7 +43,7 @@ class Interval:
 
     def __str__(self) -> str:
         words = "within scatter, " if self.verdict is None else ""
-        interval = f"95 % interval {self.low:+.1f} to {self.high:+.1f} over {self.seeds} seed(s)"
+        interval = f"95 % interval {self.low:+.1f} to {self.high:+.1f} over {self.seeds} seed{'s' * (self.seeds > 1)}"
         return f"{words}{self.mean:+.1f} points, {interval}"
 
 

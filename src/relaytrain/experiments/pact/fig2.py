@@ -363,7 +363,7 @@ def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:
         "and "
         f"learning rate 0.01, so that an epoch of so few images still teaches; {scale.epochs_after} epochs after "
         "pruning; mean of "
-        f"{scale.seeds} seed(s)",
+        f"{scale.seeds} seed{'s' * (scale.seeds > 1)}",
         "time is emulated (images x counted FLOPs / speed of the slowest node), CPU seconds are measured and move from "
         "run to run",
     )
