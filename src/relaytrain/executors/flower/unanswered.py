@@ -60,8 +60,8 @@ class Notes:
         self._shared[0] = stage
 
     def keep(self, message: message_pb2.Message) -> None:
-        """The head of its message; one that is too long for us is left to Flower."""
-        head = message_pb2.Message(metadata=message.metadata).SerializeToString()
+        """Its message, which comes here without its content; one that is too long for us is left to Flower."""
+        head = message.SerializeToString()
         if len(head) <= ROOM - 5:
             self._shared[1:5] = len(head).to_bytes(4, "big")
             self._shared[5 : 5 + len(head)] = head
@@ -184,7 +184,10 @@ class Watched:
         elif stage != Stage.ENDED:
             try:
                 self._settle(stage)
-            except httpx.HTTPStatusError:  # Flower took the token back: the task was answered, or goes out again
+            except httpx.HTTPStatusError as refused:
+                if refused.response.is_server_error:
+                    raise
+                # Flower took the token back: the task was answered, or goes out again
                 if stage == Stage.HAS_INPUT:  # or neither
                     self._give_up(f"{self._ended} without its message, and too long ago")
         return bool(self._ended)
