@@ -23,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -100,9 +101,9 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
     kind = {"flwr-clientapp": TaskType.CLIENT_APP, "flwr-serverapp": TaskType.SERVER_APP}[name]
     client = _client(runtime)
     request = AcquireTaskRequest(supported_task_types=[kind])
-    forks: list[int] = []
+    start = _starting(name, app, runtime, served)
+    forks: list[Callable[[], bool]] = []
     said = ""
-    parent = str(os.getpid())
     while True:
         began = time.monotonic()
         ended, status = os.waitpid(served, os.WNOHANG)
@@ -114,7 +115,7 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
             if answer.token:
                 _hold(runtime, answer.token)
                 time.sleep(max(HOLD_S, time.monotonic() - began))
-                forks.append(_fork(name, app, [*runtime.arguments(), "--token", answer.token, "--parent-pid", parent]))
+                forks.append(start(answer.token))
             said = ""
         except httpx.HTTPError:
             pass  # it is not there yet, or too busy to answer
@@ -123,8 +124,39 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
             if words != said:
                 print(words, file=sys.stderr, flush=True)
             said = words
-        forks = [pid for pid in forks if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        forks = [is_over for is_over in forks if not is_over()]
         time.sleep(min(MOST_LOOK_S, max(LOOK_S, (time.monotonic() - began) / SHARE)))
+
+
+def _starting(
+    name: str, app: Callable[[], None], runtime: TaskPlace, served: int
+) -> Callable[[str], Callable[[], bool]]:
+    """What starts an app with its token, and tells whether it is over; a ClientApp's answer is seen to."""
+    parent = str(os.getpid())
+
+    def fork(token: str, program: Callable[[], None]) -> int:
+        return _fork(name, program, [*runtime.arguments(), "--token", token, "--parent-pid", parent])
+
+    if name != "flwr-clientapp":
+        return lambda token: partial(_is_reaped, fork(token, app))
+    from .unanswered import Watched
+
+    def watched(token: str) -> Callable[[], bool]:
+        client = partial(_client, runtime, token)
+        return Watched(app, fork=partial(fork, token), client=client, give_up=partial(_end, served)).is_over
+
+    return watched
+
+
+def _is_reaped(pid: int) -> bool:
+    return os.waitpid(pid, os.WNOHANG)[0] != 0
+
+
+def _end(served: int, words: str) -> None:
+    """By force: it is started anew."""
+    print(f"{words}; ending process {served}", file=sys.stderr, flush=True)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(served, signal.SIGKILL)
 
 
 def _client(runtime: TaskPlace, token: str | None = None) -> RuntimeHttpClient:
