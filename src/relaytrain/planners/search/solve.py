@@ -86,7 +86,7 @@ def path_of(instance: SearchInstance, start: Start, actions: NDArray[np.int64]) 
 
 def first_steps(instance: SearchInstance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Array:
     """Weight of the best path by first action (P,): infinity where masked, impossible or out of reach."""
-    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
+    barred = instance.barred(weight)
     return first_weights(instance.form, togo, barred, (start.epoch, start.pair, start.loss), mask)  # type: ignore[no-any-return]
 
 
@@ -232,7 +232,7 @@ def by_table(
     instance: SearchInstance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]
 ) -> Solution | None:
     """The path that a to-go table recommends, checked forwards; None when the check fails or nothing is reachable."""
-    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
+    barred = instance.barred(weight)
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
     if togo.kind != STEPS:
         path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
@@ -331,12 +331,12 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
     if start.epoch >= instance.cap(start):
         return _infeasible()
     energy = instance.weight_to_go("energy", start)
-    floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
-    if not math.isfinite(floor):
-        return _infeasible()
     known = by_table(instance, start, energy, instance.joules, mask) if energy.kind != STEPS else None
     if instance.form.integer and known is not None and known.feasible:
         return known
+    floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
+    if not math.isfinite(floor):
+        return _infeasible()
     time = instance.weight_to_go("time", start)
     least = float(first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf))
     if not math.isfinite(least) or start.elapsed_s + least > instance.deadline:
