@@ -103,8 +103,8 @@ def _solution(
     return Solution(feasible, path, tuple(losses.tolist()), energy, elapsed, min(bound, energy), exact, labels)
 
 
-def _infeasible(bound: float = math.inf) -> Solution:
-    return Solution(False, (), (), math.inf, math.inf, bound, True)
+def _infeasible(bound: float = math.inf, *, exact: bool = True, labels: int = 0) -> Solution:
+    return Solution(False, (), (), math.inf, math.inf, bound, exact, labels)
 
 
 def _solve_autonomous(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> Solution:
@@ -290,14 +290,13 @@ def _solve_labels(
     if outcome.status == STOPPED or (outcome.status == FULL and fallback):
         path = outcome.path(outcome.last) if outcome.status == STOPPED else _dense(instance, start, mask)
         if len(path) == 0:
-            return replace(_infeasible(), labels=labels)
-        answer = _solution(instance, start, path, math.inf, exact=True, labels=labels)
-        return replace(answer, bound_j=answer.energy_j)
-    if outcome.status == FULL:
-        answer = _infeasible(bound) if best is None else replace(best, bound_j=min(bound, best.energy_j))
-        return replace(answer, exact=False, labels=labels)
-    answer = _infeasible() if best is None else replace(best, bound_j=best.energy_j, exact=True)
-    return replace(answer, labels=labels)
+            return _infeasible(labels=labels)
+        return _solution(instance, start, path, math.inf, exact=True, labels=labels)
+    cut = outcome.status == FULL
+    if best is None:
+        return _infeasible(bound if cut else math.inf, exact=not cut, labels=labels)
+    bound = min(bound, best.energy_j) if cut else best.energy_j
+    return replace(best, bound_j=bound, exact=not cut, labels=labels)
 
 
 def _dense(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
