@@ -181,6 +181,10 @@ class SearchInstance:
             self._keep(key, self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN))
         return self.tables[key]  # type: ignore[no-any-return]
 
+    def mixed_held(self) -> list[tuple[float, ToGo]]:
+        """The prices on seconds that tables are held for, each with its table."""
+        return [(name[1], table) for name, table in self.tables.items() if name[0] == "mixed"]
+
     def weight_to_go(self, name: str, start: Start) -> ToGo:
         """Laws with epoch tables: `energy` or `time` still needed, by layers, lines, or the relaxed thresholds."""
         weight = self.seconds if name == "time" else self.joules

@@ -77,6 +77,30 @@ def solve(
     return _solve_autonomous(instance, start, mask)
 
 
+def sketch(instance: SearchInstance, start: Start, first: NDArray[np.bool_]) -> Solution:
+    """A good path whose first action is in `first`, without a search: by the tables at hand and by short relays.
+
+    For explanations among many pairs, after `solve`. The bound is proven; the path is `exact` where it meets it. Laws
+    with an epoch index, or not monotone, and a cap on epochs that may bind are left to `solve`.
+    """
+    if instance.by_epoch or instance.epoch_limit is not None or not instance.monotone or start.loss <= instance.goal:
+        return solve(instance, start, first)
+    time, energy = instance.time_to_go(), instance.energy_to_go(start)
+    best = by_table(instance, start, time, instance.seconds, first)
+    if best is None or not best.feasible:
+        return solve(instance, start, first)
+    bound = 0.0
+    for price, table in ((0.0, energy), *instance.mixed_held()):
+        path = by_table(instance, start, table, instance.joules + price * instance.seconds, first)
+        if path is None:
+            continue
+        bound = max(bound, path.energy_j + price * (path.elapsed_s - instance.deadline))
+        best = path if path.feasible and path.energy_j < best.energy_j else best
+    best = _shorter(instance, start, first, best, energy)
+    bound = min(bound, best.energy_j)
+    return replace(best, bound_j=bound, exact=best.energy_j <= bound + TOLERANCE)
+
+
 def path_of(instance: SearchInstance, start: Start, actions: NDArray[np.int64]) -> tuple[Array, float, float]:
     """Losses after each action, joules and final time of a path."""
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
@@ -381,4 +405,4 @@ def _ceilings(floor: float, known: Solution | None) -> list[Solution]:
     return [ceiling(floor * share) for share in (1.02, 1.1, 1.5) if floor * share < known.energy_j] + [known]
 
 
-__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "solve"]
+__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "sketch", "solve"]
