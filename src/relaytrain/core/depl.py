@@ -223,6 +223,9 @@ class DeplProblem:
 
     def kinds_of(self, chosen: Sequence[int], versions: Sequence[int]) -> list[tuple[float, float]]:
         """Work and size of every epoch of a schedule."""
+        if self.tables is None:
+            kinds = self.epoch_kinds(chosen)
+            return [kinds[m] for m in versions]
         return [self.kind_at(k, chosen, m) for k, m in enumerate(versions, start=self.epochs_done + 1)]
 
     def jump_at(self, k: int, chosen: Sequence[int], before: int, now: int) -> StudentT | None:

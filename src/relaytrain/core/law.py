@@ -133,7 +133,10 @@ def between(expected: Array, robust: Array, level: Level) -> Array:
     if share == 0.0 or robust is expected:
         return expected
     with np.errstate(invalid="ignore"):
-        mixed = expected + share * (robust - expected)
+        apart = robust - expected
+        mixed = expected + share * apart
+    if np.isfinite(apart).all():  # nothing is forbidden
+        return mixed
     mixed = np.where(np.isfinite(expected) & np.isfinite(robust), mixed, expected)
     return np.where(np.isinf(robust), robust, mixed) if share > 0 else mixed
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate
+from operator import add
 from typing import Any
 
 from .display import drawn
@@ -261,7 +263,7 @@ def along(
         start: the pair before the first action; that of `state` unless given.
     """
     none = [0.0] * len(actions)
-    columns = {key: [float(x) for x in table.get(key, none)] for key in COLUMNS}
+    columns = {key: _floats(table.get(key, none)) for key in COLUMNS}
     before = state.pair if start is None else start
     decisions, legs, handovers = _legs(problem, before, state.epoch + 1, actions, columns)
     spent_j = list(accumulate(columns["joules"]))
@@ -278,6 +280,10 @@ def along(
     }
 
 
+def _floats(values: Any) -> list[float]:
+    return list(map(float, values.tolist() if hasattr(values, "tolist") else values))
+
+
 def gap_to(bound_j: float, energy_j: float) -> float:
     """How far a plan's energy lies above its bound, as a share of it; 0 where there is no bound."""
     return max(energy_j / bound_j - 1.0, 0.0) if 0.0 < bound_j < math.inf else 0.0
@@ -290,20 +296,19 @@ def _legs(
     decisions: list[Decision] = []
     legs: list[Leg] = []
     handovers: list[Handover] = []
-    before = start_pair
-    for position, now in enumerate(actions):
-        epoch = first_epoch + position
-        version, nodes = problem.pairs[now]
-        decisions.append(Decision(epoch, version, nodes, mode=problem.mode_of(nodes)))
-        seconds, joules, loss, change_s, change_j, jump = (columns[key][position] for key in COLUMNS)
+    seconds, joules, loss = (columns[key] for key in COLUMNS[:3])
+    before, first = start_pair, 0
+    while first < len(actions):
+        now, last = actions[first], first
+        while last + 1 < len(actions) and actions[last + 1] == now:
+            last += 1
+        epoch, (version, nodes) = first_epoch + first, problem.pairs[now]
         if now != before:
+            change_s, change_j, jump = (columns[key][first] for key in COLUMNS[3:])
             handovers.append(Handover(epoch, problem.pairs[before], problem.pairs[now], change_s, change_j, jump))
-        if legs and now == before:
-            last = legs[-1]
-            legs[-1] = Leg(
-                version, nodes, last.first_epoch, epoch, last.elapsed_s + seconds, last.energy_j + joules, loss
-            )
-        else:
-            legs.append(Leg(version, nodes, epoch, epoch, seconds, joules, loss))
-        before = now
+        mode = problem.mode_of(nodes)
+        decisions += [Decision(epoch + i, version, nodes, (), 1.0, mode) for i in range(last + 1 - first)]
+        taken_s, taken_j = reduce(add, seconds[first : last + 1]), reduce(add, joules[first : last + 1])
+        legs.append(Leg(version, nodes, epoch, first_epoch + last, taken_s, taken_j, loss[last]))
+        before, first = now, last + 1
     return tuple(decisions), tuple(legs), tuple(handovers)

@@ -13,7 +13,7 @@ from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import jit, next_loss, roll
-from ..search.solve import Solution, first_steps, solve
+from ..search.solve import Solution, first_steps, sketch, solve
 from .chance import chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
@@ -26,6 +26,10 @@ EXPLAINED = 6
 """First actions other than the chosen one whose best plans are worked out."""
 ALTERNATIVE_EFFORT = 0.25
 """They only explain: with epoch tables too large to be searched to the end, a quarter of the search will do."""
+
+MANY_PAIRS = 64
+"""From so many on, other first actions are not searched for: what tables at hand and short relays give has to do."""
+AT_MOST = "at most: with so many pairs not searched to the end"
 
 
 @jit
@@ -204,8 +208,13 @@ def alternatives(tables: Tables, state: State, chosen: int) -> tuple[Alternative
         else:
             hopeful.append(now)
     for now in hopeful[:EXPLAINED]:
-        solution: Solution = solve(instance, start, np.arange(len(pairs)) == now, effort=ALTERNATIVE_EFFORT)
+        only = np.arange(len(pairs)) == now
+        many = len(pairs) >= MANY_PAIRS
+        solution: Solution = (
+            sketch(instance, start, only) if many else solve(instance, start, only, effort=ALTERNATIVE_EFFORT)
+        )
         if solution.feasible:
-            possible.append(Alternative(str(pairs[now]), solution.energy_j, solution.elapsed_s * scale))
+            reason = "" if solution.exact or not many else AT_MOST
+            possible.append(Alternative(str(pairs[now]), solution.energy_j, solution.elapsed_s * scale, reason))
     possible.sort(key=lambda a: a.energy_j or 0.0)
     return tuple(possible + barred)

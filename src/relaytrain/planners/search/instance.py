@@ -92,12 +92,16 @@ class SearchInstance:
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Which changes (P, P) cost neither infinite time nor infinite energy."""
-        return np.isfinite(self.seconds) & np.isfinite(self.joules)
+        return np.isfinite(self.seconds + self.joules)
 
     @cached_property
     def all_allowed(self) -> bool:
         """No change is barred."""
         return bool(self.allowed.all())
+
+    def barred(self, weight: Array) -> Array:
+        """`weight` (P, P), infinite where a change is barred."""
+        return weight if self.all_allowed else np.where(self.allowed, weight, np.inf)
 
     @cached_property
     def by_epoch(self) -> bool:
@@ -177,14 +181,18 @@ class SearchInstance:
             self._keep(key, self._steps(weight, self._in_time(), watch=watch, margin=REPLAN_MARGIN))
         return self.tables[key]  # type: ignore[no-any-return]
 
+    def mixed_held(self) -> list[tuple[float, ToGo]]:
+        """The prices on seconds that tables are held for, each with its table."""
+        return [(name[1], table) for name, table in self.tables.items() if name[0] == "mixed"]
+
     def weight_to_go(self, name: str, start: Start) -> ToGo:
         """Laws with epoch tables: `energy` or `time` still needed, by layers, lines, or the relaxed thresholds."""
         weight = self.seconds if name == "time" else self.joules
         if self.form.integer:
             first, known = self.tables.get((name, "layers"), (math.inf, None))
             if start.epoch < first:
-                barred = np.where(self.allowed, weight, np.inf)
-                known = layers(self.form, barred, int(self.goal), first=start.epoch, epochs=self.cap(start))
+                last = self.cap(start)
+                known = layers(self.form, self.barred(weight), int(self.goal), first=start.epoch, epochs=last)
                 self.tables[name, "layers"] = (start.epoch, known)
                 self.hold(known.bytes)
             return known  # type: ignore[no-any-return]
@@ -209,7 +217,7 @@ class SearchInstance:
             if table.limit > most:  # else it was cut short and does not know how far up the goal is in reach
                 last = table.offsets[1:] - 1
                 tops = np.minimum(tops, np.where(last >= table.offsets[:-1], table.theta[last], -np.inf))
-        return thresholds(self.relaxed, np.where(self.allowed, weight, np.inf), self.goal, tops=tops, **options)
+        return thresholds(self.relaxed, self.barred(weight), self.goal, tops=tops, **options)
 
 
 def instance_of(
@@ -235,11 +243,9 @@ def instances_of(
 
 def contiguous(form: LawForm) -> LawForm:
     """The form with arrays laid out as the compiled kernels expect."""
-    arrays = {
-        name: np.ascontiguousarray(getattr(form, name), dtype=np.float64)
-        for name in ("run", "curves", "mult", "c0", "c1", "table")
-    }
-    return form._replace(**arrays, step=float(form.step), integer=bool(form.integer), kind=int(form.kind))
+    kind, *arrays, step, integer = form
+    run, curves, mult, c0, c1, table = (np.ascontiguousarray(array, np.float64) for array in arrays)
+    return LawForm(int(kind), run, curves, mult, c0, c1, table, float(step), bool(integer))
 
 
 def loss_top(problem: Problem, form: LawForm) -> float:
@@ -297,11 +303,11 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
     for row in range(max(rows, 1)):
         for before in range(pairs):
             for now in range(pairs):
-                landed = evaluate(form, row + 1, losses, before, now)
-                with np.errstate(invalid="ignore"):
-                    index = np.maximum(np.ceil(landed / grid.loss_step - TOLERANCE), 0.0)
-                table[row, before, now] = np.where(index < cells, index, np.inf)
+                table[row, before, now] = evaluate(form, row + 1, losses, before, now)
     with np.errstate(invalid="ignore"):
+        for landed in table.reshape(-1, pairs, cells):
+            index = np.maximum(np.ceil(landed / grid.loss_step - TOLERANCE), 0.0)
+            landed[:] = np.where(index < cells, index, np.inf)
         steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
     blank = np.zeros((pairs, pairs))
     monotone = whole.monotone or TableLaw(table, 1.0).monotone

@@ -77,6 +77,30 @@ def solve(
     return _solve_autonomous(instance, start, mask)
 
 
+def sketch(instance: SearchInstance, start: Start, first: NDArray[np.bool_]) -> Solution:
+    """A good path whose first action is in `first`, without a search: by the tables at hand and by short relays.
+
+    For explanations among many pairs, after `solve`. The bound is proven; the path is `exact` where it meets it. Laws
+    with an epoch index, or not monotone, and a cap on epochs that may bind are left to `solve`.
+    """
+    if instance.by_epoch or instance.epoch_limit is not None or not instance.monotone or start.loss <= instance.goal:
+        return solve(instance, start, first)
+    time, energy = instance.time_to_go(), instance.energy_to_go(start)
+    best = by_table(instance, start, time, instance.seconds, first)
+    if best is None or not best.feasible:
+        return solve(instance, start, first)
+    bound = 0.0
+    for price, table in ((0.0, energy), *instance.mixed_held()):
+        path = by_table(instance, start, table, instance.joules + price * instance.seconds, first)
+        if path is None:
+            continue
+        bound = max(bound, path.energy_j + price * (path.elapsed_s - instance.deadline))
+        best = path if path.feasible and path.energy_j < best.energy_j else best
+    best = _shorter(instance, start, first, best, energy)
+    bound = min(bound, best.energy_j)
+    return replace(best, bound_j=bound, exact=best.energy_j <= bound + TOLERANCE)
+
+
 def path_of(instance: SearchInstance, start: Start, actions: NDArray[np.int64]) -> tuple[Array, float, float]:
     """Losses after each action, joules and final time of a path."""
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
@@ -86,7 +110,7 @@ def path_of(instance: SearchInstance, start: Start, actions: NDArray[np.int64]) 
 
 def first_steps(instance: SearchInstance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]) -> Array:
     """Weight of the best path by first action (P,): infinity where masked, impossible or out of reach."""
-    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
+    barred = instance.barred(weight)
     return first_weights(instance.form, togo, barred, (start.epoch, start.pair, start.loss), mask)  # type: ignore[no-any-return]
 
 
@@ -103,8 +127,8 @@ def _solution(
     return Solution(feasible, path, tuple(losses.tolist()), energy, elapsed, min(bound, energy), exact, labels)
 
 
-def _infeasible(bound: float = math.inf) -> Solution:
-    return Solution(False, (), (), math.inf, math.inf, bound, True)
+def _infeasible(bound: float = math.inf, *, exact: bool = True, labels: int = 0) -> Solution:
+    return Solution(False, (), (), math.inf, math.inf, bound, exact, labels)
 
 
 def _solve_autonomous(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> Solution:
@@ -232,7 +256,7 @@ def by_table(
     instance: SearchInstance, start: Start, togo: ToGo, weight: Array, mask: NDArray[np.bool_]
 ) -> Solution | None:
     """The path that a to-go table recommends, checked forwards; None when the check fails or nothing is reachable."""
-    barred = weight if instance.all_allowed else np.where(instance.allowed, weight, np.inf)
+    barred = instance.barred(weight)
     where = (start.epoch, start.pair, start.loss, start.elapsed_s)
     if togo.kind != STEPS:
         path, value = follow_lookups(instance.form, togo, barred, instance.seconds, where[:3], instance.goal, mask)
@@ -290,14 +314,13 @@ def _solve_labels(
     if outcome.status == STOPPED or (outcome.status == FULL and fallback):
         path = outcome.path(outcome.last) if outcome.status == STOPPED else _dense(instance, start, mask)
         if len(path) == 0:
-            return replace(_infeasible(), labels=labels)
-        answer = _solution(instance, start, path, math.inf, exact=True, labels=labels)
-        return replace(answer, bound_j=answer.energy_j)
-    if outcome.status == FULL:
-        answer = _infeasible(bound) if best is None else replace(best, bound_j=min(bound, best.energy_j))
-        return replace(answer, exact=False, labels=labels)
-    answer = _infeasible() if best is None else replace(best, bound_j=best.energy_j, exact=True)
-    return replace(answer, labels=labels)
+            return _infeasible(labels=labels)
+        return _solution(instance, start, path, math.inf, exact=True, labels=labels)
+    cut = outcome.status == FULL
+    if best is None:
+        return _infeasible(bound if cut else math.inf, exact=not cut, labels=labels)
+    bound = min(bound, best.energy_j) if cut else best.energy_j
+    return replace(best, bound_j=bound, exact=not cut, labels=labels)
 
 
 def _dense(instance: SearchInstance, start: Start, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -331,12 +354,12 @@ def _solve_by_epoch(instance: SearchInstance, start: Start, mask: NDArray[np.boo
     if start.epoch >= instance.cap(start):
         return _infeasible()
     energy = instance.weight_to_go("energy", start)
-    floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
-    if not math.isfinite(floor):
-        return _infeasible()
     known = by_table(instance, start, energy, instance.joules, mask) if energy.kind != STEPS else None
     if instance.form.integer and known is not None and known.feasible:
         return known
+    floor = float(first_steps(instance, start, energy, instance.joules, mask).min(initial=math.inf))
+    if not math.isfinite(floor):
+        return _infeasible()
     time = instance.weight_to_go("time", start)
     least = float(first_steps(instance, start, time, instance.seconds, mask).min(initial=math.inf))
     if not math.isfinite(least) or start.elapsed_s + least > instance.deadline:
@@ -382,4 +405,4 @@ def _ceilings(floor: float, known: Solution | None) -> list[Solution]:
     return [ceiling(floor * share) for share in (1.02, 1.1, 1.5) if floor * share < known.energy_j] + [known]
 
 
-__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "solve"]
+__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "sketch", "solve"]

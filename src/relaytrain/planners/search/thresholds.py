@@ -18,7 +18,7 @@ from ...core.law import CURVE, TABLE, LawForm
 from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK, check, current
 from .best_first import pop, push
 from .kernels import grown, highest_before, highest_mid, jit, next_loss, spliced
-from .togo import STEPS, ToGo
+from .togo import NO_LAYERS, STEPS, ToGo
 
 STEP_UP = 1e-12
 """A label must raise its pair's threshold by more than this to be kept."""
@@ -255,7 +255,7 @@ def thresholds(
     )
     check(counts)
     above = np.inf if complete else reached
-    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
+    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, NO_LAYERS, 0.0)
 
 
 def fewest_epochs(
@@ -272,4 +272,4 @@ def fewest_epochs(
     offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most, counts)
     check(counts)
     above = np.inf if complete else reached
-    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, np.zeros((0, 0, 0)), 0.0)
+    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, NO_LAYERS, 0.0)

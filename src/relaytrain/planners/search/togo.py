@@ -37,10 +37,13 @@ class ToGo(NamedTuple):
         return int(8 * len(self.offsets) + 32 * len(self.theta) + self.layers.nbytes)
 
 
+NO_LAYERS = np.zeros((0, 0, 0))
+_NONE_F, _NONE_I = np.zeros(0), np.zeros(0, np.int64)
+
+
 def nothing(goal: float) -> ToGo:
     """The bound that knows nothing."""
-    none_f, none_i = np.zeros(0), np.zeros(0, np.int64)
-    return ToGo(NOTHING, goal, none_i, none_f, none_f, none_i, none_i, 0.0, np.zeros((0, 0, 0)), 0.0)
+    return ToGo(NOTHING, goal, _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_I, 0.0, NO_LAYERS, 0.0)
 
 
 @jit

@@ -12,8 +12,6 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 
-import numpy as np
-
 from ....core.depl import DeplProblem
 from ....core.fourier import SLACK
 from ..exact.version_search import VersionSchedule, VersionSearch
@@ -80,12 +78,13 @@ def greedy_expected(instance: DeplProblem) -> DeplPlan:
 
 def _greediest(instance: DeplProblem, gain: float) -> list[int]:
     versions: list[int] = []
-    before = instance.before
+    before, data = instance.before, instance.all_data
+    means = [version.noise.mean for version in instance.versions]
     for k in range(instance.epochs_done + 1, instance.epochs_done + instance.max_epochs + 1):
         progress = []
         for m, version in enumerate(instance.versions):
-            jump = instance.mean_jump(before, m, k, instance.all_data)
-            progress.append(gain * float(version.progress(k)) * version.noise.mean - jump)
-        before = int(np.argmax(progress))
+            jump = 0.0 if before == m else instance.mean_jump(before, m, k, data)
+            progress.append(gain * float(version.progress(k)) * means[m] - jump)
+        before = progress.index(max(progress))
         versions.append(before)
     return versions
