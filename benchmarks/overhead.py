@@ -31,6 +31,7 @@ from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.settings import seed_of
 from relaytrain.training.setup import TrainingSetup
 
+
 @dataclass(frozen=True)
 class EpochSize:
     """How long an epoch lasts, by width and samples of the nodes, and how much more it may cost."""

@@ -16,7 +16,7 @@ from .held import Held
 def seed_torch(seed: int) -> None:
     """torch.manual_seed, for the devices that are there.
 
-    For those that are not, torch would note the seed and the stack of its caller, milliseconds each time, and keep both.
+    For others torch would note the seed and its caller's stack, milliseconds each time, and keep both for good.
     """
     if _accelerated():
         torch.manual_seed(seed)

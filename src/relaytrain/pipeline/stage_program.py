@@ -179,11 +179,16 @@ class StageProgram:
 
     def _backward(self, index: int) -> None:
         errors = None if self._errors is None else self._errors.recv()
-        began_s = time.monotonic()
+        began_s, least_s = time.monotonic(), self.job.paces[self.rank].backward_s
         with self._network():
-            back = self.stage.backward(index, errors)
-        self._pace(began_s, self.job.paces[self.rank].backward_s)
-        if self._back is not None and back is not None:
+            back = self.stage.errors(index, errors)
+        sending = self._back is not None and back is not None
+        if sending and not least_s:  # it travels while this stage updates
+            self._back.send(back)
+        with self._network():
+            self.stage.push()
+        self._pace(began_s, least_s)
+        if sending and least_s:
             self._back.send(back)
         self.report("step", index=index, busy_s=self._busy_s)
 
