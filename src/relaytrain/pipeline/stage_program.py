@@ -182,15 +182,18 @@ class StageProgram:
         began_s, least_s = time.monotonic(), self.job.paces[self.rank].backward_s
         with self._network():
             back = self.stage.errors(index, errors)
-        sending = self._back is not None and back is not None
-        if sending and not least_s:  # it travels while this stage updates
-            self._back.send(back)
+        if not least_s:
+            self._send_back(back)  # it travels while this stage updates
         with self._network():
             self.stage.push()
         self._pace(began_s, least_s)
-        if sending and least_s:
-            self._back.send(back)
+        if least_s:
+            self._send_back(back)
         self.report("step", index=index, busy_s=self._busy_s)
+
+    def _send_back(self, errors: Tensor | None) -> None:
+        if self._back is not None and errors is not None:
+            self._back.send(errors)
 
     def _network(self) -> AbstractContextManager[None]:
         """Where the network computes: exceptions of a user's own are the user's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -36,5 +37,7 @@ def as_safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
         at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    pieces = (tensors[name].detach().reshape(-1).view(torch.uint8).numpy() for name in names if tensors[name].numel())
+    pieces: list[Any] = [
+        tensors[name].detach().reshape(-1).view(torch.uint8).numpy() for name in names if tensors[name].numel()
+    ]
     return b"".join((len(text).to_bytes(8, "little"), text, *pieces))
