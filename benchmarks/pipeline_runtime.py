@@ -314,7 +314,7 @@ def torchrun_like(path, world):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     asked = [word for word in sys.argv[1:] if not word.startswith("--")] or ["links", "emulated", "real", "memory"]
-    launcher()
+    launcher("relaytrain.pipeline.worker")
     with calibrated():
         for word in asked:
             {"links": links, "emulated": emulated, "real": real, "memory": memory}[word]()

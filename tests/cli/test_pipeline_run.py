@@ -26,6 +26,9 @@ def test_processes_and_simulator_say_the_same(relaytrain, tmp_path):
     assert real["losses"] == simulated["losses"] and real["cuts"] == simulated["cuts"]
     assert real["peak_bytes"] == simulated["peak_bytes"]
     assert all(a <= b for a, b in zip(real["peak_bytes"], real["predicted_bytes"], strict=True))
+    grown = zip(real["grown_bytes"], real["predicted_bytes"], real["beyond_bytes"], strict=True)
+    assert all(whole == held + beyond for whole, held, beyond in grown)
+    assert "program code" in real["left_out"] and "grown_bytes" not in simulated
     text = relaytrain(*TINY, *PAIR, "--simulate")
     assert text.status == 0 and "6 minibatches" in text.out and "nuc" in text.out
 

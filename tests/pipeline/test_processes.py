@@ -57,6 +57,39 @@ def test_three_processes_are_the_simulator(name, rule, keeping, owner):
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+def resident(pid, key):
+    """What the operating system says of a process, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(key)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="another system's words")
+@pytest.mark.parametrize("keeping", ["stash", "on-demand"])
+def test_a_worker_says_what_it_grew_by_as_seen_from_outside(keeping):
+    """Its launcher, of which it is a fork, is where it began; what was predicted and what was left out are the sum."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), *[nn.Linear(1024, 1024) for _ in range(4)], nn.Linear(1024, 10))
+    batches = data_for((1, 32, 32), 8)
+    pids, seen = [], {}
+
+    def look(event):
+        if event["kind"] == "started":
+            pids.extend(event["pids"])
+        for pid in pids:
+            parent = resident(pid, "PPid") // 1024
+            seen[pid] = max(seen.get(pid, 0), resident(pid, "RssAnon") - resident(parent, "RssAnon"))
+
+    training = Training(SGD(0.01, 0.9), m=3, keeping=Keeping(keeping))
+    found = run_pipeline(model, batches, DEVICES[:2], training, Runtime(count_bytes=True), progress=look)
+    for pid, grown, code, predicted in zip(
+        pids, found.grown_bytes, found.code_bytes, found.predicted_bytes, strict=True
+    ):
+        assert predicted > 2**24  # or the process's own few would be all there is
+        assert grown > code > 0
+        assert abs(grown - code - seen[pid]) <= 0.03 * seen[pid]
+    assert run_pipeline(model, batches, DEVICES[:2], training, SIMULATOR).grown_bytes == ()
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 def test_synchronous_schedules_too(schedule):
     model, _, shape = model_named("mlp")

@@ -190,22 +190,32 @@ def watch(event: dict[str, Any]) -> None:
 
 
 def _view(network: str, results: Sequence[PipelineResult]) -> RenderableType:
+    from rich.console import Group
     from rich.text import Text
 
     from ..core.explain import say_time
+    from ..pipeline.named_run import growth
     from ..report.tables import table, titled
 
     result = results[-1]
     split = result.splits[-1]
-    columns = ("device", "units from", "peak", "closed form")
+    seen = growth(result)
+    columns = (
+        "device",
+        "units from",
+        "peak",
+        "closed form",
+        *(("process grew", "beyond", "of it code") if seen else ()),
+    )
     stages = table(columns, numbers=columns[1:])
     for at, name in enumerate(split.devices):
-        first = (0, *split.cuts)[at]
-        stages.add_row(
-            Text(name), f"{first}", f"{result.peak_bytes[at] / 2**20:.2f}", f"{result.predicted_bytes[at] / 2**20:.2f}"
-        )
+        sizes = [result.peak_bytes[at], result.predicted_bytes[at]]
+        sizes += [seen[key][at] for key in ("grown_bytes", "beyond_bytes", "code_bytes") if seen]
+        stages.add_row(Text(name), f"{(0, *split.cuts)[at]}", *(f"{size / 2**20:.2f}" for size in sizes))
     losses = [loss for each in results for loss in each.losses]
     elapsed_s = math.fsum(each.elapsed_s for each in results)
     fall = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
     head = f"{network}: {len(losses)} minibatches in {say_time(elapsed_s)}, {fall}; MiB"
-    return titled(head, stages)
+    if not seen:
+        return titled(head, stages)
+    return Group(titled(head, stages), Text(f"the closed form counts a stage's tensors; beyond it: {seen['left_out']}"))

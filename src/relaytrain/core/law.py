@@ -115,6 +115,10 @@ def after(law: LossLaw, epoch: int, loss: float, before: int, now: int, level: L
     return float(law.next_loss(epoch, np.array(begin(law, loss, before, level)), before, now, level))
 
 
+MOST_FORMS = 128
+"""Levels of which a law remembers its arrays."""
+
+
 @lru_cache(maxsize=1024)
 def shading(level: Level) -> float:
     """How far a level lies between expected (0) and robust (1): z_q / z_0.95."""
@@ -261,7 +265,19 @@ class LevelLaw:
         With scatter the losses of a level are the curve's times a factor of the pair's own: floor and drop grow by it,
         and a handover goes from one pair's factor to the other's. That is again a curve and a jump, exactly.
         """
+        known = self._forms.get(level)
+        if known is None:
+            known = self._form(level)
+            if len(self._forms) < MOST_FORMS:
+                self._forms[level] = known
+        return known
 
+    @cached_property
+    def _forms(self) -> dict[Level, LawForm]:
+        """Forms asked for before: a plan asks for the same levels again and again."""
+        return {}
+
+    def _form(self, level: Level) -> LawForm:
         def at(expected: Array, robust: Array | None) -> Array:
             return expected if robust is None else between(expected, robust, level)
 

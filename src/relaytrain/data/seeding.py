@@ -5,11 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import torch
 
 from .held import Held
+
+
+def seed_torch(seed: int) -> None:
+    """torch.manual_seed, for the devices that are there.
+
+    For others torch would note the seed and its caller's stack, milliseconds each time, and keep both for good.
+    """
+    if _accelerated():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+@cache
+def _accelerated() -> bool:
+    return bool(torch.accelerator.is_available())
 
 
 @contextmanager
@@ -24,7 +41,7 @@ def seeded(seed: int, *held: Held) -> Iterator[None]:
     """
     numpy_state, python_state = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         np.random.seed(seed % 2**32)
         random.seed(seed)
         for data in held:

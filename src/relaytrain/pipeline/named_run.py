@@ -26,6 +26,7 @@ from ..store.files import make_dir
 from .job_writer import make_job, write_start
 from .networks import trainable
 from .pipeline_work import Batches, PipelineResult, PipelineWork, Runtime, Split, Training
+from .process_memory import LEFT_OUT
 from .update_rules import Rule, rule_named
 
 SCHEMA = "relaytrain.pipeline-run/1"
@@ -87,9 +88,18 @@ def said(order: TrainingOrder, results: Sequence[PipelineResult]) -> dict[str, A
         "first_loss": losses[0], "last_loss": losses[-1], "losses": losses,
         "elapsed_s": math.fsum(r.elapsed_s for r in results), "link_bytes": sum(r.link_bytes for r in results),
         "devices": list(last.splits[-1].devices), "cuts": list(last.splits[-1].cuts),
-        "peak_bytes": list(last.peak_bytes), "predicted_bytes": list(last.predicted_bytes),
+        "peak_bytes": list(last.peak_bytes), "predicted_bytes": list(last.predicted_bytes), **growth(last),
         "history": [event for result in results for event in result.history],
     }  # fmt: skip
+
+
+def growth(result: PipelineResult) -> dict[str, Any]:
+    """What the stages' processes grew by, and what of it the closed form leaves out; nothing of a simulated result."""
+    if not result.grown_bytes:
+        return {}
+    beyond = [grown - held for grown, held in zip(result.grown_bytes, result.predicted_bytes, strict=True)]
+    grown, code = list(result.grown_bytes), list(result.code_bytes)
+    return {"grown_bytes": grown, "code_bytes": code, "beyond_bytes": beyond, "left_out": LEFT_OUT}
 
 
 def built(order: TrainingOrder) -> Network:

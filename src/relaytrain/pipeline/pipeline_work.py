@@ -126,8 +126,9 @@ class PipelineResult:
     """What came out. Weights (with buffers) and optimizer states go by the model's own names.
 
     `peak_bytes` are the most that each stage of the last attempt held between actions, where counted, `predicted_bytes`
-    what the closed form allows it, what an action needs while it runs included;
-    `history` tells of every start, loss and change.
+    what the closed form allows it, what an action needs while it runs included; `grown_bytes` are what the operating
+    system saw each stage's process grow by, of them `code_bytes` program code, and what goes beyond the closed form is
+    `LEFT_OUT` (`process_memory`); both are empty in the simulator. `history` tells of every start, loss and change.
     """
 
     weights: Tensors
@@ -140,6 +141,8 @@ class PipelineResult:
     splits: tuple[Split, ...]
     history: tuple[dict[str, Any], ...] = ()
     workers: tuple[dict[str, Any], ...] = ()
+    grown_bytes: tuple[int, ...] = ()
+    code_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ class Stage:
         self._loss, self._flush, self._version = loss, flush, 0
         self._flights: dict[int, _Flight] = {}
         self._sums: dict[str, Tensors] = {}
+        self._made: dict[str, Update] = {}  # by a backward, not yet pushed
         self._checkpoint = checkpoint
         self._wrap(rule, policies)
 
@@ -262,6 +263,12 @@ class Stage:
 
     def backward(self, index: int, errors: Tensor | None = None) -> Tensor | None:
         """The backward of minibatch `index` and, asynchronously, its update; the error for the stage before."""
+        back = self.errors(index, errors)
+        self.push()
+        return back
+
+    def errors(self, index: int, errors: Tensor | None = None) -> Tensor | None:
+        """The first half of a backward: the error for the stage before, which need not wait for the update."""
         flight = self._flights.pop(index)
         if flight.again is not None:
             self._run_again(flight)
@@ -270,13 +277,17 @@ class Stage:
         end = flight.output if errors is None else _Seed.apply(flight.output, errors)  # type: ignore[no-untyped-call]
         torch.autograd.backward(end)
         flight.output = end = None
-        updates = {name: self._update(name, call) for name, call in flight.calls.items()}
+        self._made = {name: self._update(name, call) for name, call in flight.calls.items()}
         flight.calls.clear()
+        return None if flight.entry is None else flight.entry.grad
+
+    def push(self) -> None:
+        """The second half: what the minibatch changes."""
+        updates, self._made = self._made, {}
         if self._flush is None:
             self._push(updates)
         else:
             self._add(updates)
-        return None if flight.entry is None else flight.entry.grad
 
     def flight(self, index: int) -> _Flight:
         """A minibatch under way, for those who count."""

@@ -179,13 +179,21 @@ class StageProgram:
 
     def _backward(self, index: int) -> None:
         errors = None if self._errors is None else self._errors.recv()
-        began_s = time.monotonic()
+        began_s, least_s = time.monotonic(), self.job.paces[self.rank].backward_s
         with self._network():
-            back = self.stage.backward(index, errors)
-        self._pace(began_s, self.job.paces[self.rank].backward_s)
-        if self._back is not None and back is not None:
-            self._back.send(back)
+            back = self.stage.errors(index, errors)
+        if not least_s:
+            self._send_back(back)  # it travels while this stage updates
+        with self._network():
+            self.stage.push()
+        self._pace(began_s, least_s)
+        if least_s:
+            self._send_back(back)
         self.report("step", index=index, busy_s=self._busy_s)
+
+    def _send_back(self, errors: Tensor | None) -> None:
+        if self._back is not None and errors is not None:
+            self._back.send(errors)
 
     def _network(self) -> AbstractContextManager[None]:
         """Where the network computes: exceptions of a user's own are the user's."""

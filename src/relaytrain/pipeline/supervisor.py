@@ -98,6 +98,8 @@ class _Supervisor:
             splits=tuple(self.splits),
             history=tuple(self.history),
             workers=tuple({"name": w.name, "rss_bytes": w.rss_bytes, **(w.done or {})} for w in workers),
+            grown_bytes=tuple(worker.done["grown_bytes"] if worker.done else 0 for worker in stages),
+            code_bytes=tuple(worker.done["code_bytes"] if worker.done else 0 for worker in stages),
         )
 
     def _newest(self) -> tuple[int, Path]:

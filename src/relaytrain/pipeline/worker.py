@@ -35,7 +35,7 @@ from .addresses import check_master
 from .host_links import HostLinks, JobKey, StagePlace
 from .job_file import StageJob, read_job
 from .links import GlooLinks, Links
-from .process_memory import release_code, rss_bytes
+from .process_memory import MemoryGrowth, keep_freed, release_code, rss_bytes
 from .stage_program import Report, StageProgram, serve_data
 
 BEAT_S = 0.25
@@ -67,12 +67,13 @@ def forked(words: Sequence[Any], descriptors: Sequence[int]) -> int:
 
 def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int:
     """The worker's life under a supervisor: exit status 0, 7 when a neighbour was lost, 3 for the user's code."""
-    talk = _Control(control)
+    keep_freed()
+    grown, talk = MemoryGrowth(), _Control(control)
     try:
         job = read_job(path)
         join(job, rank, _store(store, job))
         talk("ready")
-        play(job, rank, talk)
+        play(job, rank, partial(_grown, grown, talk))
     except WorkerLost as error:
         talk("lost", error=str(error))
         return BROKEN_STATUS
@@ -103,6 +104,11 @@ def _store(where: str, job: StageJob) -> Any:
         return FileStore(rest, job.world)
     host, _, port = rest.rpartition(":")
     return TCPStore(host, int(port), job.world, is_master=False, timeout=timedelta(seconds=job.group_s))
+
+
+def _grown(grown: MemoryGrowth, report: Report, kind: str, **values: Any) -> None:
+    """A word with, at the end, what the process has grown by."""
+    report(kind, **values, **(grown.said() if kind == "done" else {}))
 
 
 class _Control:
@@ -136,20 +142,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reader.add_argument("--certs", type=Path, help="this host's folder of `relaytrain flower certs`: nodes/NAME")
     asked = reader.parse_args(arguments)
     release_code()
+    keep_freed()
+    grown = MemoryGrowth()
     try:
         job = read_job(asked.job)
         certs = None if asked.certs is None else asked.certs.resolve()
         digest = hashlib.sha256(asked.job.read_bytes()).hexdigest()
         os.chdir(asked.job.resolve().parent)  # the job's paths are as seen from its folder
         if asked.at or certs is not None or asked.rank is not None:
-            return _between_hosts(job, asked.rank, asked.at or (), certs, digest)
-        return _on_this_host(job)
+            return _between_hosts(job, asked.rank, asked.at or (), certs, digest, grown)
+        return _on_this_host(job, grown)
     except RelayTrainError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
 
 
-def _on_this_host(job: StageJob) -> int:
+def _on_this_host(job: StageJob, grown: MemoryGrowth) -> int:
     if not {"RANK", "WORLD_SIZE"} <= set(os.environ):
         raise UsageError(
             f"which stage is this? Start it by torchrun --nproc-per-node {job.world}, or between hosts with --rank, "
@@ -161,20 +169,22 @@ def _on_this_host(job: StageJob) -> int:
     store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
     _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s))
-    play(job, rank, partial(_say, rank))
+    play(job, rank, partial(_grown, grown, partial(_say, rank)))
     _all_at("done", store, rank, world)
     dist.barrier()
     dist.destroy_process_group()
     return 0
 
 
-def _between_hosts(job: StageJob, rank: int | None, at: Sequence[str], certs: Path | None, digest: str) -> int:
+def _between_hosts(
+    job: StageJob, rank: int | None, at: Sequence[str], certs: Path | None, digest: str, grown: MemoryGrowth
+) -> int:
     places = [StagePlace.parse(text) for text in at]
     if len(places) != job.world or rank is None or certs is None:
         raise UsageError(f"between hosts: expected --rank, --certs, and --at for each of {job.world} processes")
     links = HostLinks(rank, places, certs, JobKey(digest, digest.encode()), PATIENCE.total_seconds())
     try:
-        play(job, rank, partial(_say, rank), links)
+        play(job, rank, partial(_grown, grown, partial(_say, rank)), links)
     except WorkerLost as error:
         raise WorkerLost("; ".join([str(error), *(f"refused {words}" for words in links.refused)])) from None
     finally:

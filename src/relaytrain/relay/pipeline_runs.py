@@ -25,7 +25,7 @@ from ..executors.epoch import EpochWindow
 from ..executors.pipelined import optimizer_buffers, optimizer_states
 from ..models.rebuild import code_of
 from ..models.spec import Spec
-from ..pipeline.named_run import Network, TrainingOrder, built, loss_on_test, loss_over, minibatches
+from ..pipeline.named_run import Network, TrainingOrder, built, growth, loss_on_test, loss_over, minibatches
 from ..pipeline.pipeline_run import run_pipeline
 from ..pipeline.pipeline_work import Emulation, PipelineResult, PipelineWork, Runtime, Training
 from ..planners.pipeline.partition import Device
@@ -317,6 +317,7 @@ class _PipelineRun:
                 "cuts": list(split.cuts),
                 "link_bytes": result.link_bytes,
                 "predicted_bytes": list(result.predicted_bytes),
+                **growth(result),
                 "losses": list(result.losses),
             },
         }

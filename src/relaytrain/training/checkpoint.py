@@ -22,12 +22,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
 from ..models.rebuild import Resolve, build, check_state, load_state_of, shapes_of, skeleton, state_of
 from ..models.spec import FamilySpec, Spec, read_spec, spec_json
+from .safetensors_bytes import as_safetensors
 from .task import Blob, as_bytes
 
 METADATA_KEY = "relaytrain.checkpoint/1"
@@ -79,7 +79,7 @@ class Checkpoint:
         if self.whole is not None:
             tensors |= {WHOLE + name: tensor for name, tensor in self.whole._tensors().items()}
             header["whole"] = self.whole._header()
-        return bytes(save_tensors(tensors, metadata={METADATA_KEY: json.dumps(header, sort_keys=True)}))
+        return as_safetensors(tensors, {METADATA_KEY: json.dumps(header, sort_keys=True)})
 
     def _tensors(self) -> Tensors:
         kinds = {WEIGHTS: self.weights, OPTIMIZER: self.optimizer, SERVER: self.server, SCALER: self.scaler}

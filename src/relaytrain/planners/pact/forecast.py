@@ -12,9 +12,8 @@ not arrive, the totals of all levels are two heaps, and the median falls from on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +82,7 @@ def _searched(tables: Tables, state: State) -> dict[float, float]:
 
 def _way(problem: Problem, plan: Plan, state: State) -> _Way:
     """As many epochs of the plan as fit before the deadline, the first of them in any case."""
-    pairs, seconds, joules = (np.array(column) for column in zip(*islice(_epochs(problem, plan), LONGEST), strict=True))
+    pairs, seconds, joules = _epochs(problem, plan)
     until_s = state.elapsed_s + np.cumsum(seconds)
     room = max(int((until_s <= problem.target.deadline_s + TOLERANCE).sum()), 1)
     return _Way(np.ascontiguousarray(pairs[:room], np.int64), until_s[:room], np.cumsum(joules)[:room])
@@ -105,14 +104,17 @@ def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, levels: S
     return joules + [never] * (len(levels) - len(joules))
 
 
-def _epochs(problem: Problem, plan: Plan) -> Iterator[tuple[int, float, float]]:
-    """Pair, seconds and joules of every epoch, without end; the handover into a leg is its first epoch's."""
+def _epochs(problem: Problem, plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Pair, seconds and joules of every epoch, `LONGEST` of them; the handover into a leg is its first epoch's."""
     into = {hand.epoch: hand for hand in plan.handovers}
+    rows: list[tuple[int, float, float]] = []
+    counts: list[int] = []
     for leg in plan.legs:
         hand, now = into.get(leg.first_epoch), problem.index(Pair(leg.version, leg.nodes))
         hand_s, hand_j = (0.0, 0.0) if hand is None else (hand.elapsed_s, hand.energy_j)
         seconds, joules = (leg.elapsed_s - hand_s) / leg.epochs, (leg.energy_j - hand_j) / leg.epochs
-        yield now, seconds + hand_s, joules + hand_j
-        for _ in range(leg.epochs - 1):
-            yield now, seconds, joules
-    yield from repeat((now, seconds, joules))
+        rows += [(now, seconds + hand_s, joules + hand_j), (now, seconds, joules)]
+        counts += [1, leg.epochs - 1]
+    counts[-1] += LONGEST
+    pairs, each_s, each_j = (np.repeat(np.array(column), counts)[:LONGEST] for column in zip(*rows, strict=True))
+    return pairs, each_s, each_j
