@@ -38,7 +38,7 @@ ROOM = 2**14
 """Bytes for the head of a message."""
 
 
-class Stage(enum.IntEnum):
+class AppStage(enum.IntEnum):
     """How far an app is."""
 
     STARTED, ASKED, HAS_INPUT, HAS_MESSAGE, ANSWERING, ANSWERED, ENDED = range(7)
@@ -51,12 +51,12 @@ class Notes:
         self._shared = mmap.mmap(-1, ROOM)
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> AppStage:
         """How far it is."""
-        return Stage(self._shared[0])
+        return AppStage(self._shared[0])
 
     @stage.setter
-    def stage(self, stage: Stage) -> None:
+    def stage(self, stage: AppStage) -> None:
         self._shared[0] = stage
 
     def keep(self, message: message_pb2.Message) -> None:
@@ -65,7 +65,7 @@ class Notes:
         if len(head) <= ROOM - 5:
             self._shared[1:5] = len(head).to_bytes(4, "big")
             self._shared[5 : 5 + len(head)] = head
-            self.stage = Stage.HAS_MESSAGE
+            self.stage = AppStage.HAS_MESSAGE
 
     def message(self) -> message_pb2.Message:
         """As it was kept."""
@@ -84,9 +84,9 @@ class NotingClient(RuntimeHttpClient):
 
     def PullTaskInput(self, request: runtime_pb2.PullTaskInputRequest) -> runtime_pb2.PullTaskInputResponse:
         """From here on the token starts no second app."""
-        self.notes.stage = Stage.ASKED
+        self.notes.stage = AppStage.ASKED
         answer = super().PullTaskInput(request)
-        self.notes.stage = Stage.HAS_INPUT
+        self.notes.stage = AppStage.HAS_INPUT
         return answer
 
     def PullMessages(self, request: runtime_pb2.PullAppMessagesRequest) -> runtime_pb2.PullAppMessagesResponse:
@@ -98,7 +98,7 @@ class NotingClient(RuntimeHttpClient):
 
     def PushMessages(self, request: runtime_pb2.PushAppMessagesRequest) -> runtime_pb2.PushAppMessagesResponse:
         """From here on the SuperNode waits for the parts of this answer."""
-        self.notes.stage = Stage.ANSWERING
+        self.notes.stage = AppStage.ANSWERING
         answer = super().PushMessages(request)
         self._left = set(answer.objects_to_push)
         self._pushed("")
@@ -115,14 +115,14 @@ class NotingClient(RuntimeHttpClient):
         with self._counting:
             self._left.discard(part)
             if not self._left:
-                self.notes.stage = Stage.ANSWERED
+                self.notes.stage = AppStage.ANSWERED
 
     def PushTaskOutput(self, request: runtime_pb2.PushTaskOutputRequest) -> runtime_pb2.PushTaskOutputResponse:
         """The end of the task; without an answer it is ours to say, since it takes the token away."""
-        if self.notes.stage < Stage.ANSWERED:
+        if self.notes.stage < AppStage.ANSWERED:
             return runtime_pb2.PushTaskOutputResponse()
         answer = super().PushTaskOutput(request)
-        self.notes.stage = Stage.ENDED
+        self.notes.stage = AppStage.ENDED
         return answer
 
 
@@ -173,34 +173,34 @@ class Watched:
                 self._give_up(f"{self._ended}, and nobody can answer for it: {type(error).__name__}: {error}"[:300])
         return self._lives < 0
 
-    def _is_settled(self, stage: Stage) -> bool:
-        if stage == Stage.ANSWERING:
+    def _is_settled(self, stage: AppStage) -> bool:
+        if stage == AppStage.ANSWERING:
             self._give_up(f"{self._ended} amid its answer")
-        elif stage == Stage.STARTED and self._lives:
+        elif stage == AppStage.STARTED and self._lives:
             self._pid = self._start()
             self._say("started again")
             self._lives -= 1
             self._ended = ""
-        elif stage != Stage.ENDED:
+        elif stage != AppStage.ENDED:
             try:
                 self._settle(stage)
             except httpx.HTTPStatusError as refused:
                 if refused.response.is_server_error:
                     raise
                 # Flower took the token back: the task was answered, or goes out again
-                if stage == Stage.HAS_INPUT:  # or neither
+                if stage == AppStage.HAS_INPUT:  # or neither
                     self._give_up(f"{self._ended} without its message, and too long ago")
         return bool(self._ended)
 
-    def _settle(self, stage: Stage) -> None:
+    def _settle(self, stage: AppStage) -> None:
         """In its name: an error, if it did not answer, and the end of its task."""
         with self._client() as client:
-            if stage < Stage.HAS_MESSAGE:
+            if stage < AppStage.HAS_MESSAGE:
                 for message in client.PullMessages(runtime_pb2.PullAppMessagesRequest()).messages_list:
                     self._notes.keep(message)
-            if self._notes.stage < Stage.HAS_MESSAGE:
+            if self._notes.stage < AppStage.HAS_MESSAGE:
                 return  # it took the message along: Flower, which knows that, answers after a minute
-            if stage < Stage.ANSWERED:
+            if stage < AppStage.ANSWERED:
                 self._answer(client)
             client.PushTaskOutput(runtime_pb2.PushTaskOutputRequest(sub_status=SubStatus.FAILED, details=self._ended))
 
