@@ -405,4 +405,14 @@ def _ceilings(floor: float, known: Solution | None) -> list[Solution]:
     return [ceiling(floor * share) for share in (1.02, 1.1, 1.5) if floor * share < known.energy_j] + [known]
 
 
-__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "sketch", "solve"]
+__all__ = [
+    "SearchInstance",
+    "Solution",
+    "Start",
+    "by_table",
+    "first_steps",
+    "instance_of",
+    "path_of",
+    "sketch",
+    "solve",
+]
