@@ -16,9 +16,22 @@ from numpy.typing import NDArray
 
 from ...core.law import LawForm
 from .allowance import WORK, Counts, charge, check, current
-from .best_first import CRAMPED, DROP, FOLLOW, KEEP, NOWHERE, STOP, NextLabel, PathLabel, Search, best_first
+from .best_first import (
+    CRAMPED,
+    DROP,
+    FOLLOW,
+    KEEP,
+    NOWHERE,
+    STOP,
+    STOPPED,
+    NextLabel,
+    PathLabel,
+    Search,
+    best_first,
+    path_to,
+)
 from .instance import Array, SearchInstance, Start
-from .kernels import next_loss, spliced
+from .kernels import jit, next_loss, spliced
 from .staircase import Staircases, dominated, empty_staircases, insert, roomier
 from .togo import ToGo, lookup, nothing
 
@@ -113,7 +126,37 @@ def _step_label(space: LabelSpace, store: Staircases, label: PathLabel, turn: in
 _search = best_first(_settle_label, _step_label, roomier)
 
 
-def search(
+@jit
+def _way(space: LabelSpace, store: Staircases, turns: int, start: PathLabel, most: int) -> Any:
+    """The pairs of the path that the search ended at, none unless it STOPPED; its status; how many labels it made."""
+    found = _search(space, store, turns, start, most)
+    count = found.labels.parent.shape[0]
+    if found.status != STOPPED:
+        return np.empty(0, np.int64), found.status, count
+    return path_to(found.labels.parent, found.labels.pair, found.last), found.status, count
+
+
+def way(instance: SearchInstance, start: Start, **options: Any) -> tuple[NDArray[np.int64], int, int]:
+    """What `search` with these options ends at: the path if it STOPPED, how it ended, labels made.
+
+    Labels stay where they were made: to hand a small search's out takes as long as to make them.
+    """
+    path, status, count = _way(*_posed(instance, start, **options))
+    check(current())
+    return path, int(status), int(count)
+
+
+def search(instance: SearchInstance, start: Start, **options: Any) -> Search:
+    """All labels from `start` to a loss at or below the goal by the deadline, in order of energy.
+
+    The last one is the least energy if it STOPPED there. The options are those of `_posed`.
+    """
+    outcome: Search = _search(*_posed(instance, start, **options))
+    check(current())
+    return outcome
+
+
+def _posed(
     instance: SearchInstance,
     start: Start,
     *,
@@ -129,8 +172,8 @@ def search(
     with_time: bool = True,
     dominate: bool = True,
     all_goals: bool = False,
-) -> Search:
-    """The least energy from `start` to a loss at or below the goal by the deadline: the last label if it STOPPED there.
+) -> tuple[LabelSpace, Staircases, int, PathLabel, int]:
+    """What the compiled search is given.
 
     Args:
         instance: law, costs, goal and deadline.
@@ -176,6 +219,4 @@ def search(
         charge(counts, 0, 24 * keys)
     store = empty_staircases(keys)
     label = PathLabel(0, start.pair, start.epoch, start.loss, start.elapsed_s, spent)
-    outcome: Search = _search(space, store, len(choices), label, most)
-    check(counts)
-    return outcome
+    return space, store, len(choices), label, most

@@ -24,7 +24,7 @@ from .best_first import FULL, STOPPED
 from .dense import dense
 from .follow import first_weights, follow_lookups, replay, walk_steps
 from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
-from .labels import search
+from .labels import search, way
 from .short_relays import short_relay
 from .togo import STEPS, ToGo, nothing
 
@@ -296,7 +296,7 @@ def _solve_labels(
     fallback = 0 if by_epoch or not dominate else _dense_work(instance, start)
     if fallback:
         most = min(most, max(fallback // DENSE_PER_LABEL, 1_000))
-    outcome = search(
+    path, status, labels = way(
         instance,
         start,
         epochs=instance.cap(start) if by_epoch else start.epoch + instance.epochs,
@@ -310,13 +310,12 @@ def _solve_labels(
         with_time=with_time and math.isfinite(instance.deadline),
         dominate=dominate,
     )
-    labels = len(outcome.labels.pair)
-    if outcome.status == STOPPED or (outcome.status == FULL and fallback):
-        path = outcome.path(outcome.last) if outcome.status == STOPPED else _dense(instance, start, mask)
+    if status == STOPPED or (status == FULL and fallback):
+        path = path if status == STOPPED else _dense(instance, start, mask)
         if len(path) == 0:
             return _infeasible(labels=labels)
         return _solution(instance, start, path, math.inf, exact=True, labels=labels)
-    cut = outcome.status == FULL
+    cut = status == FULL
     if best is None:
         return _infeasible(bound if cut else math.inf, exact=not cut, labels=labels)
     bound = min(bound, best.energy_j) if cut else best.energy_j
@@ -405,4 +404,14 @@ def _ceilings(floor: float, known: Solution | None) -> list[Solution]:
     return [ceiling(floor * share) for share in (1.02, 1.1, 1.5) if floor * share < known.energy_j] + [known]
 
 
-__all__ = ["SearchInstance", "Solution", "Start", "by_table", "first_steps", "instance_of", "path_of", "sketch", "solve"]
+__all__ = [
+    "SearchInstance",
+    "Solution",
+    "Start",
+    "by_table",
+    "first_steps",
+    "instance_of",
+    "path_of",
+    "sketch",
+    "solve",
+]
