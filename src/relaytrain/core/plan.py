@@ -152,8 +152,11 @@ class Plan:
         feasible = self.feasible or bool(self.decisions)
         return replace(self, guess=True, feasible=feasible, alternatives=plain, nearest=(), attainable=None)
 
-    def to_dict(self) -> Json:
-        """Plain JSON values; infinity becomes None (docs/formats.md, plan)."""
+    def to_dict(self, *, by_epoch: bool = True) -> Json:
+        """Plain JSON values; infinity becomes None (docs/formats.md, plan).
+
+        `by_epoch`: with decisions, joules and seconds of every epoch, which legs tell too.
+        """
         return {
             "schema": "relaytrain.plan/2",
             "problem": self.problem,
@@ -183,13 +186,13 @@ class Plan:
             "ahead": finite(self.ahead),
             "value": finite(self.value),
             "units": {"energy": self.energy_unit, "time": self.time_unit},
-            "decisions": [_plain(d) for d in self.decisions],
+            **({"decisions": [_plain(d) for d in self.decisions]} if by_epoch else {}),
             "legs": [{**_plain(leg), "epochs": leg.epochs} for leg in self.legs],
             "handovers": [{**_plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers],
             "expected_loss": [finite(v) for v in self.losses],
             "guaranteed_loss": [finite(v) for v in self.guaranteed],
-            "energy_by_epoch_j": [finite(v) for v in self.energies_j],
-            "time_by_epoch_s": [finite(v) for v in self.times_s],
+            **({"energy_by_epoch_j": [finite(v) for v in self.energies_j]} if by_epoch else {}),
+            **({"time_by_epoch_s": [finite(v) for v in self.times_s]} if by_epoch else {}),
             "alternatives": [_plain(a) for a in self.alternatives],
             "nearest": [_plain(n) for n in self.nearest],
             "warnings": list(self.warnings),

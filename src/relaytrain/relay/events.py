@@ -88,9 +88,7 @@ def state_json(state: State, pair: Pair) -> Json:
 
 def plan_json(plan: Plan) -> Json:
     """A plan without what its legs and bands say already."""
-    whole = plan.to_dict()
-    for name in ("decisions", "energy_by_epoch_j", "time_by_epoch_s"):
-        whole.pop(name, None)
+    whole = plan.to_dict(by_epoch=False)
     for name in ("expected_loss", "guaranteed_loss"):
         whole[name] = whole[name][:LONGEST_BAND]
     return whole

@@ -33,6 +33,8 @@ BLOCK = 64
 EPOCH_NS, SAMPLE_NS = 40, 50
 """Of an epoch that is rolled; of one that is sampled."""
 TINY = 1e-12
+NEAR = 1e-6
+"""Of a logarithm of a loss: more than rounding in between two levels."""
 FARTHEST = 6.0
 """Standard deviations of time beyond which no sample is looked for."""
 
@@ -66,10 +68,16 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
     waiting = chance.standard_normal(samples)  # the level of every run that has not arrived
     luck = np.random.default_rng([seed, 1]).standard_normal(samples)  # with its seconds
     met = 0
+    possible = logs.min(axis=0) <= goal + NEAR  # elsewhere no sample can have arrived
+    last = int(np.flatnonzero(possible)[-1]) if possible.any() else -1
     for first in range(0, len(path), BLOCK):
         part = slice(first, first + BLOCK)
         charge(current(), SAMPLE_NS * len(waiting) * len(path[part]))
+        if first > last:
+            continue
         fresh = chance.standard_normal((len(waiting), len(path[part])))
+        if not possible[part].any():
+            continue
         scores = np.sqrt(1.0 - own[part]) * waiting[:, None] + np.sqrt(own[part]) * fresh
         below = _between(logs[:, part], scores) <= goal
         there = below.any(axis=1)
