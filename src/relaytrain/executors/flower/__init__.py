@@ -7,6 +7,6 @@
 
 Read in this order: `serverapp` (the loop's end), `transport` and `roster` (tasks to nodes), `messages` (their form),
 `clientapp` and `trainer_link` (a node's end), `trainer` (what stays there), `nodes_here` and `local` (processes that we
-start), `apps` (forks in the place of Flower's slow starts), `unanswered` (those that end too early), `tether` (so that none is
-left behind), `submission` (a run handed to a SuperLink, its words and outcome back).
+start), `apps` (forks in the place of Flower's slow starts), `unanswered` (those that end too early), `tether` (so that
+none is left behind), `submission` (a run handed to a SuperLink, its words and outcome back).
 """
