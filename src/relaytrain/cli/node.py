@@ -118,9 +118,14 @@ def node(
             note(words)
         note(f"opening the data of {', '.join(names)}")
         here = NodeHere(
-            "+".join(names), place, superlink=link.address, port=free_ports(1)[0], room=room,
-            security=link.node_arguments(), aloud=True,
-        )  # fmt: skip
+            "+".join(names),
+            place,
+            superlink=link.address,
+            port=free_ports(1)[0],
+            room=room,
+            security=link.node_arguments(),
+            aloud=True,
+        )
         try:
             return _stay(here, stop, link.address)
         finally:

@@ -183,10 +183,13 @@ def _view(planned: KeepingPlans) -> RenderableType:
         held = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
         demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
         stages.add_row(
-            Text(stage.device), f"{stage.first}-{stage.end - 1}", say_time(stage.compute_s), say_time(stage.link_s),
+            Text(stage.device),
+            f"{stage.first}-{stage.end - 1}",
+            say_time(stage.compute_s),
+            say_time(stage.link_s),
             *(f"{count / 2**20:.1f}" for count in held),
             f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
-        )  # fmt: skip
+        )
     head = (
         f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
     )

@@ -77,7 +77,9 @@ def distill_loss(student: Tensor, teacher: Tensor, labels: Tensor, options: Dist
     """The loss above for logits (batch, classes); T^2 keeps the gradients' size independent of T."""
     t = options.temperature
     soft = functional.kl_div(
-        functional.log_softmax(student / t, dim=1), functional.log_softmax(teacher / t, dim=1),
-        reduction="batchmean", log_target=True,
-    )  # fmt: skip
+        functional.log_softmax(student / t, dim=1),
+        functional.log_softmax(teacher / t, dim=1),
+        reduction="batchmean",
+        log_target=True,
+    )
     return options.alpha * t * t * soft + (1.0 - options.alpha) * functional.cross_entropy(student, labels)

@@ -107,9 +107,14 @@ class Profile:
         return {name: speed * rate for name, rate in rates.items()}
 
     def costs(
-        self, problem: Problem, samples: Mapping[str, int], before: CostTable, *, workers: int = 1,
+        self,
+        problem: Problem,
+        samples: Mapping[str, int],
+        before: CostTable,
+        *,
+        workers: int = 1,
         meter: CpuMeter | None = None,
-    ) -> CostTable:  # fmt: skip
+    ) -> CostTable:
         """`before` with the measured clock's seconds and joules of every epoch on this machine in place of its own.
 
         Where a share of the nodes is drawn, CPU seconds are those expected; so are wall seconds of one worker, which

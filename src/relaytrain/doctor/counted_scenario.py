@@ -150,11 +150,19 @@ def _counted(asked: CountRequest, partition: str | None, names: tuple[str, ...])
     nodes = tuple(_node(setup, name) for name in setup.datasets)
     timed = profile(setup, batches=TIMED_BATCHES)
     return CountedScenario(
-        asked, partition, nodes, {group.name: group.nodes for group in setup.problem.node_sets},
+        asked,
+        partition,
+        nodes,
+        {group.name: group.nodes for group in setup.problem.node_sets},
         setup.validation.input if isinstance(setup.validation, Dataset) else shapes(setup.example_batch),
-        facts[FULL], facts.get(SMALL), _figures(probed), _priced(setup, costs, timed, nodes),
-        f"{timed.machine}, one thread", why, batch,
-    )  # fmt: skip
+        facts[FULL],
+        facts.get(SMALL),
+        _figures(probed),
+        _priced(setup, costs, timed, nodes),
+        f"{timed.machine}, one thread",
+        why,
+        batch,
+    )
 
 
 def _node(setup: TrainingSetup, name: str) -> CountedNode:

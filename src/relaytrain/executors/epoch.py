@@ -329,9 +329,17 @@ class FederatedEpoch:
 
     def _task(self, decision: Decision, checkpoint: Checkpoint, node: str, run: str, attempt: int) -> NodeTask:
         return NodeTask(
-            run, decision.epoch, attempt, node, checkpoint.for_nodes, self.setup.settings, decision.resources,
-            self.deadline_s(decision, attempt), decision.datasets, self.setup.slices_of(decision.version),
-        )  # fmt: skip
+            run,
+            decision.epoch,
+            attempt,
+            node,
+            checkpoint.for_nodes,
+            self.setup.settings,
+            decision.resources,
+            self.deadline_s(decision, attempt),
+            decision.datasets,
+            self.setup.slices_of(decision.version),
+        )
 
     def deadline_s(self, decision: Decision, attempt: int = 0) -> float | None:
         """How long after it was sent a task of `decision` is waited for: as the scenario says, as seen, as expected."""
@@ -418,17 +426,29 @@ def is_users(setup: TrainingSetup, error: str) -> bool:
 def report_of(result: NodeResult) -> NodeReport:
     """An answer as it came, before anything is booked."""
     return NodeReport(
-        result.node, result.attempt, result.samples, result.train_loss, result.cpu_s, result.wall_s,
-        error=result.error, kind=result.kind,
-    )  # fmt: skip
+        result.node,
+        result.attempt,
+        result.samples,
+        result.train_loss,
+        result.cpu_s,
+        result.wall_s,
+        error=result.error,
+        kind=result.kind,
+    )
 
 
 def _as_failed(result: NodeResult, reason: str) -> NodeResult:
     kind: FailureKind = "non-finite" if reason.startswith((NOT_FINITE, EXPLODED)) else "corrupt"
     return NodeResult(
-        result.run, result.node, result.epoch, result.attempt,
-        cpu_s=result.cpu_s, wall_s=result.wall_s, error=reason, kind=kind,
-    )  # fmt: skip
+        result.run,
+        result.node,
+        result.epoch,
+        result.attempt,
+        cpu_s=result.cpu_s,
+        wall_s=result.wall_s,
+        error=reason,
+        kind=kind,
+    )
 
 
 def _missing(task: NodeTask) -> NodeResult:

@@ -102,10 +102,16 @@ class PipelinedEpoch:
             )
         loss = evaluation.metric(self.setup.problem.target.metric)
         outcome = EpochOutcome(
-            decision, loss, metered.wall_s, metered.energy_j, metered.provenance, cpu_s=cpu_s, wall_s=metered.wall_s,
+            decision,
+            loss,
+            metered.wall_s,
+            metered.energy_j,
+            metered.provenance,
+            cpu_s=cpu_s,
+            wall_s=metered.wall_s,
             wasted_j=metered.share_j(sum(result.cpu_s for result in done.failures)),
             wasted_s=done.wasted_s if metered.metered else 0.0,
-        )  # fmt: skip
+        )
         every = NodeReport(
             "", 0, samples, done.train_loss, share_s, metered.wall_s, metered.wall_s, metered.share_j(share_s)
         )
@@ -125,9 +131,13 @@ class PipelinedEpoch:
         settings, way = self.setup.settings, self._group(decision.nodes).pipeline
         rule = rule_of(settings, decision.epoch)
         training = Training(
-            rule, settings.loss, m=way.in_flight, keeping=Keeping(way.keep), checkpoint=way.checkpoint,
+            rule,
+            settings.loss,
+            m=way.in_flight,
+            keeping=Keeping(way.keep),
+            checkpoint=way.checkpoint,
             code=self.setup.folder,
-        )  # fmt: skip
+        )
         where: Literal["processes", "simulator"] = "processes" if settings.transport == "processes" else "simulator"
         model = checkpoint.model(resolve=self.setup.resolve).train()
         devices, states = stage_devices(self.members[decision.nodes]), optimizer_states(rule, checkpoint.optimizer)

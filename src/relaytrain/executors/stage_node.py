@@ -77,9 +77,16 @@ class StageNode:
         if loss is not None and not math.isfinite(loss):
             return fail("non-finite", f"the training loss of the pipeline became {loss}")
         return NodeResult(
-            task.run, task.node, task.epoch, task.attempt, samples=sum(sizes), checkpoint=part, train_loss=loss,
-            cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall,
-        )  # fmt: skip
+            task.run,
+            task.node,
+            task.epoch,
+            task.attempt,
+            samples=sum(sizes),
+            checkpoint=part,
+            train_loss=loss,
+            cpu_s=time.process_time() - cpu,
+            wall_s=time.monotonic() - wall,
+        )
 
     def _played(
         self, task: NodeTask, order: StageOrder, folder: Path, given_up: Callable[[], str | None]

@@ -91,10 +91,16 @@ class WandbLog:
                 config=dict(first.facts),
                 reinit="create_new",
                 settings=self._wandb.Settings(
-                    silent=True, console="off", disable_git=True, disable_code=True, save_code=False,
-                    x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True,
+                    silent=True,
+                    console="off",
+                    disable_git=True,
+                    disable_code=True,
+                    save_code=False,
+                    x_disable_stats=True,
+                    x_disable_meta=True,
+                    x_disable_machine_info=True,
                 ),
-            )  # fmt: skip
+            )
             self._run.define_metric("epoch")
             self._run.define_metric("*", step_metric="epoch")
         return self._run

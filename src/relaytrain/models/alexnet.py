@@ -36,9 +36,13 @@ class AlexNet(nn.Module):
         first, second = widths[CONVOLUTIONS:]
         self.blocks = nn.Sequential(*blocks)
         self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Linear(channels * height * width, first), nn.ReLU(),
-            nn.Linear(first, second), nn.ReLU(), nn.Linear(second, classes),
-        )  # fmt: skip
+            nn.Flatten(),
+            nn.Linear(channels * height * width, first),
+            nn.ReLU(),
+            nn.Linear(first, second),
+            nn.ReLU(),
+            nn.Linear(second, classes),
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (batch, classes) of images (batch, channels, height, width)."""

@@ -19,9 +19,13 @@ class Cnn(nn.Module):
         pool1, height, width = pooled(height, width)
         pool2, height, width = pooled(height, width)
         self.features = nn.Sequential(
-            nn.Conv2d(channels, first, 3, padding=1), nn.ReLU(), pool1,
-            nn.Conv2d(first, second, 3, padding=1), nn.ReLU(), pool2,
-        )  # fmt: skip
+            nn.Conv2d(channels, first, 3, padding=1),
+            nn.ReLU(),
+            pool1,
+            nn.Conv2d(first, second, 3, padding=1),
+            nn.ReLU(),
+            pool2,
+        )
         self.classifier = nn.Sequential(
             nn.Flatten(), nn.Linear(second * height * width, hidden), nn.ReLU(), nn.Linear(hidden, classes)
         )

@@ -273,9 +273,15 @@ class _PipelineRun:
         spec = self.network.spec
         with droppable(self.stop, 2), nullcontext() if spec is None else code_of(spec):
             result = run_pipeline(
-                self.network.model, batches, job.devices, job.training(), runtime, spec=self.network.spec,
-                states=self.states, progress=lambda event: self._heard(number, event),
-            )  # fmt: skip
+                self.network.model,
+                batches,
+                job.devices,
+                job.training(),
+                runtime,
+                spec=self.network.spec,
+                states=self.states,
+                progress=lambda event: self._heard(number, event),
+            )
         cpu_s = _cpu_s() - cpu
         metered = window.close(cpu_s)
         if not all(math.isfinite(loss) for loss in result.losses):

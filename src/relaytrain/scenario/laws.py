@@ -119,8 +119,11 @@ def _epoch(law: LawTable, problem: Problem) -> tuple[EpochLaw, list[Fault]]:
         expected = [law.progress * c if c < 0 else c for c in expected]
         run.append(expected)
         # Only gains shrink: a rise of the loss is not made smaller by being pessimistic about progress.
-        robust.append(entry.robust_change if entry.robust_change is not None
-                      else [law.robust_progress * c if c < 0 else c for c in expected])  # fmt: skip
+        robust.append(
+            entry.robust_change
+            if entry.robust_change is not None
+            else [law.robust_progress * c if c < 0 else c for c in expected]
+        )
     plain_run, robust_run = _matched(_stack(run), _stack(robust))
     jump, jump_robust, slope, _ = _jumps(law, problem, epochs=True)
     if slope.any():
@@ -178,6 +181,9 @@ def _robust_is_better(law: EpochLaw | LevelLaw) -> bool:
     if isinstance(law, EpochLaw):
         twins = [(law.run, law.run_robust), (law.change, law.change_robust)]
     else:
-        twins = [(-law.mult, None if law.mult_robust is None else -law.mult_robust),
-                 (law.jump0, law.jump0_robust), (law.jump1, law.jump1_robust)]  # fmt: skip
+        twins = [
+            (-law.mult, None if law.mult_robust is None else -law.mult_robust),
+            (law.jump0, law.jump0_robust),
+            (law.jump1, law.jump1_robust),
+        ]
     return any(r is not None and bool((r < e - 1e-12).any()) for e, r in twins)

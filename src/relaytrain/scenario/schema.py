@@ -259,10 +259,21 @@ class PlannerTable(Table):
     """
 
     name: Literal[
-        "pact", "optimum", "one-switch", "static-learn", "single", "fixed",
-        "depl", "depl-sweep", "depl-per-cluster", "depl-proxy", "depl-merged", "depl-literal",
-        "best-exp", "best-exp-greedy",
-    ] = "pact"  # fmt: skip
+        "pact",
+        "optimum",
+        "one-switch",
+        "static-learn",
+        "single",
+        "fixed",
+        "depl",
+        "depl-sweep",
+        "depl-per-cluster",
+        "depl-proxy",
+        "depl-merged",
+        "depl-literal",
+        "best-exp",
+        "best-exp-greedy",
+    ] = "pact"
     rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None

@@ -151,9 +151,15 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
     pruned = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=importance)
     if pruned is None and size(model) > full * (1.0 - plan.ratio):  # another network's shapes: by ratio then
         pruned = prune(
-            model, setup.example, plan.ratio, of="full", full_parameters=full, importance=importance,
-            keep=setup.settings.keep, measure=size,
-        )  # fmt: skip
+            model,
+            setup.example,
+            plan.ratio,
+            of="full",
+            full_parameters=full,
+            importance=importance,
+            keep=setup.settings.keep,
+            measure=size,
+        )
     smaller: nn.Module = model if pruned is None else pruned.model
     setup.reestimate(smaller, nodes)
     state, server = checkpoint.optimizer, checkpoint.server
@@ -183,8 +189,13 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
     data = in_memory(setup.data_of(nodes), f"distillation into {plan.name}")
     asked = setup.settings.distill
     options = DistillOptions(
-        temperature=asked.temperature, alpha=asked.alpha, epochs=asked.epochs, batch=setup.settings.batch,
-        lr=asked.lr, momentum=setup.settings.momentum, seed=seed_of(setup.settings.seed, 0, plan.name),
-    )  # fmt: skip
+        temperature=asked.temperature,
+        alpha=asked.alpha,
+        epochs=asked.epochs,
+        batch=setup.settings.batch,
+        lr=asked.lr,
+        momentum=setup.settings.momentum,
+        seed=seed_of(setup.settings.seed, 0, plan.name),
+    )
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
     return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill", note=note)

@@ -408,9 +408,15 @@ class TrainingSetup:
         sent = {name: tensor.numel() * tensor.element_size() for name, tensor in state_of(model, spec).items()}
         trained = counts.parameters if adapter_of(spec) is None else trainable(model)
         return VersionFacts(
-            trained, counts.train_flops, sum(sent.values()), counts.activation_bytes, spec, reached,
-            plan.ratio_in, counts.weight_bytes - sum(sent.values()),
-        )  # fmt: skip
+            trained,
+            counts.train_flops,
+            sum(sent.values()),
+            counts.activation_bytes,
+            spec,
+            reached,
+            plan.ratio_in,
+            counts.weight_bytes - sum(sent.values()),
+        )
 
     def _counts(self, model: nn.Module) -> Counts:
         """On images by their shape alone, on data of the user's own by their step."""

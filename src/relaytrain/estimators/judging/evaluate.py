@@ -139,11 +139,16 @@ def _joined(name: str, parts: Sequence[tuple[Windows, Bands, float]], *, cumulat
     truth = np.concatenate([w.target if cumulative else per_epoch(w.target) for w in rows])
     fold = np.concatenate([np.full(len(w), i) for i, w in enumerate(rows)])
     return FoldResult(
-        name, truth, stacked([b for _, b, _ in parts]),
-        np.concatenate([w.seed for w in rows]), np.concatenate([w.stage for w in rows]), fold,
-        np.full(len(truth), ""), np.concatenate([w.seen.fixed[:, 0].astype(np.int64) for w in rows]),
+        name,
+        truth,
+        stacked([b for _, b, _ in parts]),
+        np.concatenate([w.seed for w in rows]),
+        np.concatenate([w.stage for w in rows]),
+        fold,
+        np.full(len(truth), ""),
+        np.concatenate([w.seen.fixed[:, 0].astype(np.int64) for w in rows]),
         float(np.mean([s for _, _, s in parts])),
-    )  # fmt: skip
+    )
 
 
 def evaluate_change(
@@ -177,9 +182,13 @@ def evaluate_change(
 def _switched(name: str, parts: Sequence[tuple[Fold, Bands, float]], target: Target) -> FoldResult:
     switches = [s for fold, _, _ in parts for s in fold.test.switches]
     return FoldResult(
-        name, targets(switches, target), stacked([b for _, b, _ in parts]),
-        np.array([s.seed for s in switches]), np.array([s.stage for s in switches]),
+        name,
+        targets(switches, target),
+        stacked([b for _, b, _ in parts]),
+        np.array([s.seed for s in switches]),
+        np.array([s.stage for s in switches]),
         np.concatenate([np.full(len(fold.test.switches), i) for i, (fold, _, _) in enumerate(parts)]),
-        np.array([s.kind for s in switches]), np.array([s.after[0] for s in switches]),
+        np.array([s.kind for s in switches]),
+        np.array([s.after[0] for s in switches]),
         float(np.mean([s for _, _, s in parts])),
-    )  # fmt: skip
+    )

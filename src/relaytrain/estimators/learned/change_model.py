@@ -37,10 +37,21 @@ def node_inputs(switches: Sequence[LegSwitch]) -> Array:
     rows = []
     for s in switches:
         (c0, n0, p0), (c1, n1, p1) = s.before, s.after
-        rows.append([
-            s.ratio, *_last(s.history), c0, c1, c1 - c0, np.log(n0), np.log(n1), p0, p1, np.log1p(len(s.history)),
-            *(float(s.kind == kind) for kind in KINDS),
-        ])  # fmt: skip
+        rows.append(
+            [
+                s.ratio,
+                *_last(s.history),
+                c0,
+                c1,
+                c1 - c0,
+                np.log(n0),
+                np.log(n1),
+                p0,
+                p1,
+                np.log1p(len(s.history)),
+                *(float(s.kind == kind) for kind in KINDS),
+            ]
+        )
     return np.array(rows, dtype=np.float64).reshape(-1, 14 + len(KINDS))
 
 

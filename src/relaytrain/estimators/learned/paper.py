@@ -212,8 +212,11 @@ def fit_change(
     return ChangeNet(
         tuple(layer.weight.detach().numpy().astype(np.float64) for layer in linear),
         tuple(layer.bias.detach().numpy().astype(np.float64) for layer in linear),
-        mean, scale, middle, spread,
-    )  # fmt: skip
+        mean,
+        scale,
+        middle,
+        spread,
+    )
 
 
 def _shuffled(count: int, batch: int) -> Sequence[Tensor]:

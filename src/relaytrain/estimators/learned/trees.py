@@ -50,11 +50,15 @@ class Forest:
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Forest:
         """The forest of arrays that `arrays` gave; those of a file are looked at first, by `fitted_parts`."""
         return cls(
-            arrays["feature"].astype(np.int32), arrays["threshold"].astype(np.float64),
-            arrays["missing_left"].astype(np.bool_), arrays["left"].astype(np.int32),
-            arrays["right"].astype(np.int32), arrays["value"].astype(np.float64),
-            arrays["roots"].astype(np.int32), float(arrays["baseline"]),
-        )  # fmt: skip
+            arrays["feature"].astype(np.int32),
+            arrays["threshold"].astype(np.float64),
+            arrays["missing_left"].astype(np.bool_),
+            arrays["left"].astype(np.int32),
+            arrays["right"].astype(np.int32),
+            arrays["value"].astype(np.float64),
+            arrays["roots"].astype(np.int32),
+            float(arrays["baseline"]),
+        )
 
 
 def doubled(rows: Array) -> Array:

@@ -66,9 +66,15 @@ def _hand_over(link: Link, room: Path) -> None:
     write_atomic(app / "pyproject.toml", APP, private=True, durable=False)
     command = [program("flwr"), "run", str(app), "here", "--run-config", f'{CHANNEL}="{room / "channel"}"']
     done = subprocess.run(
-        command, env=environment(home), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COME_S,
-        start_new_session=True, check=False,
-    )  # fmt: skip
+        command,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=COME_S,
+        start_new_session=True,
+        check=False,
+    )
     if done.returncode != 0:
         words = " ".join((done.stderr + done.stdout).split())[-400:]
         raise WorkerLost(f"the SuperLink at {link.address} took no run: {words}")

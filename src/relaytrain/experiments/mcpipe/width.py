@@ -72,13 +72,19 @@ def reproduce(
             choice = clock.choices[method][stage]
             rows.append(
                 {
-                    "method": method, "stage": stage + 1, "weight_mb": choice.size.weights / 1e6,
-                    "versions_mb": choice.size.versions / 1e6, "held_mb": peak / 1e6,
-                    "closed_mb": (choice.size.total - choice.size.transient) / 1e6, "allowed_mb": allowed / 1e6,
-                    "step_s": clock.seconds[method], "measured_s": measured_s,
-                    "first_loss": result.losses[0], "last_loss": result.losses[-1],
+                    "method": method,
+                    "stage": stage + 1,
+                    "weight_mb": choice.size.weights / 1e6,
+                    "versions_mb": choice.size.versions / 1e6,
+                    "held_mb": peak / 1e6,
+                    "closed_mb": (choice.size.total - choice.size.transient) / 1e6,
+                    "allowed_mb": allowed / 1e6,
+                    "step_s": clock.seconds[method],
+                    "measured_s": measured_s,
+                    "first_loss": result.losses[0],
+                    "last_loss": result.losses[-1],
                 }
-            )  # fmt: skip
+            )
     table = tuple(rows)
     with house_style():
         files = save(_draw(table), out_dir, NAME, formats)
@@ -99,8 +105,9 @@ def _draw(rows: tuple[Row, ...]) -> Figure:
     left, right = figure.subplots(1, 2)
     labels = [f"{row['method']}\nstage {row['stage']}" for row in rows]
     for offset, key, name, colour in (
-        (-0.2, "held_mb", "held, measured", "#0072B2"), (0.2, "closed_mb", "closed form", "#E69F00"),
-    ):  # fmt: skip
+        (-0.2, "held_mb", "held, measured", "#0072B2"),
+        (0.2, "closed_mb", "closed form", "#E69F00"),
+    ):
         bars = left.bar(
             [i + offset for i in range(len(rows))], [row[key] for row in rows], 0.38, label=name, color=colour
         )

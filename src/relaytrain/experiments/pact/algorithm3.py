@@ -79,12 +79,18 @@ def _over(traces: Ratios, best: Mapping[float, Trace], rule: str, value: float, 
 def _rows(figures: str, parameter: str, traces: Ratios, best: Mapping[float, Trace]) -> tuple[Row, ...]:
     return tuple(
         {
-            "figures": figures, "rule": rule, "parameter": parameter, "value": value, "l_max": target,
-            "cost": trace.cost, "over_optimum": trace.cost / best[target].cost, "time": trace.elapsed,
+            "figures": figures,
+            "rule": rule,
+            "parameter": parameter,
+            "value": value,
+            "l_max": target,
+            "cost": trace.cost,
+            "over_optimum": trace.cost / best[target].cost,
+            "time": trace.elapsed,
             **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
         }
         for (rule, value, target), trace in traces.items()
-    )  # fmt: skip
+    )
 
 
 def _draw(best: Mapping[float, Trace], biased: Ratios, gridded: Ratios) -> Figure:

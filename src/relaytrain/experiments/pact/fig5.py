@@ -198,9 +198,12 @@ def _arrow(axes: Axes, place: dict[Vertex, tuple[float, float]], edge: Edge, cho
     style = {key: value for key, value in _EDGES[edge.kind].items() if key != "label"}
     thin = 0.9 if edge.kind == "goal" else 1.7
     axes.annotate(
-        "", (right, y1), (left, y0), zorder=2,
+        "",
+        (right, y1),
+        (left, y0),
+        zorder=2,
         arrowprops={"arrowstyle": "-|>", "linewidth": thin, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10, **style},
-    )  # fmt: skip
+    )
     if edge.kind != "goal":
         share = 0.3  # where edges have fanned out but do not cross yet
         spot = (left + share * (right - left), y0 + share * (y1 - y0))

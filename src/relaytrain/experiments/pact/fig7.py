@@ -66,9 +66,15 @@ def bars(axes: Axes, by_strategy: Mapping[str, Mapping[str, float]]) -> None:
         values = [shares[version] for shares in by_strategy.values()]
         places = [place + (i - 1) * width for place in range(len(values))]
         bars = axes.bar(
-            places, values, 0.9 * width, label=f"version {version}",
-            color=VERSIONS[version], hatch=HATCHES[version], edgecolor="#444444", linewidth=0.6,
-        )  # fmt: skip
+            places,
+            values,
+            0.9 * width,
+            label=f"version {version}",
+            color=VERSIONS[version],
+            hatch=HATCHES[version],
+            edgecolor="#444444",
+            linewidth=0.6,
+        )
         axes.bar_label(bars, [f"{value:.1f}" if value else "0" for value in values], padding=2, fontsize=8)
     axes.set_xticks(range(len(by_strategy)), list(by_strategy))
     axes.grid(visible=False, axis="x")

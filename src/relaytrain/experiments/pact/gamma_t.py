@@ -46,12 +46,17 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         files = save(_draw(runs, best), out_dir, NAME, formats)
     rows: tuple[Row, ...] = tuple(
         {
-            "deadline": kind, "gamma_T": step, "l_max": target, "reached": trace.reached, "cost": trace.cost,
-            "over_optimum": trace.cost / best[kind, target].cost, "time": trace.elapsed,
+            "deadline": kind,
+            "gamma_T": step,
+            "l_max": target,
+            "reached": trace.reached,
+            "cost": trace.cost,
+            "over_optimum": trace.cost / best[kind, target].cost,
+            "time": trace.elapsed,
             **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
         }
         for (kind, step, target), trace in runs.items()
-    )  # fmt: skip
+    )
     findings = judged("gamma_T", expected_of(__file__), _checks(runs, best, expected_of(__file__)))
     note = f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; deadlines: {SPARE:g}, or {SCARCE:g} times the optimum's time"
     return written(NAME, TITLE, out_dir, files, rows, findings, (note,))

@@ -122,9 +122,13 @@ def strategies(measured: Study, target: float, progress: Progress = None) -> dic
 
 
 def _swept(
-    name: str, stated: Any, of: tuple[str, tuple[float, ...], Callable[[Study, str, float, float], Trace]],
-    out: tuple[Path, Formats], progress: Progress, epochs: int | None,
-) -> Reproduction:  # fmt: skip
+    name: str,
+    stated: Any,
+    of: tuple[str, tuple[float, ...], Callable[[Study, str, float, float], Trace]],
+    out: tuple[Path, Formats],
+    progress: Progress,
+    epochs: int | None,
+) -> Reproduction:
     """PACT at every value of a parameter and every target, for each estimator."""
     parameter, values, pact = of
     measured = study(progress, epochs)

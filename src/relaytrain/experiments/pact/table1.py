@@ -108,11 +108,16 @@ def _rows(campaign: str, scored: Judged) -> list[Row]:
             score = one.score(one.kind == kind)
             rows.append(
                 {
-                    "campaign": campaign, "quantity": f"lambda_change, {kind}", "estimator": name,
-                    **{f: f"{getattr(score, f):.4f}" for f in FIGURES}, "table_I": "",
-                    "mean_abs": f"{abs(one.truth[one.kind == kind]).mean():.3f}", "windows": score.count, "cpu_s": "",
+                    "campaign": campaign,
+                    "quantity": f"lambda_change, {kind}",
+                    "estimator": name,
+                    **{f: f"{getattr(score, f):.4f}" for f in FIGURES},
+                    "table_I": "",
+                    "mean_abs": f"{abs(one.truth[one.kind == kind]).mean():.3f}",
+                    "windows": score.count,
+                    "cpu_s": "",
                 }
-            )  # fmt: skip
+            )
     return rows
 
 

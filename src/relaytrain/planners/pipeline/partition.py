@@ -83,13 +83,21 @@ class PipelinePlan:
             size = s.choice.size
             rows.append(
                 {
-                    "device": s.device, "first": s.first, "end": s.end, "compute_s": s.compute_s, "link_s": s.link_s,
-                    "weights_bytes": size.weights, "versions_bytes": size.versions, "optimizer_bytes": size.optimizer,
-                    "in_flight_bytes": size.in_flight, "transient_bytes": size.transient, "total_bytes": size.total,
+                    "device": s.device,
+                    "first": s.first,
+                    "end": s.end,
+                    "compute_s": s.compute_s,
+                    "link_s": s.link_s,
+                    "weights_bytes": size.weights,
+                    "versions_bytes": size.versions,
+                    "optimizer_bytes": size.optimizer,
+                    "in_flight_bytes": size.in_flight,
+                    "transient_bytes": size.transient,
+                    "total_bytes": size.total,
                     "checkpoint": s.choice.checkpoint,
                     "policies": {name: policy.value for name, policy in s.choice.policies.items()},
                 }
-            )  # fmt: skip
+            )
         head = {"schema": "relaytrain.pipeline-plan/1", "step_s": self.step_s, "speedup": self.speedup}
         return {**head, "window": self.window.value, "m": self.m, "stages": rows}
 
