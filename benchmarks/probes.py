@@ -72,7 +72,7 @@ def shown(walker: Walker, pair: int, epochs: int) -> tuple[NDArray[np.float64], 
 def saved(
     joules: NDArray[np.float64], curves: NDArray[np.float64], luck: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """What is saved in each world by having seen what it shows; schedules are chosen on the other half of the worlds."""
+    """What is saved in each world by having seen what it shows; schedules are chosen on the other half of them."""
     gains = np.empty(len(joules))
     halves = np.arange(0, len(joules), 2), np.arange(1, len(joules), 2)
     for mine, others in (halves, halves[::-1]):
