@@ -11,9 +11,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 HEAVY, RARE = Path(__file__).with_name("heavy.txt"), Path(__file__).with_name("rare.txt")
 FIRST = ("tests/test_types.py", "tests/executors/test_flower.py")
+
+# how long a crowded machine takes to draw an example says nothing of what is tested
+settings.register_profile(
+    "untimed", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
