@@ -30,7 +30,7 @@ from relaytrain.store import Event, RunStore, gc
 FINISHED, KILLED = "finished-1", "interrupted-1"
 EPOCHS = {FINISHED: 60, KILLED: 9}  # the first fills pages that are in the database alone
 LIMIT_S = 20 if soak() else 600  # a command that takes longer hangs; a busy machine is given more
-FEW, MANY = 24, 420
+FEW, MANY = 45, 420
 
 
 def make(folder: Path) -> None:
