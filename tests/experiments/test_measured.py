@@ -3,6 +3,8 @@ finds."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from test_prediction import write_campaign
@@ -11,7 +13,9 @@ from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
 from relaytrain.experiments.campaigns import depl_campaign
+from relaytrain.experiments.expected import expected_of
 from relaytrain.experiments.pact import measured, replay
+from relaytrain.experiments.result import WORDS
 from relaytrain.traces.trace_files import bundled_traces, read_traces
 
 
@@ -111,3 +115,14 @@ def test_measured_figures_on_traces_of_ones_own(tmp_path, monkeypatch, name):
     assert made.files[-1].name == f"{name}-measured.csv" and all(path.is_file() for path in made.files)
     assert {found.finding.rsplit(" ", 1)[1] for found in made.findings} == {"[paper]", "[auto]"}
     assert all(found.figure.startswith("Measured Fig. ") and found.why for found in made.findings)
+
+
+@pytest.mark.parametrize("number", [6, 7, 8, 9])
+def test_the_page_shows_the_shipped_verdicts_with_their_reasons(number: int) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reproduction.md"
+    lines = [line for line in page.read_text().splitlines() if line.startswith(f"| Measured Fig. {number} |")]
+    stated = expected_of(str(Path(measured.__file__).with_name(f"fig{number}.py")))
+    shipped = [e for which in measured.ESTIMATORS for e in measured.verdicts(stated, f"fig{number}", which).values()]
+    assert [line.split(" | ")[2].strip("*") for line in lines] == [WORDS[entry.holds] for entry in shipped]
+    for line, entry in zip(lines, shipped, strict=True):
+        assert entry.finding in line and (not entry.why or line.endswith(f". {entry.why}. |")), line

@@ -101,6 +101,17 @@ def test_a_rebuilt_version_trains_like_the_original(family: str, width: float, s
     assert all(torch.equal(ours[name], parameter) for name, parameter in model.named_parameters())
 
 
+def test_layers_keep_the_names_that_their_author_gave_them() -> None:
+    """Python takes attributes in any script, and keys of a `ModuleDict` may hold hyphens."""
+    model = nn.ModuleDict({"tür": nn.Linear(4, 3), "kopf-4": nn.Linear(3, 2)})
+    spec = FactorySpec("a:b", tuple(sorted(shapes_of(model).items())))
+    body = save_version(model, spec)
+    blank = nn.ModuleDict({"tür": nn.Linear(4, 3), "kopf-4": nn.Linear(3, 2)})
+    found, rebuilt = load_version(body, resolve=only("a:b", lambda: blank))
+    assert found == spec and [name for name, _ in rebuilt.named_children()] == ["tür", "kopf-4"]
+    assert all(torch.equal(mine, model.state_dict()[name]) for name, mine in rebuilt.state_dict().items())
+
+
 def test_a_strangers_module_travels_by_its_factory() -> None:
     torch.manual_seed(0)
     model, images = Branches(), torch.randn(4, 3, 8, 8)

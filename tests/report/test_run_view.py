@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sqlite3
@@ -11,6 +12,7 @@ from sample_run import CHANGE, JOULES, SECONDS, START_LOSS, Sample, started
 
 from relaytrain.report.plan_view import replans
 from relaytrain.report.run_view import RunView
+from relaytrain.report.verdict import verdict_of
 from relaytrain.store import Event
 
 TINY = 1e-9  # sums of the same numbers in another order
@@ -119,6 +121,13 @@ def test_the_first_plans_pace_adds_up(play):
     turn = first.handovers()[0][0]
     change = first.times_s[turn - 1] - first.times_s[turn - 2]
     assert change == pytest.approx(SECONDS["medium"] + CHANGE[0])
+
+
+def test_a_guess_is_no_first_plan_to_be_held_against(play):
+    view = play(Sample())
+    guessed = dataclasses.replace(view, plans=tuple(dataclasses.replace(plan, guess=True) for plan in view.plans))
+    assert "(first plan: " in verdict_of(view).sentence
+    assert "first plan" not in verdict_of(guessed).sentence
 
 
 def test_an_interrupted_run_and_one_that_has_not_begun(store, play):

@@ -165,7 +165,7 @@ images_list = [1]
         (("--model", "broken:missing", "--data", "broken:images"), 3, "expected a name in the module"),
         (("--model", "broken:net", "--data", "broken:raises"), 3, "broken.py:10: KeyError"),
         (("--model", "broken:net", "--data", "broken:nothing"), 3, "broken:nothing"),
-        (("--model", "broken:net", "--data", "broken:one_thing"), 3, "gave a list, expected parts by name"),
+        (("--model", "broken:net", "--data", "broken:one_thing"), 3, "gave a list: let it take the part's name"),
         (("--model", "broken:net", "--data", "broken:images_list"), 3, "is a list, expected a function"),
         (("--model", "broken:net", "--data", "broken:wide"), 3, "64"),
         (("--model", "vgg99", "--data", "broken:images"), 3, "expected module:function or one of"),

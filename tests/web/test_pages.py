@@ -149,6 +149,12 @@ def test_a_pasted_scenario_is_checked_and_planned(client):
     assert not wrong["ok"] and wrong["faults"] and "target" in " ".join(wrong["faults"])
 
 
+def test_the_list_of_presets_stays_at_the_one_that_was_loaded(client):
+    page = client.get("/scenario?preset=smart_factory").text
+    assert page.count("<option selected>") == 1 and "<option selected>smart_factory</option>" in page
+    assert "selected" not in client.get("/scenario").text.partition("</form>")[0]
+
+
 def test_a_form_without_a_script_does_the_same(client):
     headers = {"origin": "http://127.0.0.1:7717"}
     page = client.post("/scenario", data={"scenario": "schema = 1"}, headers=headers).text

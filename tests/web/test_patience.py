@@ -70,7 +70,7 @@ def test_the_page_says_that_it_reads_and_asks_again(client_of, filled):
     shelf.view = lambda run: gate.wait(60) and view(run)
     page = client.get("/runs/stub-met-1")
     assert page.status_code == 200
-    assert 'data-testid="reading"' in page.text and 'http-equiv="refresh"' in page.text
+    assert 'data-testid="reading"' in page.text and '<noscript><meta http-equiv="refresh"' in page.text
     gate.set()
     readings.patience_s = 60.0
     assert 'data-testid="epochs"' in client.get("/runs/stub-met-1").text

@@ -49,6 +49,7 @@ def main(folder: str) -> None:
             page.wait_for_url(f"{base}/")
             for name, path in pages.items():
                 page.goto(base + path)
+                page.locator("main:not(:has([data-testid=reading])) footer").wait_for(state="attached")
                 if name == "run":
                     page.wait_for_selector("#run[data-ready=yes]")
                 if name == "scenario":
@@ -56,7 +57,9 @@ def main(folder: str) -> None:
                     page.get_by_test_id("answer").wait_for()
                     page.get_by_test_id("answer").scroll_into_view_if_needed()
                 page.evaluate("document.querySelector('footer').remove()")  # it names the store's folder
-                page.wait_for_timeout(300)
+                # on a busy machine the picture would else be of the page before
+                page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+                page.wait_for_timeout(1000)
                 page.screenshot(path=HERE / f"{name}-{look}.png", scale="css")
             context.close()
 

@@ -24,7 +24,10 @@ Hosts = Annotated[
 Names = Annotated[list[str] | None, typer.Option("--node", metavar="NODE", help="A node that gets a key (repeatable).")]
 
 
-@app.command(epilog="\b\nExamples:\n  relaytrain flower certs DIR --host 10.0.0.1 --node cloud --node edge-1")
+@app.command(
+    short_help="Development certificates and node keys.",
+    epilog="\b\nExamples:\n  relaytrain flower certs DIR --host 10.0.0.1 --node cloud --node edge-1",
+)
 def certs(
     folder: Folder, host: Hosts = None, node: Names = None, quiet: Quiet = False, verbose: Verbose = False
 ) -> int:
@@ -51,7 +54,10 @@ Database = Annotated[
 ]
 
 
-@app.command(epilog="\b\nExamples:\n  relaytrain flower superlink --address 10.0.0.1:8000 --certs DIR")
+@app.command(
+    short_help="A SuperLink as relaytrain needs it, until Ctrl-C.",
+    epilog="\b\nExamples:\n  relaytrain flower superlink --address 10.0.0.1:8000 --certs DIR",
+)
 def superlink(
     address: Address = "127.0.0.1:8000",
     certs: Certs = None,

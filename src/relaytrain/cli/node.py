@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import ScenarioError, StoppedByUser, UsageError, WorkerLost, did_you_mean
+from . import completion
 from .on_flower import Certificates
-from .options import Quiet, Scenario, Sets, Verbose
+from .options import Quiet, Sets, Verbose
 from .output import note
 from .reading import need_torch
 from .signals import signals
@@ -45,6 +46,15 @@ OwnMeter = Annotated[
     str | None,
     typer.Option("--meter", metavar="MODULE:FUNCTION", help="A meter of your own: it returns one.", show_default=False),
 ]
+RelaysScenario = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="The relay's TOML or JSON file, or a preset's name.",
+        show_default=False,
+        autocompletion=completion.scenarios,
+    ),
+]
 RelaysSuperLink = Annotated[
     str | None,
     typer.Option("--superlink", metavar="HOST:PORT", help="Of the relay (127.0.0.1:8000).", show_default=False),
@@ -68,7 +78,7 @@ REPLY_S = 4.0
 
 
 def node(
-    scenario: Scenario,
+    scenario: RelaysScenario,
     as_: As = None,
     superlink: RelaysSuperLink = None,
     certs: Certificates = None,

@@ -39,7 +39,7 @@ Seed = Annotated[
 TransportName = Annotated[
     str | None,
     typer.Option(
-        "--transport", metavar="NAME", help="inprocess, processes (workers here), or flower.", show_default=False
+        "--transport", metavar="NAME", help="in-process, processes (workers here), or flower.", show_default=False
     ),
 ]
 Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="The run's name.", show_default=False)]

@@ -214,8 +214,9 @@ def _parts(data: str, folder: Path) -> tuple[str, ...]:
         given = resolve(data, folder).value()
     if not isinstance(given, Mapping):
         raise ScenarioError(
-            f"--data: {data} gave a {type(given).__name__}, expected parts by name with (images, labels) of each, "
-            '"validation" and "test" among them; or let it take "train" or "test" and return (images, labels)'
+            f"--data: {data} takes no argument and gave a {type(given).__name__}: let it take the part's name, "
+            '"train" or "test", and return that part (a Dataset, or arrays: inputs and labels); or expected without an '
+            'argument: a dict of parts, "validation" and "test" among them'
         )
     names = tuple(str(name) for name in given if name not in _JUDGED)
     if not names:

@@ -32,8 +32,9 @@ MAX_SPEC_BYTES = 4 * 2**20
 
 MAX_ALPHA = 1e6
 
-_LAYER_NAME = re.compile(r"[A-Za-z0-9_.*?]{1,300}", re.ASCII)
-_TENSOR_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*", re.ASCII)
+_LAYER_NAME = re.compile(r"[\w.*?-]{1,300}")
+_TENSOR_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
+"""Attributes in whatever script Python takes them in, and keys of a `ModuleDict` such as `conv-1`."""
 
 
 @dataclass(frozen=True)

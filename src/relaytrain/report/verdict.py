@@ -120,7 +120,8 @@ def _energy_words(view: RunView) -> str:
     if view.totals.wasted_j > 0:
         words += f", {say_energy(view.totals.wasted_j, unit)} of it wasted"
     first = view.plans[0] if view.plans else None
-    if view.finished and first is not None and first.energy_j and view.plans[0].epoch == 1:
+    # a guess states no energy that a run could be held against
+    if view.finished and first is not None and first.energy_j and first.epoch == 1 and not first.guess:
         change = view.totals.energy_j / first.energy_j - 1.0
         words += f" (first plan: {say_energy(first.energy_j, unit)}, {change:+.0%})"
     return words

@@ -57,6 +57,12 @@ def _where(document: Document, path: Path) -> str:
     return document.label if line is None else f"{document.label}:{line}"
 
 
+YOURS_TO_SAY: dict[Path, str] = {
+    ("target", "loss"): ": what is to be reached, which only you know; write it there, or --set target.loss=NUMBER"
+}
+"""What `new` has to leave out: nobody else can fill it in, so its absence says how to."""
+
+
 def key_text(path: Path) -> str:
     """`("pairs", 2, "seconds")` -> `pairs[2].seconds`."""
     text = ""
@@ -83,7 +89,7 @@ def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
         elif kind == "extra_forbidden":
             faults.append(Fault(path, "an unknown key", _known_keys(path)))
         elif kind == "missing":
-            faults.append(Fault(path, "nothing", _field_words(path)))
+            faults.append(Fault(path, "nothing", _field_words(path) + YOURS_TO_SAY.get(path, "")))
         elif kind == "literal_error":
             words = str(context.get("expected", "another value"))
             known = [word.strip("'") for word in words.replace(" or ", ", ").split(", ")]

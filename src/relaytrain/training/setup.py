@@ -463,6 +463,6 @@ def _check_data_of_nodes(sets: Sets, problem: Problem) -> None:
     foreign = sorted(set(sets.nodes) - known)
     if lacking:
         spare = f", but for {', '.join(foreign)}, which is no node" if foreign else ""
-        raise UsageError(f"data: nothing for node {lacking[0]!r}{spare}; expected (images, labels) for each node")
+        raise UsageError(f"data: nothing for node {lacking[0]!r}{spare}; expected data for each node")
     if foreign:
         raise UsageError(f"data: {foreign[0]!r} is no node of {problem.name}; expected {', '.join(sorted(owners))}")

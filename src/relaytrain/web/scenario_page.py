@@ -73,7 +73,7 @@ def preset_text(name: str) -> str:
 
 
 def _page(room: Room, request: Request, context: dict[str, Any]) -> HTMLResponse:
-    base = {"here": request.url.path, "store": str(room.shelf.store.folder), "presets": preset_names()}
+    base = {"here": request.url.path, "store": str(room.shelf.store.folder), "presets": preset_names(), "preset": ""}
     return HTMLResponse(room.templates.get_template("scenario.html").render({**base, **context}))
 
 
@@ -82,7 +82,7 @@ def ask(
     request: Request, preset: Annotated[str, Query(max_length=64, description="Begin with one that ships.")] = ""
 ) -> HTMLResponse:
     """A place to paste one."""
-    return _page(room_of(request), request, {"text": preset_text(preset), "checked": False})
+    return _page(room_of(request), request, {"text": preset_text(preset), "preset": preset, "checked": False})
 
 
 @router.post(

@@ -24,7 +24,7 @@ from ...core.distribution import InverseGamma, StudentT
 from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
 from ...estimators.learned.bundle import LegCurve, bundle_of
 from ..campaigns import campaigns
-from ..expected import Expected
+from ..expected import Expected, shipped
 
 CAMPAIGN = {"depl_alexnet": "v16s", "depl_mobilenet": "digits"}
 """Which traces stand for which network of the paper."""
@@ -107,6 +107,11 @@ def with_measured(instance: DeplProblem, preset: str, stand_in_loss: float) -> D
     return replace(instance, versions=versions, switches=switches, initial_loss=seen.initial_loss, target=target)
 
 
-def verdicts(expected: Mapping[str, Expected], known: Mapping[str, bool]) -> dict[str, Expected]:
-    """The findings with the verdicts that ship for measured curves; reasons given for the stand-ins are left out."""
-    return {key: replace(entry, holds=known[key], why="") for key, entry in expected.items()}
+def verdicts(
+    expected: Mapping[str, Expected], known: Mapping[str, bool | str], reasons: Mapping[str, str]
+) -> dict[str, Expected]:
+    """The findings with the verdicts and reasons that ship for measured curves instead of the stand-ins' own."""
+    return {
+        key: replace(entry, holds=shipped(known[key]), why=reasons.get(key, "") if known[key] is not True else "")
+        for key, entry in expected.items()
+    }

@@ -171,7 +171,7 @@ def findings_of(module_file: str, curves: str) -> dict[str, Expected]:
     from .measured import verdicts
 
     known = tomllib.loads(Path(__file__).with_name("measured.toml").read_text("utf-8"))
-    return verdicts(expected, known[Path(module_file).stem])
+    return verdicts(expected, known[Path(module_file).stem], known["why"])
 
 
 def off_target(run: Run) -> float:

@@ -69,7 +69,11 @@ def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
 
 
 def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
-    """The verdict on every finding; biases that change no decision show nothing of what a bias does."""
+    """The verdict on every finding.
+
+    Biases that change no decision show nothing of what a bias does, and runs of which none leaves L sooner nothing of
+    what leaving it sooner does.
+    """
     runs, others = swept.runs, swept.others
     optimum, static = others["Optimum"], others["StaticLearn"]
     biases = list(runs)
@@ -90,6 +94,7 @@ def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
     spread = max(losses) - min(losses)
     early = [(b, t) for t in TARGETS for b in biases if _sooner_same_cost(runs[b][t], runs[0.0][t])]
     listed = ", ".join(f"{b:+.0%} at {t:g}" for b, t in early) or "none"
+    sooner = any(runs[b][t].epochs("L") < runs[0.0][t].epochs("L") for t in TARGETS for b in biases)
     moved = {t: len({_decided(runs[b][t]) for b in biases}) > 1 for t in TARGETS}
 
     def shown(holds: bool, *targets: float) -> bool | None:
@@ -128,10 +133,11 @@ def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
             f"at {HARD:g} M is left at a loss of {min(losses):.3f} to {max(losses):.3f}, whatever the bias",
         ),
         "earlier-longer": (
-            shown(hard[low].epochs("L") < hard[0.0].epochs("L") and hard[low].elapsed > hard[0.0].elapsed, HARD),
-            f"at {HARD:g} with {low:+.0%}: time {hard[low].elapsed:.1f}, without bias {hard[0.0].elapsed:.1f}",
+            hard[low].elapsed > hard[0.0].elapsed if hard[low].epochs("L") < hard[0.0].epochs("L") else None,
+            f"at {HARD:g} with {low:+.0%}: {hard[low].epochs('L')} epochs on L, time {hard[low].elapsed:.1f}; without "
+            f"bias {hard[0.0].epochs('L')}, {hard[0.0].elapsed:.1f}",
         ),
-        "not-dearer": (shown(bool(early), *TARGETS), f"left L earlier, finished later, at the same cost: {listed}"),
+        "not-dearer": (bool(early) if sooner else None, f"left L earlier, finished later, at the same cost: {listed}"),
     }
 
 

@@ -159,12 +159,12 @@ def _history(world: Replay, so_far: Trace, pairs: Sequence[Pair]) -> list[EpochO
 
 
 def verdicts(stated: Mapping[str, Expected], figure: str, which: str) -> dict[str, Expected]:
-    """The findings of a figure with the verdicts that ship for measured curves (`measured.toml`)."""
+    """The findings of a figure with the verdicts that ship for measured curves (`measured.toml`), and why not."""
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    known, reasons = tables[figure][which], tables[figure].get("why", {})
+    known, reasons, silent = tables[figure][which], tables[figure].get("why", {}), tables[figure].get("silent", {})
     found = {}
     for key, spelt in known.items():
         holds = shipped(spelt)
-        why = reasons.get(key, "") if holds is not None else "No decision changed"
+        why = {True: "", False: reasons.get(key, ""), None: silent.get(key, "No decision changed")}[holds]
         found[key] = replace(stated[key], holds=holds, why=why, finding=f"{stated[key].finding} [{which}]")
     return found
