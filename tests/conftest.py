@@ -7,6 +7,7 @@ the soak. The longest come first: one that is begun last keeps the others waitin
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -21,6 +22,9 @@ settings.register_profile(
     "untimed", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
+
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")  # as `make` does: a process that has begun threads cannot be forked soundly
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
