@@ -94,5 +94,6 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         experience=None if entered is None else prior.experience(legs),
         present=present,
         early=belief.early,
+        seeds=belief.seeds,
     )
     return drawn_worlds if belief.hope is None else drawn_worlds.only(belief.hope.kept(curves[:, :, 0], wanted))

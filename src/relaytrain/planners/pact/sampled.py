@@ -147,6 +147,7 @@ class Walker:
             self.open = self.open & np.isfinite(first.seconds + first.joules)[None, :]
             self.per_pair[:, :3] = np.column_stack((first.seconds, first.joules, first.group))
         self.per_pair[:, 3] = 1.0 if worlds.worth is None else worlds.worth
+        self.asked, self.coverage = problem.target.probability, worlds.coverage
         last = problem.max_epochs if problem.max_epochs is not None else state.epoch + MOST_EPOCHS
         target = problem.target
         self.goal = np.array([math.log(max(target.loss, 1e-9)), target.deadline_s + TOLERANCE, float(last)])
@@ -156,6 +157,14 @@ class Walker:
         )
 
     @property
+    def enough(self) -> float:
+        """How sure a schedule has to be: as was asked, unless the number of seeds alone rules that out.
+
+        Then as was asked in the worlds, for no schedule changes how many seeds there were.
+        """
+        return self.asked if self.coverage >= self.asked else self.asked * self.coverage
+
+    @property
     def terms(self) -> tuple[NDArray[np.float64], ...]:
         """What epochs cost and what is wanted, as `world_walk` takes them; the deadline may have been put off."""
         return self.seconds, self.joules, self.per_pair, self.goal
@@ -163,7 +172,10 @@ class Walker:
     def follow(
         self, schedules: Schedules, count: int, chosen: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Expected joules and the chance not to arrive over the first `count` worlds; NaN where not `chosen`."""
+        """Expected joules and the chance not to arrive, as a plan states it; NaN where not `chosen`.
+
+        Both over the first `count` worlds; runs that the worlds do not speak for count as if they did not arrive.
+        """
         worlds = self.worlds
         energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
         every = np.arange(len(schedules)) if chosen is None else chosen
@@ -173,7 +185,7 @@ class Walker:
             self.terms, np.empty((0, 3)), energy, missed, counts,
         )  # fmt: skip
         check(counts)
-        return energy, missed
+        return energy, 1.0 - self.coverage * (1.0 - missed)
 
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
         """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
@@ -182,7 +194,7 @@ class Walker:
         for _ in range(PUT_OFF):
             later = self.state.elapsed_s + 2.0 * (self.goal[1] - self.state.elapsed_s)
             self.goal = np.array([self.goal[0], later, self.goal[2]])
-            if float(np.min(self.follow(schedules, ROUNDS[0][0])[1])) <= 0.5:
+            if float(np.min(self.follow(schedules, ROUNDS[0][0])[1])) <= 1.0 - 0.5 * self.coverage:
                 break
         return begins if len(begins) else np.arange(len(schedules))
 
@@ -197,9 +209,9 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     schedules = schedules_from(walker, state.pair)
     if not len(schedules):
         return None
-    asked, left, goal = problem.target.probability, np.arange(len(schedules)), walker.goal
+    asked, left, goal = walker.enough, np.arange(len(schedules)), walker.goal
     energy, missed = walker.follow(schedules, ROUNDS[0][0])
-    if np.min(missed) > 1.0 - NEAR:  # in time is next to none: the cheapest would be the one that does least
+    if np.min(missed) > 1.0 - NEAR * walker.coverage:  # in time is next to none: the cheapest would be the one that does least
         asked, left = 1.0, walker.put_off(schedules)
         energy, missed = walker.follow(schedules, ROUNDS[0][0])
     for count, most in ROUNDS:
@@ -294,7 +306,7 @@ def composed(
     shown ends where half of the worlds have met the target, yet has `reach` epochs; its losses are the median of the
     worlds' curves.
     """
-    state, asked = walker.state, problem.target.probability
+    state, asked = walker.state, walker.asked
     if best is None:
         met = state.loss <= problem.target.loss + TOLERANCE
         nothing = {**along(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
@@ -320,22 +332,35 @@ def composed(
     }
     path = along(problem, state, actions, table)
     level = level_of(asked)
-    sure = best.probability >= asked - 1e-12
+    sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
+    few = () if walker.coverage >= asked or walker.worlds.seeds is None else (too_few(walker.worlds.seeds, asked),)
     low_j, high_j = _interval(trails, ends)
     return Plan(
         **standing(problem, state),
         **{**path, "energy_j": best.energy_j},
         planner=planner.name,
-        feasible=best.probability >= LEAST,
+        feasible=feasible,
         guaranteed=tuple(np.maximum(_bands(walker.worlds, curves, actions, level), losses).tolist()),
-        rung=min(best.probability, asked) if best.probability >= LEAST else 0.0,
+        rung=min(best.probability, asked) if feasible else 0.0,
         probability=best.probability,
         bound_j=math.inf,
         gap=0.0,
         exact=False,
         alternatives=_alternatives(problem, costs, state, best) if planner.explained else (),
         nearest=_nearest(walker, problem, best) if planner.explained and planner.way_out and not sure else (),
+        warnings=few,
         energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
+    )
+
+
+def too_few(seeds: int, asked: float) -> str:
+    """That what was asked for is more than any plan can state, and what would change it."""
+    whose = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    need = math.ceil(asked / (1.0 - asked) - TOLERANCE) if asked < 1.0 else None
+    more = "record more" if need is None else f"{need} would do for {say_share(asked)}"
+    return (
+        f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: no plan "
+        f"states more than {say_share(seeds / (seeds + 1), 1)}; {more} (relaytrain atlas, relaytrain scout)"
     )
 
 
@@ -359,7 +384,7 @@ def _jumps(worlds: Worlds, before: list[int], after: list[int], losses: list[flo
 
 
 LEAST = 0.5
-"""A plan that is less sure than this is called infeasible, as with the other rules, whose ladder ends there."""
+"""A plan that arrives in fewer worlds is called infeasible, as with the other rules, whose ladder ends there."""
 
 
 def trails_of(walker: Walker, legs: Legs, reach: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
