@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_world_walk import drawn, plainly
 
 import relaytrain as rt
 from relaytrain import api
 from relaytrain.core.state import State
 from relaytrain.planners.pact.sampled import Sampled, Walker, best_schedule, schedules_from
-
-from test_world_walk import drawn, plainly
 
 START = State(0, 2.3, 0.0, 0)
 
@@ -45,9 +44,10 @@ def test_what_was_asked_is_chosen_where_a_schedule_states_it(asked):
 
 
 def test_more_seeds_are_never_less_sure_and_none_said_is_as_sure_as_the_worlds():
-    problem, worlds = drawn(3)
-    of = {n: best_schedule(problem.problem, problem.costs, replace(worlds, seeds=n), START) for n in (20, 99, 10**6, None)}
-    stated = [best.probability for best in of.values() if best is not None]
+    scenario, worlds = drawn(3)
+    many = [replace(worlds, seeds=seeds) for seeds in (20, 99, 10**6, None)]
+    found = [best_schedule(scenario.problem, scenario.costs, each, START) for each in many]
+    stated = [best.probability for best in found if best is not None]
     assert stated == sorted(stated) and stated[-1] == pytest.approx(stated[-2], abs=1e-5)
 
 
@@ -55,8 +55,10 @@ def test_too_few_seeds_are_said_with_how_many_would_do():
     few = rt.plan("quickstart", overrides=["prior.seeds=5"])
     assert not few.met and few.feasible and few.probability <= 5 / 6 and few.nearest == ()
     (words,) = few.warnings
-    assert "fitted to 5 seeds" in words and "83.3%" in words and "9 would do for 90%" in words
+    assert "fitted to 5 seeds" in words and "83.3%" in words and "for 90% it takes more than 9" in words
     assert words in few.explain() and "relaytrain atlas" in words
+    certain = rt.plan("quickstart", overrides=["prior.seeds=5", "target.probability=1"])
+    assert not certain.met and "no number" in certain.warnings[0]
     enough = rt.plan("quickstart", overrides=["prior.seeds=1000"])
     assert enough.met and not enough.warnings
     same = [(leg.version, leg.nodes) for leg in few.legs] == [(leg.version, leg.nodes) for leg in enough.legs]

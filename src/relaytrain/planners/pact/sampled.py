@@ -172,20 +172,8 @@ class Walker:
     def follow(
         self, schedules: Schedules, count: int, chosen: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Expected joules and the chance not to arrive, as a plan states it; NaN where not `chosen`.
-
-        Both over the first `count` worlds; runs that the worlds do not speak for count as if they did not arrive.
-        """
-        worlds = self.worlds
-        energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
-        every = np.arange(len(schedules)) if chosen is None else chosen
-        counts = current()
-        followed(
-            min(count, len(worlds)), worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
-            self.terms, np.empty((0, 3)), energy, missed, counts,
-        )  # fmt: skip
-        check(counts)
-        return energy, 1.0 - self.coverage * (1.0 - missed)
+        """Expected joules and the chance not to arrive over the first `count` worlds; NaN where not `chosen`."""
+        return Followed(self, schedules).through(count, chosen)
 
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
         """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
@@ -199,6 +187,32 @@ class Walker:
         return begins if len(begins) else np.arange(len(schedules))
 
 
+class Followed:
+    """Schedules followed through ever more worlds, each through each of them once."""
+
+    def __init__(self, walker: Walker, schedules: Schedules) -> None:
+        self.walker, self.schedules = walker, schedules
+        self.sums, self.seen = np.zeros((len(schedules), 2)), np.zeros(len(schedules), np.int64)
+
+    def through(
+        self, count: int, chosen: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Expected joules and the chance not to arrive, as a plan states it, over the first `count` worlds.
+
+        Runs that the worlds do not speak for count as if they did not arrive. NaN of schedules not followed yet.
+        """
+        walker, counts = self.walker, current()
+        every = np.arange(len(self.schedules)) if chosen is None else chosen
+        followed(
+            min(count, len(walker.worlds)), walker.worlds.arrays, walker.start, self.schedules.pairs,
+            self.schedules.counts, every, walker.terms, np.empty((0, 3)), self.sums, self.seen, counts,
+        )  # fmt: skip
+        check(counts)
+        with np.errstate(invalid="ignore"):
+            energy, missed = self.sums.T / self.seen
+        return energy, 1.0 - walker.coverage * (1.0 - missed)
+
+
 PUT_OFF = 8
 """Times that what is left until the deadline is doubled to see who would be the first to arrive."""
 
@@ -210,18 +224,19 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     if not len(schedules):
         return None
     asked, left, goal = walker.enough, np.arange(len(schedules)), walker.goal
-    energy, missed = walker.follow(schedules, ROUNDS[0][0])
-    if np.min(missed) > 1.0 - NEAR * walker.coverage:  # in time is next to none: the cheapest would be the one that does least
-        asked, left = 1.0, walker.put_off(schedules)
-        energy, missed = walker.follow(schedules, ROUNDS[0][0])
+    rounds = Followed(walker, schedules)
+    energy, missed = rounds.through(ROUNDS[0][0])
+    if np.min(missed) > 1.0 - NEAR * walker.coverage:  # in time is next to none: the cheapest would do least
+        asked, left, rounds = 1.0, walker.put_off(schedules), Followed(walker, schedules)
+        energy, missed = rounds.through(ROUNDS[0][0])
     for count, most in ROUNDS:
         if len(left) > most:
             if count > ROUNDS[0][0]:
-                energy, missed = walker.follow(schedules, count, left)
+                energy, missed = rounds.through(count, left)
             left = left[ranked(energy[left], missed[left], asked)]
             firsts = np.unique(schedules.pairs[left, 0], return_index=True)[1]  # of every first pair the best goes on
             left = left[np.unique(np.concatenate((np.arange(most), firsts)))]
-    energy, missed = walker.follow(schedules, len(worlds), left)
+    energy, missed = rounds.through(len(worlds), left)
     order = left[ranked(energy[left], missed[left], asked)]
     if walker.goal is not goal:
         walker.goal = goal
@@ -356,11 +371,12 @@ def composed(
 def too_few(seeds: int, asked: float) -> str:
     """That what was asked for is more than any plan can state, and what would change it."""
     whose = "1 seed" if seeds == 1 else f"{seeds} seeds"
-    need = math.ceil(asked / (1.0 - asked) - TOLERANCE) if asked < 1.0 else None
-    more = "record more" if need is None else f"{need} would do for {say_share(asked)}"
+    more = "no number of them makes certain"
+    if asked < 1.0:
+        more = f"for {say_share(asked)} it takes more than {math.floor(asked / (1.0 - asked) + TOLERANCE)}"
     return (
-        f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: no plan "
-        f"states more than {say_share(seeds / (seeds + 1), 1)}; {more} (relaytrain atlas, relaytrain scout)"
+        f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: "
+        f"no plan states more than {say_share(seeds / (seeds + 1), 1)}; {more} (relaytrain atlas, relaytrain scout)"
     )
 
 
