@@ -57,8 +57,6 @@ def test_too_few_seeds_are_said_with_how_many_would_do():
     (words,) = few.warnings
     assert "fitted to 5 seeds" in words and "83.3%" in words and "for 90% it takes more than 9" in words
     assert words in few.explain() and "relaytrain atlas" in words
-    certain = rt.plan("quickstart", overrides=["prior.seeds=5", "target.probability=1"])
-    assert not certain.met and "no number" in certain.warnings[0]
     enough = rt.plan("quickstart", overrides=["prior.seeds=1000"])
     assert enough.met and not enough.warnings
     same = [(leg.version, leg.nodes) for leg in few.legs] == [(leg.version, leg.nodes) for leg in enough.legs]

@@ -371,12 +371,11 @@ def composed(
 def too_few(seeds: int, asked: float) -> str:
     """That what was asked for is more than any plan can state, and what would change it."""
     whose = "1 seed" if seeds == 1 else f"{seeds} seeds"
-    more = "no number of them makes certain"
-    if asked < 1.0:
-        more = f"for {say_share(asked)} it takes more than {math.floor(asked / (1.0 - asked) + TOLERANCE)}"
+    need = math.floor(asked / max(1.0 - asked, TOLERANCE) + TOLERANCE)
     return (
         f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: "
-        f"no plan states more than {say_share(seeds / (seeds + 1), 1)}; {more} (relaytrain atlas, relaytrain scout)"
+        f"no plan states more than {say_share(seeds / (seeds + 1), 1)}; "
+        f"for {say_share(asked)} it takes more than {need} (relaytrain atlas, relaytrain scout)"
     )
 
 
