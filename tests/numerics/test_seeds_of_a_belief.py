@@ -55,8 +55,14 @@ def test_too_few_seeds_are_said_with_how_many_would_do():
     few = rt.plan("quickstart", overrides=["prior.seeds=5"])
     assert not few.met and few.feasible and few.probability <= 5 / 6 and few.nearest == ()
     (words,) = few.warnings
-    assert "fitted to 5 seeds" in words and "83.3%" in words and "for 90% it takes more than 9" in words
+    assert "fitted to 5 seeds" in words and "83.3%" in words and "for 90% it takes about" in words
     assert words in few.explain() and "relaytrain atlas" in words
+    needed = int(words.partition("takes about ")[2].split()[0].replace(",", ""))
+    assert rt.plan("quickstart", overrides=[f"prior.seeds={needed + 1}"]).met
+    assert not rt.plan("quickstart", overrides=[f"prior.seeds={needed // 2}"]).met
+    late = rt.plan("quickstart", overrides=["prior.seeds=5", "target.deadline=60s"])
+    assert "it takes more than 9 (" in late.warnings[0]
+    assert not rt.plan("quickstart", overrides=["prior.seeds=40", "target.deadline=60s"]).warnings, "time is short"
     enough = rt.plan("quickstart", overrides=["prior.seeds=1000"])
     assert enough.met and not enough.warnings
     same = [(leg.version, leg.nodes) for leg in few.legs] == [(leg.version, leg.nodes) for leg in enough.legs]

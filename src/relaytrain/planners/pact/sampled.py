@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
-from ...core.explain import say_share
+from ...core.explain import say_few_seeds, say_share
 from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Alternative, Nearest, Plan, along, level_of
 from ...core.problem import Problem
@@ -348,7 +348,8 @@ def composed(
     path = along(problem, state, actions, table)
     level = level_of(asked)
     sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
-    few = () if walker.coverage >= asked or walker.worlds.seeds is None else (too_few(walker.worlds.seeds, asked),)
+    seeds = walker.worlds.seeds
+    few = None if seeds is None else say_few_seeds(seeds, asked, best.probability)
     low_j, high_j = _interval(trails, ends)
     return Plan(
         **standing(problem, state),
@@ -363,19 +364,8 @@ def composed(
         exact=False,
         alternatives=_alternatives(problem, costs, state, best) if planner.explained else (),
         nearest=_nearest(walker, problem, best) if planner.explained and planner.way_out and not sure else (),
-        warnings=few,
+        warnings=() if few is None else (few,),
         energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
-    )
-
-
-def too_few(seeds: int, asked: float) -> str:
-    """That what was asked for is more than any plan can state, and what would change it."""
-    whose = "1 seed" if seeds == 1 else f"{seeds} seeds"
-    need = math.floor(asked / max(1.0 - asked, TOLERANCE) + TOLERANCE)
-    return (
-        f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: "
-        f"no plan states more than {say_share(seeds / (seeds + 1), 1)}; "
-        f"for {say_share(asked)} it takes more than {need} (relaytrain atlas, relaytrain scout)"
     )
 
 
