@@ -54,8 +54,8 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         shares = prior.prior_of(pair)
         if pair not in tried:
             chosen[:, pair] = shares.untried(drawn, own[:, pair])
-        seen = given.of(pair) if pair in tried else None
-        for way in np.unique(drawn) if seen is not None else ():
+        seen = given.of(pair)
+        for way in np.unique(drawn) if pair in tried else ():
             heap, mine = np.cumsum(shares.one(int(way), seen)), drawn == way
             chosen[mine, pair] = np.minimum(np.searchsorted(heap, own[mine, pair] * heap[-1]), len(heap) - 1)
         heaps = np.cumsum(given.seen[:, pair, chosen[:, pair]], axis=0)
