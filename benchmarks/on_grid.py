@@ -145,9 +145,9 @@ class NodeLoop:
             return None
         worlds = self.estimator.sample(self.history, self.problem.pairs, WORLDS, self.seed)  # type: ignore[attr-defined]
         walker = Walker(self.problem, self.bench.costs, worlds, self.state)
-        asked, tried = self.problem.target.probability, packed(schedules)
+        asked, tried = walker.enough, packed(schedules)
         energy, missed = walker.follow(tried, WORLDS)
-        if np.min(missed) > 1.0 - NEAR:  # as `best_schedule` does where in time is next to none
+        if np.min(missed) > 1.0 - NEAR * walker.coverage:  # as `best_schedule` does where in time is next to none
             walker.put_off(tried)
             asked, (energy, missed) = 1.0, walker.follow(tried, WORLDS)
         best = int(ranked(energy, missed, asked)[0])

@@ -4,6 +4,7 @@ import json
 
 import relaytrain as rt
 from relaytrain.cli.app import main
+from relaytrain.traces.atlas import read_atlas
 
 
 def test_an_atlas_teaches_a_scenario(tmp_path, capsys):
@@ -12,6 +13,7 @@ def test_an_atlas_teaches_a_scenario(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["taught"] == str(out)
     body = json.loads(out.read_text())
     assert {"floor_common", "source"} <= set(body["prior"])
+    assert body["prior"]["seeds"] == len(read_atlas("deeper").seeds)
     assert all(curve["scatter"] and curve["begins"] > 0.5 for curve in body["prior"]["curves"])
     plan = rt.plan(out, rule="sampled")
     assert plan.energy_interval_j is not None  # it may be less sure than the scenario asks, and says so

@@ -107,3 +107,20 @@ def test_a_run_that_knows_nothing_learns_on_the_way_and_states_no_probability(st
     plans = [e.body["plan"] for e in store.events("unknown-1") if e.kind == "planned"]
     assert all(plan["guess"] and plan["probability"] is None and plan["rung"] is None for plan in plans)
     assert "%" not in words(lines[0]) and "a guess" in words(lines[0])
+
+
+def test_widenings_are_those_of_looking_after_every_epoch():
+    rng = np.random.default_rng(5)
+    for share in (0.02, 0.1, 0.2, 0.4):
+        levels = rng.choice([0.8, 0.9, 0.95], 120)
+        stated = {epoch: StatedBound(float(level), 1.0) for epoch, level in enumerate(levels, 1)}
+        losses = np.where(rng.random(120) < share, 1.1, 0.9).tolist()
+        expected, since, factor = [], 0, 1.0
+        for epoch in range(1, 121):
+            seen = [levels[i] for i in range(since, epoch)]
+            broken = sum(losses[i] > 1.0 for i in range(since, epoch))
+            if factor < 4.0 and broken >= 3 and chance_of(broken, seen) < 0.01:
+                factor, since = min(1.5 * factor, 4.0), epoch
+                expected.append((epoch, factor))
+        assert [(each.epoch, each.factor) for each in widenings(stated, outcomes(losses))] == expected
+        assert expected or share < 0.3

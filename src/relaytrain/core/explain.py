@@ -171,6 +171,24 @@ def say_short(plan: Plan) -> str:
     return f"Asked for {asked}, but only {most:.1%} can be had; shown is the best effort{shown}."
 
 
+def say_few_seeds(seeds: int, asked: float, stated: float) -> str | None:
+    """Where the number of seeds is why a plan states less than was asked for: that, and how many would do."""
+    coverage = seeds / (seeds + 1.0)
+    share = stated / coverage
+    if stated >= asked - 1e-12 or (share < asked <= coverage):
+        return None
+    whose = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    loss = f"no plan states more than {say_share(coverage, 1)}"
+    need = f"more than {math.floor(asked / max(1.0 - asked, TOLERANCE) + TOLERANCE):,}"
+    if share > asked:
+        loss = f"{loss}, and this one, {say_share(share, 1)} sure in its worlds, {say_share(stated, 1)}"
+        need = f"about {math.ceil(asked / (share - asked)):,} like them"
+    return (
+        f"what is believed of losses was fitted to {whose}, and one run in {seeds + 1} may be unlike all of them: "
+        f"{loss}; for {say_share(asked)} it takes {need} (relaytrain atlas, relaytrain scout)"
+    )
+
+
 def say_end(plan: Plan) -> str:
     """The loss after the last epoch of a plan, expected and with its probability."""
     if plan.guess:

@@ -49,7 +49,8 @@ class Worlds:
     P, 2): what is added to a pair's floor, and its pace multiplied by, for a leg that is yet to begin with so much
     experience, between two rows in proportion, the last one holding on: a network that has learned little is slower and
     ends higher. `worth` (P,): the experience of an epoch; `experience`: what there is of it (without both, epochs of
-    the run). `present`: the same two figures of the present leg.
+    the run). `present`: the same two figures of the present leg. `seeds`: how many seeds of training the belief was
+    fitted to, where it was.
     """
 
     curves: Array
@@ -66,6 +67,16 @@ class Worlds:
     experience: float | None = None
     present: tuple[float, float] = (0.0, 1.0)
     early: Array | None = None
+    seeds: int | None = None
+
+    @property
+    def coverage(self) -> float:
+        """The share of runs that the worlds speak for, n / (n + 1) of n seeds.
+
+        Seeds come in no order, so the next one is as likely as any of them to be the worst of all n + 1; how bad such a
+        one is, n seeds cannot show, and nothing is promised for it. 1 where a belief was not fitted to seeds.
+        """
+        return 1.0 if self.seeds is None else self.seeds / (self.seeds + 1.0)
 
     def only(self, chosen: NDArray[np.int64]) -> Worlds:
         """Some of them."""

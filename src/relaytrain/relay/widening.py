@@ -51,17 +51,21 @@ class Widening:
 def widenings(stated: Mapping[int, StatedBound], history: Sequence[EpochOutcome]) -> list[Widening]:
     """All that the losses of a run give reason for; the last one's factor holds."""
     found: list[Widening] = []
-    factor, broken, levels = 1.0, 0, list[float]()
+    factor, broken, due, levels = 1.0, 0, 0.0, list[float]()
     for epoch, outcome in enumerate(history, 1):
         bound = stated.get(epoch)
         if bound is None:
             continue
         levels.append(bound.level)
-        broken += outcome.loss > bound.loss + TOLERANCE
-        if factor < WIDEST and broken >= FEW and chance_of(broken, levels) < UNLIKELY:
+        due += 1.0 - bound.level
+        if outcome.loss <= bound.loss + TOLERANCE:
+            continue  # one that holds makes no number of broken ones less likely
+        broken += 1
+        more = broken >= FEW and broken > due  # as many as are due, or fewer, come about in half of all cases
+        if factor < WIDEST and more and chance_of(broken, levels) < UNLIKELY:
             factor = min(factor * WIDER, WIDEST)
             found.append(Widening(epoch, broken, len(levels), sum(levels) / len(levels), factor))
-            broken, levels = 0, []
+            broken, due, levels = 0, 0.0, []
     return found
 
 

@@ -61,8 +61,9 @@ class PriorTable(Table):
     share of a pair's deviation in pace that all pairs of a run have in common, `floor_common` that in floors.
     `recovers`: what a handover does to the loss is undone by the first epoch, and its figures say whence the curve goes
     on, not what the forward pass after the switch shows. `entered`: experience (in epochs of the start pair, unless
-    `epoch_worth` says otherwise), rising, at which curves say how a leg that begins with it differs. `source` says
-    where the figures come from.
+    `epoch_worth` says otherwise), rising, at which curves say how a leg that begins with it differs. `seeds`: how many
+    seeds of training the figures were fitted to; plans over worlds then state at most seeds / (seeds + 1). `source`
+    says where the figures come from.
     """
 
     source: Annotated[str, Text("a text of at most 2000 characters", longest=2000)] = ""
@@ -71,6 +72,7 @@ class PriorTable(Table):
     common: Annotated[float, Number(0.0, 0.99)] = 0.5
     floor_common: Annotated[float, Number(0.0, 0.99)] = 0.0
     recovers: bool = False
+    seeds: Annotated[int | None, Number(1, 1e6, whole=True)] = None
     entered: Annotated[list[Annotated[float, Number(0.0, MOST_EXPERIENCE)]], Field(max_length=MAX_ENTERED)] = []
     curves: Annotated[list[PriorCurveTable], Field(max_length=MAX_ENTRIES)] = []
     handovers: Annotated[list[PriorHandoverTable], Field(max_length=MAX_ENTRIES)] = []

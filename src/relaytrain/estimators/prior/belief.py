@@ -125,7 +125,7 @@ class CurveBelief:
     loss that one of the pairs is taken to reach. `entered`: how a leg's floor and pace depend on when it begins.
     `scatter_table` (P, J): the scatter by epoch of a leg where it was measured so; `early` (P, J'): what all legs
     deviate by in their first epochs, in logarithms; `begins` (P,): where a curve begins over the loss of an untrained
-    network.
+    network. `seeds`: how many of training it was fitted to, where it was.
     """
 
     pairs: tuple[Pair, ...]
@@ -147,6 +147,7 @@ class CurveBelief:
     scatter_table: Array | None = None
     early: Array | None = None
     begins: Array | None = None
+    seeds: int | None = None
 
     @property
     def guessed(self) -> bool:
@@ -299,6 +300,7 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any], versions: tuple[Vers
     falling = measured.scatter_by_epoch(_longest(covering, "scatter"))
     return replace(
         measured,
+        seeds=table.get("seeds"),
         scatter_table=_listed(covering, "scatter", falling),
         early=_listed(covering, "early", np.zeros((len(plain.pairs), _longest(covering, "early"))), 0.0),
     )

@@ -54,8 +54,9 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         shares = prior.prior_of(pair)
         if pair not in tried:
             chosen[:, pair] = shares.untried(drawn, own[:, pair])
+        seen = given.of(pair)
         for way in np.unique(drawn) if pair in tried else ():
-            heap, mine = np.cumsum(shares.one(int(way), given.of(pair))), drawn == way
+            heap, mine = np.cumsum(shares.one(int(way), seen)), drawn == way
             chosen[mine, pair] = np.minimum(np.searchsorted(heap, own[mine, pair] * heap[-1]), len(heap) - 1)
         heaps = np.cumsum(given.seen[:, pair, chosen[:, pair]], axis=0)
         lucky[:, pair] = (heaps < fates[:, pair] * heaps[-1]).sum(axis=0)
@@ -94,5 +95,6 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         experience=None if entered is None else prior.experience(legs),
         present=present,
         early=belief.early,
+        seeds=belief.seeds,
     )
     return drawn_worlds if belief.hope is None else drawn_worlds.only(belief.hope.kept(curves[:, :, 0], wanted))

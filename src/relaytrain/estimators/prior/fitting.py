@@ -252,6 +252,7 @@ def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[
         "common": _short(belief.common),
         "floor_common": _short(belief.floor_common),
         "recovers": True,
+        "seeds": belief.seeds,
         "entered": [_short(float(knot)) for knot in belief.knots],
         "curves": doubts,
         "handovers": handovers,

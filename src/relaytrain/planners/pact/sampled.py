@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
-from ...core.explain import say_share
+from ...core.explain import say_few_seeds, say_share
 from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Alternative, Nearest, Plan, along, level_of
 from ...core.problem import Problem
@@ -147,6 +147,7 @@ class Walker:
             self.open = self.open & np.isfinite(first.seconds + first.joules)[None, :]
             self.per_pair[:, :3] = np.column_stack((first.seconds, first.joules, first.group))
         self.per_pair[:, 3] = 1.0 if worlds.worth is None else worlds.worth
+        self.asked, self.coverage = problem.target.probability, worlds.coverage
         last = problem.max_epochs if problem.max_epochs is not None else state.epoch + MOST_EPOCHS
         target = problem.target
         self.goal = np.array([math.log(max(target.loss, 1e-9)), target.deadline_s + TOLERANCE, float(last)])
@@ -154,6 +155,14 @@ class Walker:
         self.start = np.array(
             [state.pair, state.epoch, worlds.leg_epochs, state.elapsed_s, experience, *worlds.present], dtype=np.float64
         )
+
+    @property
+    def enough(self) -> float:
+        """How sure a schedule has to be: as was asked, unless the number of seeds alone rules that out.
+
+        Then as was asked in the worlds, for no schedule changes how many seeds there were.
+        """
+        return self.asked if self.coverage >= self.asked else self.asked * self.coverage
 
     @property
     def terms(self) -> tuple[NDArray[np.float64], ...]:
@@ -164,16 +173,7 @@ class Walker:
         self, schedules: Schedules, count: int, chosen: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expected joules and the chance not to arrive over the first `count` worlds; NaN where not `chosen`."""
-        worlds = self.worlds
-        energy, missed = np.full(len(schedules), np.nan), np.full(len(schedules), np.nan)
-        every = np.arange(len(schedules)) if chosen is None else chosen
-        counts = current()
-        followed(
-            min(count, len(worlds)), worlds.arrays, self.start, schedules.pairs, schedules.counts, every,
-            self.terms, np.empty((0, 3)), energy, missed, counts,
-        )  # fmt: skip
-        check(counts)
-        return energy, missed
+        return Followed(self, schedules).through(count, chosen)
 
     def put_off(self, schedules: Schedules) -> NDArray[np.int64]:
         """Move the deadline to where the target comes within reach, if it does; the schedules that can begin at all."""
@@ -182,9 +182,35 @@ class Walker:
         for _ in range(PUT_OFF):
             later = self.state.elapsed_s + 2.0 * (self.goal[1] - self.state.elapsed_s)
             self.goal = np.array([self.goal[0], later, self.goal[2]])
-            if float(np.min(self.follow(schedules, ROUNDS[0][0])[1])) <= 0.5:
+            if float(np.min(self.follow(schedules, ROUNDS[0][0])[1])) <= 1.0 - 0.5 * self.coverage:
                 break
         return begins if len(begins) else np.arange(len(schedules))
+
+
+class Followed:
+    """Schedules followed through ever more worlds, each through each of them once."""
+
+    def __init__(self, walker: Walker, schedules: Schedules) -> None:
+        self.walker, self.schedules = walker, schedules
+        self.sums, self.seen = np.zeros((len(schedules), 2)), np.zeros(len(schedules), np.int64)
+
+    def through(
+        self, count: int, chosen: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Expected joules and the chance not to arrive, as a plan states it, over the first `count` worlds.
+
+        Runs that the worlds do not speak for count as if they did not arrive. NaN of schedules not followed yet.
+        """
+        walker, counts = self.walker, current()
+        every = np.arange(len(self.schedules)) if chosen is None else chosen
+        followed(
+            min(count, len(walker.worlds)), walker.worlds.arrays, walker.start, self.schedules.pairs,
+            self.schedules.counts, every, walker.terms, np.empty((0, 3)), self.sums, self.seen, counts,
+        )  # fmt: skip
+        check(counts)
+        with np.errstate(invalid="ignore"):
+            energy, missed = self.sums.T / self.seen
+        return energy, 1.0 - walker.coverage * (1.0 - missed)
 
 
 PUT_OFF = 8
@@ -197,19 +223,20 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     schedules = schedules_from(walker, state.pair)
     if not len(schedules):
         return None
-    asked, left, goal = problem.target.probability, np.arange(len(schedules)), walker.goal
-    energy, missed = walker.follow(schedules, ROUNDS[0][0])
-    if np.min(missed) > 1.0 - NEAR:  # in time is next to none: the cheapest would be the one that does least
-        asked, left = 1.0, walker.put_off(schedules)
-        energy, missed = walker.follow(schedules, ROUNDS[0][0])
+    asked, left, goal = walker.enough, np.arange(len(schedules)), walker.goal
+    rounds = Followed(walker, schedules)
+    energy, missed = rounds.through(ROUNDS[0][0])
+    if np.min(missed) > 1.0 - NEAR * walker.coverage:  # in time is next to none: the cheapest would do least
+        asked, left, rounds = 1.0, walker.put_off(schedules), Followed(walker, schedules)
+        energy, missed = rounds.through(ROUNDS[0][0])
     for count, most in ROUNDS:
         if len(left) > most:
             if count > ROUNDS[0][0]:
-                energy, missed = walker.follow(schedules, count, left)
+                energy, missed = rounds.through(count, left)
             left = left[ranked(energy[left], missed[left], asked)]
             firsts = np.unique(schedules.pairs[left, 0], return_index=True)[1]  # of every first pair the best goes on
             left = left[np.unique(np.concatenate((np.arange(most), firsts)))]
-    energy, missed = walker.follow(schedules, len(worlds), left)
+    energy, missed = rounds.through(len(worlds), left)
     order = left[ranked(energy[left], missed[left], asked)]
     if walker.goal is not goal:
         walker.goal = goal
@@ -294,7 +321,7 @@ def composed(
     shown ends where half of the worlds have met the target, yet has `reach` epochs; its losses are the median of the
     worlds' curves.
     """
-    state, asked = walker.state, problem.target.probability
+    state, asked = walker.state, walker.asked
     if best is None:
         met = state.loss <= problem.target.loss + TOLERANCE
         nothing = {**along(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
@@ -320,21 +347,24 @@ def composed(
     }
     path = along(problem, state, actions, table)
     level = level_of(asked)
-    sure = best.probability >= asked - 1e-12
+    sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
+    seeds = walker.worlds.seeds
+    few = None if seeds is None else say_few_seeds(seeds, asked, best.probability)
     low_j, high_j = _interval(trails, ends)
     return Plan(
         **standing(problem, state),
         **{**path, "energy_j": best.energy_j},
         planner=planner.name,
-        feasible=best.probability >= LEAST,
+        feasible=feasible,
         guaranteed=tuple(np.maximum(_bands(walker.worlds, curves, actions, level), losses).tolist()),
-        rung=min(best.probability, asked) if best.probability >= LEAST else 0.0,
+        rung=min(best.probability, asked) if feasible else 0.0,
         probability=best.probability,
         bound_j=math.inf,
         gap=0.0,
         exact=False,
         alternatives=_alternatives(problem, costs, state, best) if planner.explained else (),
         nearest=_nearest(walker, problem, best) if planner.explained and planner.way_out and not sure else (),
+        warnings=() if few is None else (few,),
         energy_interval_j=(min(low_j, best.energy_j), max(high_j, best.energy_j)),
     )
 
@@ -359,7 +389,7 @@ def _jumps(worlds: Worlds, before: list[int], after: list[int], losses: list[flo
 
 
 LEAST = 0.5
-"""A plan that is less sure than this is called infeasible, as with the other rules, whose ladder ends there."""
+"""A plan that arrives in fewer worlds is called infeasible, as with the other rules, whose ladder ends there."""
 
 
 def trails_of(walker: Walker, legs: Legs, reach: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

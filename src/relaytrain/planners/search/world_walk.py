@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from .allowance import MOST_WORK, WORK
-from .kernels import jit
+from .kernels import jit, spliced
 
 EPOCH_NS = 30
 """Of an epoch that is walked."""
@@ -43,7 +43,7 @@ def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> floa
     return gains[low, pair] + share * (gains[low + 1, pair] - gains[low, pair])
 
 
-@jit
+@spliced
 def walk(
     world: int,
     belief: Any,
@@ -193,24 +193,22 @@ def followed(
     chosen: Any,
     terms: Any,
     trail: Any,
-    energy: Any,
-    missed: Any,
+    sums: Any,
+    seen: Any,
     taken: Any,
 ) -> None:
-    """Mean energy and chance not to arrive of the `chosen` schedules over the first `count` worlds.
+    """Energy and chance not to arrive of the `chosen` schedules, summed up over the first `count` worlds.
 
-    `taken` are the counts of `allowance`; at its limit no further schedule is followed.
+    `sums` (S, 2) hold those of the worlds `seen` (S,) before, which are not walked again. `taken` are the counts of
+    `allowance`; at its limit no further schedule is followed.
     """
     for i in range(chosen.shape[0]):
         s = chosen[i]
-        total = 0.0
-        late = 0.0
         if taken[WORK] > taken[MOST_WORK]:
             return
-        for world in range(count):
+        for world in range(seen[s], count):
             spent, left, walked = walk(world, belief, start, schedules[s], counts[s], terms, trail)
             taken[WORK] += EPOCH_NS * (walked + 1)
-            total += spent
-            late += left
-        energy[s] = total / count
-        missed[s] = late / count
+            sums[s, 0] += spent
+            sums[s, 1] += left
+        seen[s] = max(seen[s], count)
