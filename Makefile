@@ -29,10 +29,11 @@ demo: setup
 fast: setup
 	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not soak"
 
-# types are looked at beside the other tests (tests/test_types.py)
+# types are looked at beside the other tests (tests/test_types.py); three processes, for a tenth of the time one waits for
+# processes that it has started
 test: setup
 	$(PY) -m ruff check src tests benchmarks examples
-	$(PY) -m pytest -n 2 --dist worksteal -m "not soak"
+	$(PY) -m pytest -n 3 --dist worksteal -m "not soak"
 
 test-core: setup
 	$(PY) -m pytest -n 2 --dist worksteal -m "not soak and not train"
