@@ -86,7 +86,7 @@ def _warned(plan: Plan, loaded: Scenario) -> Plan:
     if loaded.depl is None or not plan.decisions:
         return plan
     from .core.depl_settings import left_out
-    from .planners.registry import DEPL_PLANNERS
+    from .core.planner_names import DEPL_PLANNERS
 
     counted = plan.planner in (*DEPL_PLANNERS, "pact/sampled")
     charge = 0.0 if counted else left_out(loaded.depl, plan.decisions)
@@ -133,13 +133,13 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
 
     A scenario with `[depl]` is compared with DepL's exact search, which alone chooses data and resources too.
     """
+    from .core.planner_names import DEPL_PLANNERS, PLAN_ONCE, RULES, SAMPLED
     from .planners.over_worlds import plan_over
     from .planners.pact.among import nested_rows
     from .planners.pact.baselines import Single
     from .planners.pact.planner import Optimum, Pact
-    from .planners.pact.rules import RULES
     from .planners.plan_size import check_least_size, limited
-    from .planners.registry import DEPL_PLANNERS, PLAN_ONCE, SAMPLED, planner_for
+    from .planners.registry import planner_for
 
     loaded = scenario(source, overrides=overrides, without=without)
     grid = loaded.planner.grid

@@ -10,9 +10,9 @@ import pytest
 
 from relaytrain.cli import completion, output, watching
 from relaytrain.core.explain import say_energies, say_share
+from relaytrain.core.planner_names import ALL_PLANNERS, ALL_RULES, DEPL_PLANNERS, RULES, SAMPLED
 from relaytrain.core.problem import Pair
-from relaytrain.planners.pact.rules import RULES
-from relaytrain.planners.registry import DEPL_PLANNERS, PLANNERS, SAMPLED
+from relaytrain.planners.registry import PLANNERS
 from relaytrain.relay.job import Line
 from relaytrain.scenario.read import preset_names
 
@@ -100,6 +100,6 @@ def test_what_is_said_meanwhile_counts(monkeypatch, capsys):
 
 def test_what_is_completed_is_what_there_is():
     """The lists that completion has of its own, so that a Tab need not load what they are lists of."""
-    assert (*PLANNERS, *DEPL_PLANNERS) == completion.PLANNERS
-    assert (*RULES, SAMPLED) == completion.RULES
+    assert (*PLANNERS, *DEPL_PLANNERS) == ALL_PLANNERS
+    assert (*RULES, SAMPLED) == ALL_RULES
     assert completion.preset_names() == preset_names()

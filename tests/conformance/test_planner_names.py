@@ -7,8 +7,9 @@ from typing import get_args
 import pytest
 
 from relaytrain.core.errors import UsageError
+from relaytrain.core.planner_names import DEPL_PLANNERS, PLAN_ONCE
 from relaytrain.planners.depl.planner import METHODS
-from relaytrain.planners.registry import DEPL_PLANNERS, PLAN_ONCE, PLANNERS, planner_for
+from relaytrain.planners.registry import PLANNERS, planner_for
 from relaytrain.scenario import load_scenario
 from relaytrain.scenario.schema import PlannerTable
 from relaytrain.simulate.closed_loop import BASELINES

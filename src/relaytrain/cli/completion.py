@@ -16,11 +16,6 @@ import typer
 
 SCENARIOS = Path(__file__).parent.parent / "scenario"
 MOST = 200
-PLANNERS = (
-    "pact", "optimum", "one-switch", "static-learn", "single", "fixed", "depl", "depl-sweep", "depl-per-cluster",
-    "depl-proxy", "depl-merged", "depl-literal", "best-exp", "best-exp-greedy",
-)  # fmt: skip
-RULES = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled")
 ESTIMATORS = ("prior", "auto", "paper", "zero-trace")
 
 Completer = Callable[[typer.Context, str], list[str]]

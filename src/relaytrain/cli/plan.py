@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core.errors import InfeasibleError
+from ..core.planner_names import ALL_PLANNERS, ALL_RULES
 from . import completion
 from .compiled import compiled
 from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
@@ -35,7 +36,7 @@ PlannerName = Annotated[
         "--planner",
         metavar="NAME",
         help="pact, optimum, one-switch, static-learn, single, fixed; with [depl] depl, best-exp, best-exp-greedy.",
-        autocompletion=completion.among(completion.PLANNERS),
+        autocompletion=completion.among(ALL_PLANNERS),
     ),
 ]
 RuleName = Annotated[
@@ -44,7 +45,7 @@ RuleName = Annotated[
         "--rule",
         metavar="NAME",
         help="PACT's rule: sampled (default with a belief), adaptive, robust, expected, literal, clamped, opportunity.",
-        autocompletion=completion.among(completion.RULES),
+        autocompletion=completion.among(ALL_RULES),
     ),
 ]
 EstimatorName = Annotated[

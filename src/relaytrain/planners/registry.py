@@ -6,19 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UsageError
+from ..core.planner_names import ALL_PLANNERS, ALL_RULES, DEPL_PLANNERS, SAMPLED
 from ..core.protocols import Planner
 from ..core.state import Grid
 from ..scenario.model import PlannerSettings, Scenario
 from .pact.baselines import OneSwitch, Single, StaticLearn
 from .pact.fixed import OTHER_TRAINING, FixedRelay
 from .pact.planner import Optimum, Pact
-from .pact.rules import RULES
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
-
-SAMPLED = "sampled"
-"""The rule that decides over worlds; the others are PACT's own."""
 
 PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
     "pact": lambda rule, grid: _sampled() if rule == SAMPLED else Pact(rule, grid),
@@ -28,20 +25,6 @@ PLANNERS: dict[str, Callable[[Any, Grid | None], Planner]] = {
     "single": lambda rule, grid: Single(),
     "fixed": lambda rule, grid: FixedRelay(),
 }
-PLAN_ONCE = ("one-switch", "static-learn", "single", "fixed")
-"""Baselines: they plan once and keep to it, as in the papers."""
-
-DEPL_PLANNERS = (
-    "depl",
-    "depl-sweep",
-    "depl-per-cluster",
-    "depl-proxy",
-    "depl-merged",
-    "depl-literal",
-    "best-exp",
-    "best-exp-greedy",
-)
-"""Planners that read the scenario's `[depl]`."""
 
 
 def _sampled() -> Planner:
@@ -83,7 +66,7 @@ def planner_named(
 
         return Depl(depl, key)
     if key not in PLANNERS:
-        raise UsageError(f"planner: got '{name}', expected one of {', '.join((*PLANNERS, *DEPL_PLANNERS))}")
-    if rule not in (*RULES, SAMPLED):
-        raise UsageError(f"rule: got '{rule}', expected one of {', '.join((*RULES, SAMPLED))}")
+        raise UsageError(f"planner: got '{name}', expected one of {', '.join(ALL_PLANNERS)}")
+    if rule not in ALL_RULES:
+        raise UsageError(f"rule: got '{rule}', expected one of {', '.join(ALL_RULES)}")
     return PLANNERS[key](rule, grid)

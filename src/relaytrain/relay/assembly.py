@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core.cost import CostTable
 from ..core.plan import Decision
+from ..core.planner_names import PLAN_ONCE
 from ..core.problem import Problem
 from ..core.protocols import Estimator, Planner, Transport
 from ..costs.clock import EmulatedClock, MeasuredClock, RunClock, node_weights
@@ -20,7 +21,7 @@ from ..executors.inprocess import InProcess
 from ..executors.pipelined import members_of
 from ..executors.processes import Processes
 from ..models.spec import adapter_of
-from ..planners.registry import PLAN_ONCE, planner_for
+from ..planners.registry import planner_for
 from ..scenario import Scenario
 from ..scenario.own_code import loaded_code, references_of
 from ..training.known_data import classes_of

@@ -338,7 +338,8 @@ def as_overrides(
     fitted: str | PathLike[str] | None = None,
 ) -> list[str]:
     """Arguments as overrides, so that the scenario kept with the run says all there is to know about it."""
-    from ..planners.registry import DEPL_PLANNERS, planner_named
+    from ..core.planner_names import DEPL_PLANNERS
+    from ..planners.registry import planner_named
 
     changes = estimator_overrides(estimator, fitted)
     if isinstance(planner, str):

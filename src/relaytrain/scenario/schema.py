@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from ..core.planner_names import AnyRule, PlannerName
 from .depl import DeplTable
 from .estimator_table import EstimatorTable
 from .fields import ANY_NAME, LABEL, METRIC, NAME, SIDE, UNIT, Number, Text
@@ -258,23 +259,8 @@ class PlannerTable(Table):
     `atlas`: the file that `relaytrain atlas` wrote, from the scenario's folder; `fixed` chooses its schedule from it.
     """
 
-    name: Literal[
-        "pact",
-        "optimum",
-        "one-switch",
-        "static-learn",
-        "single",
-        "fixed",
-        "depl",
-        "depl-sweep",
-        "depl-per-cluster",
-        "depl-proxy",
-        "depl-merged",
-        "depl-literal",
-        "best-exp",
-        "best-exp-greedy",
-    ] = "pact"
-    rule: Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity", "sampled"] | None = None
+    name: PlannerName = "pact"
+    rule: AnyRule | None = None
     seed: Annotated[int, Number(0, 2**32 - 1, whole=True)] = 0
     grid: GridTable | None = None
     atlas: Annotated[str | None, Text("a path of at most 1000 characters", longest=1000)] = None

@@ -16,13 +16,13 @@ from typing import cast
 
 from ..core.errors import UsageError
 from ..core.law import LevelLaw
+from ..core.planner_names import RULES, SAMPLED, Rule
 from ..core.protocols import Planner
 from ..core.state import State
 from ..planners.pact.baselines import OneSwitch, Single, StaticLearn
 from ..planners.pact.fixed import FixedRelay
 from ..planners.pact.level_tables import Tables
-from ..planners.pact.rules import RULES, Rule, choose
-from ..planners.registry import SAMPLED
+from ..planners.pact.rules import choose
 from .world import World
 
 TRUE = "true"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import RelayTrainError, UsageError
+from ..core.planner_names import SAMPLED
 from ..crew import Crew, WorkerEnded
-from ..planners.registry import SAMPLED
 from ..scenario import Scenario, load_scenario
 from .clairvoyant import Clairvoyant, clairvoyant
 from .closed_loop import CLOSED_RULES, KNOWN_RULES, Outcome, run_rule

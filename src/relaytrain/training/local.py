@@ -91,8 +91,8 @@ class Site:
 
     def batches(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """The batches of one pass of training, on the device."""
-        for batch in self.held.shuffled(size, epoch):
-            yield moved(batch, self.device)
+        passed = self.held.shuffled(size, epoch)
+        return iter(passed) if self.device == "cpu" else (moved(batch, self.device) for batch in passed)
 
     def only(self, datasets: Sequence[str]) -> Site:
         """The site with the rows of these data sets alone; all of them where none is named."""

@@ -20,13 +20,13 @@ from ...api import scenario
 from ...core.errors import UsageError
 from ...core.law import LevelLaw, LossLaw
 from ...core.plan import Plan
+from ...core.planner_names import RULES, SAMPLED, Rule
 from ...core.protocols import Planner
 from ...core.state import TOLERANCE, Grid, State
 from ...planners.pact.baselines import OneSwitch, StaticLearn
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.planner import Optimum
-from ...planners.pact.rules import RULES, Rule, choose
-from ...planners.registry import SAMPLED
+from ...planners.pact.rules import choose
 from ...scenario import Scenario
 
 TARGETS = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)

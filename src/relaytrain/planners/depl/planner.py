@@ -21,10 +21,10 @@ from ...core.depl_settings import MOST_EPOCHS, DeplSettings
 from ...core.increments import IncrementLaw
 from ...core.law import LossLaw
 from ...core.plan import Plan
+from ...core.planner_names import DEPL_PLANNERS
 from ...core.problem import Problem
 from ...core.state import State
 from ..pact.rules import LADDER
-from ..registry import DEPL_PLANNERS
 from .composed import DeplAnswer, composed
 from .exact.dependent_epochs import best_dependent, plan_dependent
 from .exact.sampled_paths import NOTHING

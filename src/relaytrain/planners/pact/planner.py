@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from ...core.cost import CostTable
 from ...core.law import LossLaw
 from ...core.plan import Plan
+from ...core.planner_names import Rule
 from ...core.problem import Problem
 from ...core.state import Grid, State
 from ..search.solve import Solution, solve
 from .compose import compose, losses_at
 from .level_tables import Tables
 from .nearest import attainable, nearest_targets
-from .rules import ActionChoice, Rule, choose, last_resort
+from .rules import ActionChoice, choose, last_resort
 
 import numpy as np  # isort: skip
 

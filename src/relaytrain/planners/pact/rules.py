@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.planner_names import Rule
 from ...core.state import TOLERANCE
 from ..search.instance import contiguous
 from ..search.kernels import next_loss
@@ -27,8 +27,6 @@ from .least_loss import least_loss
 from .level_tables import Tables
 from .time_layers import layered, next_action
 
-Rule = Literal["adaptive", "robust", "expected", "literal", "clamped", "opportunity"]
-RULES: tuple[Rule, ...] = ("adaptive", "robust", "expected", "literal", "clamped", "opportunity")
 SCORES: tuple[Rule, ...] = ("literal", "clamped", "opportunity")
 """Rules of Algorithm 3, in the order of `time_layers`."""
 LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
