@@ -227,7 +227,7 @@ def row(name: str, pairs: list[tuple[float, float]], note: str = "") -> float:
 
 def startup(trees: tuple[Tree, Tree], rounds: int, only: str) -> Iterator[float]:
     """Verbs of the command line, a process a turn."""
-    verbs = {"--help": ["--help"], "validate": ["validate"]}
+    verbs = {"--help": ["--help"], "validate": ["validate", trees[0].presets["quickstart"]]}
     verbs |= {f"plan {name}": ["plan", source, "--rule", RULE] for name, source in trees[0].presets.items()}
     verbs = {name: words for name, words in verbs.items() if only in f"start {name}"}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in verbs}
