@@ -33,7 +33,7 @@ ENOUGH_S = 0.04
 """CPU seconds of a turn: shorter calls are repeated."""
 LONG_S = 0.5
 """A call that takes longer is made in every third round only."""
-TURNS_A_PROCESS = 5
+TURNS_A_PROCESS = 2
 RULE = "adaptive"
 PRESETS = Path("src/relaytrain/scenario/presets")
 

@@ -137,7 +137,7 @@ def compose(
     feasible = solution.feasible and choice.rung > 0.0
     bound = math.inf
     if feasible:
-        bound = _bound_of_all(tables, state, solution) if choice.barred else solution.bound_j
+        bound = min(solution.bound_j, _bound_of_barred(tables, state, choice))
     first = solution.actions[0] if solution.actions else -1
     short = explained and choice.rung < target.probability - 1e-12
     return Plan(
@@ -160,14 +160,15 @@ def compose(
     )
 
 
-def _bound_of_all(tables: Tables, state: State, solution: Solution) -> float:
-    """A bound on the energy of any plan, also of those whose first action the level does not admit."""
-    instance, start = tables.at("expected"), tables.start(state)
-    every = np.ones(len(instance.joules), np.bool_)
+def _bound_of_barred(tables: Tables, state: State, choice: ActionChoice) -> float:
+    """A bound on plans whose first action the level does not admit, where it is below that of the chosen one."""
+    instance, start, known = tables.at("expected"), tables.start(state), choice.solution.bound_j
+    if choice.admitted is None or choice.admitted.all():
+        return known
     energy = instance.weight_to_go("energy", start) if instance.by_epoch else instance.energy_to_go(start)
-    if first_steps(instance, start, energy, instance.joules, every).min() >= solution.bound_j:
-        return solution.bound_j
-    return min(solution.bound_j, solve(instance, start).bound_j)
+    least = first_steps(instance, start, energy, instance.joules, ~choice.admitted)
+    cheaper = least < known  # the others need not be searched
+    return solve(instance, start, cheaper).bound_j if cheaper.any() else known
 
 
 def _jumps(tables: Tables, state: State, actions: Any, before: Any, expected: Any, changed: Any) -> list[float]:

@@ -37,12 +37,12 @@ LADDER = (0.99, 0.95, 0.9, 0.75, 0.6, 0.5)
 class ActionChoice:
     """A path whose first action is to be taken, and the level it rests on (0 when no level is feasible).
 
-    `barred`: some first actions were not admitted, so the solution's bound speaks of the others alone.
+    `admitted`: the first actions that the level admits (None: all); the solution's bound speaks of them alone.
     """
 
     solution: Solution
     rung: float
-    barred: bool = False
+    admitted: NDArray[np.bool_] | None = None
 
 
 def choose(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
@@ -65,7 +65,7 @@ def _by_levels(tables: Tables, start: Start, levels: tuple[float, ...]) -> Actio
         if mask.any():
             solution = solve(tables.at("expected"), start, mask)
             if solution.actions:
-                return ActionChoice(solution, level, barred=not mask.all())
+                return ActionChoice(solution, level, mask)
     return ActionChoice(last_resort(tables, start), 0.0)
 
 
@@ -107,7 +107,7 @@ def _by_score(tables: Tables, start: Start, rule: Rule) -> ActionChoice:
     solution = solve(expected, start, mask)
     if not solution.actions:
         return ActionChoice(last_resort(tables, start), 0.0)
-    return ActionChoice(solution, level, barred=True)
+    return ActionChoice(solution, level, mask)
 
 
 def _among_cells(
