@@ -21,6 +21,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -168,7 +169,7 @@ class DeplProblem:
         if np.isnan(self.charges).any() or (self.charges < 0).any():
             raise UsageError("charges: got a negative or undefined one, expected 0 or more (infinite: impossible)")
 
-    @property
+    @cached_property
     def admissible(self) -> NDArray[np.bool_]:
         """`runs_on` written out."""
         shape = len(self.versions), len(self.node_sets)
@@ -187,14 +188,14 @@ class DeplProblem:
         """h(D): how much more an epoch achieves with the chosen data."""
         return self.gain_base + self.gain_slope * math.log1p(self.volume(chosen))
 
-    @property
+    @cached_property
     def paid_once(self) -> NDArray[np.float64]:
         """Charges of the first epoch on a node set, (datasets, node sets); infinite where data cannot be brought."""
         if self.charged == "once":
             return self.charges
         return np.where(np.isinf(self.charges), np.inf, 0.0)
 
-    @property
+    @cached_property
     def paid_each(self) -> NDArray[np.float64]:
         """Charges of every epoch on a node set, (datasets, node sets), finite."""
         if self.charged == "once":
@@ -207,6 +208,8 @@ class DeplProblem:
 
     def epoch_charge(self, chosen: Sequence[int]) -> NDArray[np.float64]:
         """What the chosen data costs in every epoch on each node set, shape (node sets,)."""
+        if self.charged == "once":
+            return np.zeros(len(self.node_sets))
         return np.asarray(self.paid_each[list(chosen)].sum(axis=0), np.float64)
 
     def epoch_kinds(self, chosen: Sequence[int]) -> list[tuple[float, float]]:

@@ -177,25 +177,20 @@ def slots_for(
 
     `each` is what every epoch on a node set costs beside its resources, (node sets,).
     """
-    shape = (len(kinds), len(node_sets))
-
-    def table(rows: list[list[float]]) -> Real:
-        return np.array(rows, np.float64).reshape(shape)
-
-    def column(values: list[float]) -> Real:
-        return table([values] * len(kinds))
-
-    work = table([[c] * len(node_sets) for c, _ in kinds])
-    link_s = table([[s / n.bandwidth for n in node_sets] for _, s in kinds])
-    price, fixed = column([n.price for n in node_sets]), np.zeros(shape)
+    of_kinds = np.array(kinds, np.float64).reshape(-1, 2)
+    sets = [(n.capability, n.bandwidth, n.price, n.link_power, n.waiting) for n in node_sets]
+    capability, bandwidth, price, link_power, waiting = np.array(sets, np.float64).reshape(-1, 5).T
+    everywhere = np.ones((len(kinds), len(node_sets)))
+    work, link_s = of_kinds[:, :1] * everywhere, of_kinds[:, 1:] / bandwidth
+    price, fixed = price * everywhere, np.zeros(everywhere.shape)
     if objective == "usage":
-        fixed = price * work + column([n.link_power for n in node_sets]) * link_s
-        price = price * column([n.waiting for n in node_sets]) * link_s
+        fixed = price * work + link_power * link_s
+        price = price * waiting * link_s
     if each is not None:
         fixed = fixed + np.asarray(each, np.float64)[None, :]
     if runs_on is not None:
         fixed = np.where(runs_on, fixed, np.inf)
-    return Slots(work, column([n.capability for n in node_sets]), link_s, price, fixed)
+    return Slots(work, capability * everywhere, link_s, price, fixed)
 
 
 def epoch_slots(instance: DeplProblem, chosen: Sequence[int], used: Sequence[int]) -> Slots:
