@@ -27,9 +27,9 @@ until it meets the target, its last pair training on, or `CAP_J`. Ratios are of 
 t-intervals at 95 %, also corrected for the number of cells (Bonferroni).
 
 Seeds: 5000 and on are for development (beliefs are fitted and rules chosen on them). Reported are 9000 and on where an
-atlas has them (of `deeper`: not played before its belief was fitted to 24 seeds), else 8000 and on (of `quickstart`:
-not played before its belief was chosen), else 6000 and on; some of `quickstart`'s 6000s are in the demo: `--from 6000`
-plays them.
+atlas has them (of `deeper` and `fashion`: not played before their beliefs were fitted to 24 and 16 seeds), else 8000
+and on (of `quickstart`: not played before its belief was chosen), else 6000 and on; some of `quickstart`'s 6000s are in
+the demo: `--from 6000` plays them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
     python benchmarks/stated.py quickstart 0.28/600 --loops 100 --dev
     python benchmarks/stated.py --every 4                    # a quarter of the plans: each is kept to for four epochs
     python benchmarks/stated.py quickstart 0.28/600 --exact  # each test seed once, as it was recorded
+    python benchmarks/stated.py quickstart 0.28/80 --dev --others    # each with a belief fitted to the other ones
 
 A loop is the product's own over a seed of the bundled atlas: every recorded leg is smoothed (a running mean of the
 logarithm, as wide as the ends of the leg allow, at most seven epochs), and the scatter that was taken away is drawn
@@ -14,21 +15,25 @@ mostly end alike, so beside it stands the interval of a mean over seeds (seeds d
 
 With `--exact` a seed is played as it was recorded, and what a plan asks for beside that is trained.
 
-Seeds: all that no belief was fitted to (6000 and on), or with `--dev` those that it was (5000 and on).
+Seeds: all that no belief was fitted to (6000 and on), or with `--dev` those that it was (5000 and on). `--rows FILE`
+keeps every loop with its seed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from decisions import DEVELOPMENT, Bench, Cell, development_of
+from fit_presets import taught_scenario
 from numpy.typing import NDArray
 
 from relaytrain import api
@@ -197,12 +202,19 @@ def tested_of(atlas: Atlas) -> list[int]:
     return [seed for seed in sorted(atlas.seeds) if seed >= DEVELOPMENT + 1000]
 
 
-def play(name: str, cell: Cell, seed: int, chances: range, every: int = 1, exact: bool = False) -> list[Kept]:
+def without(name: str, seed: int) -> Any:
+    """The scenario with a belief fitted to all development seeds but one."""
+    atlas = read_atlas(name)
+    return taught_scenario(api.scenario(name), atlas.only([other for other in development_of(atlas) if other != seed]))
+
+
+def play(name: str, cell: Cell, seed: int, chances: range, given: argparse.Namespace) -> list[Kept]:
     """Loops of one seed."""
     from relaytrain.relay.assembly import possible_changes
     from relaytrain.training.setup import TrainingSetup
 
-    scenario = api.scenario(name)
+    every, exact = given.every, given.exact
+    scenario = without(name, seed) if given.others else api.scenario(name)
     surface = Bench(name, name) if exact else Surface(read_atlas(name))
     costs = possible_changes(TrainingSetup.from_scenario(scenario), scenario.problem, scenario.costs)
     target = replace(scenario.problem.target, loss=cell[0], deadline_s=cell[1])
@@ -243,19 +255,29 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="plan after so many epochs (1)")
     parser.add_argument("--exact", action="store_true", help="every seed once, as recorded")
     parser.add_argument("--dev", action="store_true", help="development seeds")
+    parser.add_argument(
+        "--others", action="store_true", help="each seed with a belief fitted to the other ones (--dev)"
+    )
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="keep every loop here")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     settings = SETTINGS
     if given.scenario and given.cell:
         loss, late = given.cell.split("/")
         settings = [(given.scenario, (float(loss), float(late)))]
+    if given.others and not given.dev:
+        parser.error("--others goes with --dev: no belief is fitted to the other seeds")
+    kept: list[dict[str, Any]] = []
     for name, cell in settings:
         seeds = (development_of if given.dev else tested_of)(read_atlas(name))
         each = 1 if given.exact else math.ceil(given.loops / len(seeds))
         began = time.monotonic()
         with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
-            jobs = [pool.submit(play, name, cell, seed, range(each), given.every, given.exact) for seed in seeds]
+            jobs = [pool.submit(play, name, cell, seed, range(each), given) for seed in seeds]
             rows = [row for job in jobs for row in job.result()]
+        kept += [{"scenario": name, "cell": cell, **asdict(row)} for row in rows]
+        if given.rows is not None:
+            given.rows.write_text(json.dumps(kept, indent=1))
         met = sum(row.met for row in rows)
         low, high = wilson(met, len(rows))
         seeds_low, seeds_high = over_seeds(rows)

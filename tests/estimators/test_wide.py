@@ -12,6 +12,7 @@ import relaytrain as rt
 from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.estimators.choose import estimator_for
+from relaytrain.estimators.legs import past_of
 from relaytrain.estimators.prior.reweighting import Prior
 
 PLAIN = {
@@ -93,6 +94,30 @@ def test_losses_that_fall_ever_more_slowly_are_not_taken_for_losses_at_rest():
     worlds = estimator_for(scenario).sample(seen(curve.tolist()), scenario.problem.pairs, COUNT, 0)
     assert (worlds.curves[:, 0, 3] == 1.0).mean() > 0.7
     assert abs(np.median(worlds.curves[:, 0, 0]) - 0.3) < 0.1 and curve[-1] > 0.55
+
+
+def test_losses_that_rise_again_are_no_luck_to_come():
+    """A network learns its few images by heart: down to a little above the target, and up again."""
+    chance = np.random.default_rng(1)
+    falling = 0.32 + 1.8 * (1.0 + np.arange(1, 25) / 3.0) ** -4.0
+    whole = np.concatenate([falling, np.linspace(0.32, 0.42, 24)]) * np.exp(0.01 * chance.standard_normal(48))
+    scenario = rt.load_scenario(PLAIN)
+    before, after = (
+        estimator_for(scenario).sample(seen(whole[:count].tolist()), scenario.problem.pairs, COUNT, 0)
+        for count in (24, 48)
+    )
+    assert np.quantile(before.curves[:, 0, 0], 0.05) < 0.32, "as long as they fall they may fall on"
+    assert (after.curves[:, 0, 0] > 0.39).all() and np.median(after.stands) == pytest.approx(0.41, abs=0.02)
+    late = (after.luck[:, 0] * after.scatter[0, 47]).mean()
+    assert late < 0.06, "held against a curve that falls to a floor it is 0.15"
+
+
+def test_losses_at_rest_or_still_falling_are_seldom_taken_to_rise():
+    chance = np.random.default_rng(2)
+    for curve in (np.full(40, 0.5), 0.3 + 2.0 * (1.0 + np.arange(1, 41) / 2.0) ** -1.0):
+        risen = [bool(past_of((curve * np.exp(0.05 * chance.standard_normal(40))).tolist())) for _ in range(400)]
+        assert np.mean(risen) < 0.1
+    assert past_of([0.5] * 15 + [5.0] * 15) == 22 and past_of([0.5] * 7 + [5.0] * 8) == 0
 
 
 def test_pairs_in_another_order_are_the_same_belief():

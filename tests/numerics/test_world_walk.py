@@ -145,3 +145,44 @@ def test_worlds_of_a_law_are_its_levels():
     plan = Sampled().plan(scenario.problem, scenario.costs, scenario.law, state)
     exact = rt.plan("smart_factory", planner="optimum")
     assert plan.feasible and plan.energy_j >= 0.9 * exact.energy_j
+
+
+def spent_by(scenario: api.Scenario, legs: sampled.Legs, deadline_s: float) -> float:
+    """Joules of a schedule whose target is never met, epoch by epoch."""
+    at, spent, elapsed = scenario.problem.start, 0.0, 0.0
+    for pair, count in legs:
+        for _ in range(min(count, 1_000)):
+            elapsed += scenario.costs.epoch_s[at, pair]
+            if elapsed > deadline_s:
+                return spent
+            spent, at = spent + scenario.costs.epoch_j[at, pair], pair
+    return spent
+
+
+def test_the_interval_of_the_energy_counts_what_a_run_that_misses_goes_over_to():
+    scenario, worlds = drawn(1, count=128)
+    problem = replace(scenario.problem, target=replace(scenario.problem.target, loss=0.2, deadline_s=60.0))
+    state = State(0, 2.3, 0.0, 0)
+    best = best_schedule(problem, scenario.costs, worlds, state)
+    assert best is not None and 0.2 < best.probability < 0.85, "more miss than lie above the interval"
+    near = best.missed <= best.missed.min() + sampled.NEAR + 1e-9
+    spent = [spent_by(scenario, best.runners_up.legs(int(index)), 60.0) for index in np.flatnonzero(near)]
+    plan = Sampled(len(worlds)).plan(problem, scenario.costs, scenario.law, state, worlds)
+    assert plan.energy_interval_j is not None
+    assert plan.energy_interval_j[1] == pytest.approx(max(spent)) and max(spent) > spent_by(scenario, best.legs, 60.0)
+
+
+def test_few_seeds_widen_the_energy_as_they_lower_the_probability():
+    scenario, worlds = drawn(1, count=128)
+    problem = replace(scenario.problem, target=replace(scenario.problem.target, loss=0.32, deadline_s=600.0))
+    ends = []
+    for seeds in (None, 100, 20, 8):
+        taken = replace(worlds, seeds=seeds)
+        plan = Sampled(len(worlds)).plan(problem, scenario.costs, scenario.law, State(0, 2.3, 0.0, 0), taken)
+        assert plan.energy_interval_j is not None
+        ends.append(plan.energy_interval_j)
+    lows, highs = zip(*ends, strict=True)
+    assert len(set(lows)) == 1 and list(highs) == sorted(highs) and highs[2] > highs[0]
+    assert highs[3] > 5.0 * highs[2], (
+        "nine in ten are more than eight seeds speak for: a run that misses is one of them"
+    )

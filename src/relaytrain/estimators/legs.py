@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
 
@@ -15,6 +17,7 @@ class SeenLeg:
 
     `jumped_from` is the pair and loss before the switch when the jump was probed. `doubt` is the relative uncertainty
     of `start`, none where it was probed. `experience`: of the network when the leg began, as a belief counts it.
+    `past`: first epochs that say nothing of those to come, because losses have risen since.
     """
 
     pair: int
@@ -24,6 +27,7 @@ class SeenLeg:
     losses: list[float] = field(default_factory=list)
     doubt: float = 0.0
     experience: float = 0.0
+    past: int = 0
 
 
 def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[SeenLeg]:
@@ -39,3 +43,27 @@ def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, 
         legs[-1].losses.append(outcome.loss)
         before, loss = now, outcome.loss
     return legs
+
+
+LATELY = 8
+"""Epochs whose losses are held against the best ones of the leg."""
+RISEN = 1.5
+"""From so many deviations of a single loss on, by which the mean of late losses lies above the best mean, they rise."""
+
+
+def past_of(losses: Sequence[float]) -> int:
+    """How many first epochs of a leg are past because losses have risen since: all but the last few, or none.
+
+    A network that has learned its few images by heart loses on others, and no curve that falls to a floor does: held
+    against one, what has risen looks like scatter, and the target like a matter of luck.
+    """
+    if len(losses) < 2 * LATELY:
+        return 0
+    logs = np.log(np.asarray(losses))
+    means = np.convolve(logs, np.full(LATELY, 1.0 / LATELY), "valid")
+    scatter = float(np.median(np.abs(np.diff(logs)))) / MEDIAN_STEP
+    return len(losses) - LATELY if means[-1] - means[:-LATELY].min() > RISEN * scatter else 0
+
+
+MEDIAN_STEP = 0.954
+"""The median of what one loss differs by from the next, in deviations of a single one, where they scatter normally."""

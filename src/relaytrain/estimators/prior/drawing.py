@@ -78,6 +78,8 @@ def draw_worlds(prior: Prior, history: Sequence[EpochOutcome], count: int, seed:
         stands = np.maximum(prior.along(legs[-1])[0][chosen[:, at], -1], prior.tiny)
         floor_now = curves[:, at, 0]  # spread over a cell must not lift a floor above the curve
         np.minimum(floor_now, stands - present[0], out=floor_now)
+        if legs[-1].past:  # what has risen does not fall by itself
+            floor_now[:] = stands - present[0]
     elif entered is not None:
         lift, pace = entered.at(0.0)[prior.start]
         present = float(lift), float(pace)

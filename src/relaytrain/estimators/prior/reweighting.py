@@ -35,7 +35,7 @@ from ...core.outcome import EpochOutcome
 from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds
 from ...scenario.model import Scenario
-from ..legs import SeenLeg, legs_of
+from ..legs import SeenLeg, legs_of, past_of
 from .belief import CurveBelief
 from .drawing import draw_worlds
 from .epoch_tables import StepsPrior
@@ -222,7 +222,7 @@ class Prior:
     def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
         common, in pace and in floor. The last ones are remembered: a law and worlds are asked for after each epoch."""
-        key = (share, *((leg.pair, leg.first_epoch, leg.start, leg.doubt, tuple(leg.losses)) for leg in legs))
+        key = (share, *((leg.pair, leg.first_epoch, leg.start, leg.doubt, leg.past, tuple(leg.losses)) for leg in legs))
         if key not in self._posteriors:
             while len(self._posteriors) >= REMEMBERED:
                 del self._posteriors[next(iter(self._posteriors))]
@@ -324,6 +324,7 @@ class Prior:
         belief = self.belief
         for position, leg in enumerate(legs):
             leg.experience = self.experience(legs[:position])
+            leg.past = past_of(leg.losses) if self.guessed else 0
             if not position and leg.jumped_from is None:
                 leg.start *= self.begins
             if belief.recovers and leg.jumped_from is not None and position:
@@ -349,8 +350,10 @@ class Prior:
 
     def along(self, leg: SeenLeg, more: Sequence[int] = ()) -> tuple[Array, Array]:
         """The leg's own curve (H, epochs) under every hypothesis, and what it goes on to `more` epochs later."""
-        skipped = max(len(leg.losses) - WINDOW, 0)
+        skipped = _skipped(leg)
         first = np.array(leg.start if skipped == 0 else leg.losses[skipped - 1])
+        if leg.past and skipped == leg.past:
+            first = np.exp(np.mean(np.log(leg.losses[skipped:])))
         if leg.doubt and skipped == 0:
             offsets = np.tile(self._offsets, self._shape[0] * self._shape[1])
             first = first * np.exp(offsets * leg.doubt)[:, None]
@@ -363,7 +366,7 @@ class Prior:
 
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
         """Logarithms (H, epochs) of the losses seen over the leg's curve."""
-        losses = np.array(leg.losses[-WINDOW:])
+        losses = np.array(leg.losses[_skipped(leg) :])
         found = np.log((losses[None, :] + self.tiny) / (curve + self.tiny))
         if self.belief.early is not None:
             early = self.belief.early[leg.pair, len(leg.losses) - len(losses) :][: len(losses)]
@@ -426,6 +429,11 @@ class Prior:
                 shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
         spread = belief.jump_spread * np.sqrt(factor)
         return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
+
+
+def _skipped(leg: SeenLeg) -> int:
+    """Epochs at the leg's beginning that do not count any more."""
+    return max(len(leg.losses) - WINDOW, leg.past, 0)
 
 
 def _round_mean(axis: Array, shares: Array) -> Array:

@@ -84,12 +84,14 @@ class FixedRelay:
         best = None
         if state.loss > problem.target.loss + TOLERANCE and not legs:
             best = best_schedule(problem, costs, worlds, state)
+            if best is not None:  # no other is ever gone over to
+                best = replace(best, runners_up=best.runners_up.only(np.array([0])), missed=best.missed[:1])
         elif state.loss > problem.target.loss + TOLERANCE:
             pairs, counts = (np.array([part], np.int64) for part in zip(*legs, strict=True))
             counts[0, -1] = ON
             one = Schedules(pairs, counts)
             energy, missed = walker.follow(one, len(worlds))
-            best = BestSchedule(one.legs(0), float(energy[0]), 1.0 - float(missed[0]), {}, one)
+            best = BestSchedule(one.legs(0), float(energy[0]), 1.0 - float(missed[0]), {}, one, missed)
         reach = 1 if best is None else 1 + sum(count for _, count in best.legs[:-1])
         return composed(walker, problem, costs, best, Sampled(self.worlds, explained=False), reach=reach)
 

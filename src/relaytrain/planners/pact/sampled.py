@@ -74,13 +74,17 @@ class Schedules:
 
 @dataclass(frozen=True)
 class BestSchedule:
-    """The chosen schedule: its legs, expected joules to go and chance to arrive in time; the best by first pair."""
+    """The chosen schedule: its legs, expected joules to go and chance to arrive in time; the best by first pair.
+
+    `runners_up`: the best schedules, the chosen one first, with the chance that each does not arrive in time.
+    """
 
     legs: Legs
     energy_j: float
     probability: float
     by_first: dict[int, tuple[float, float]]
     runners_up: Schedules
+    missed: NDArray[np.float64]
 
 
 WORLDS = 256
@@ -246,15 +250,21 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     for index in order:
         by_first.setdefault(int(schedules.pairs[index, 0]), (float(energy[index]), 1.0 - float(missed[index])))
     return BestSchedule(
-        schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order)
-    )
+        schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order),
+        missed[order],
+    )  # fmt: skip
 
 
 def ranked(energy: NDArray[np.float64], missed: NDArray[np.float64], asked: float) -> NDArray[np.int64]:
     """Indexes, best first: those that are sure enough by energy; if there are none, those nearest to the surest."""
-    enough = max(1.0 - asked, float(np.min(missed)) + NEAR) if np.min(missed) > 1.0 - asked else 1.0 - asked
-    sure = missed <= enough + TOLERANCE
+    sure = sure_enough(missed, asked)
     return np.lexsort((np.where(sure, energy, missed), ~sure))
+
+
+def sure_enough(missed: NDArray[np.float64], asked: float) -> NDArray[np.bool_]:
+    """Which of them arrive as surely as is asked; if none does, which are near to the surest."""
+    enough = max(1.0 - asked, float(np.min(missed)) + NEAR) if np.min(missed) > 1.0 - asked else 1.0 - asked
+    return np.asarray(missed <= enough + TOLERANCE)
 
 
 def schedules_from(walker: Walker, at: int) -> Schedules:
@@ -350,7 +360,7 @@ def composed(
     sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
     seeds = walker.worlds.seeds
     few = None if seeds is None else say_few_seeds(seeds, asked, best.probability)
-    low_j, high_j = _interval(trails, ends)
+    low_j, high_j = _interval(trails, walker.worlds.coverage, _most_missed(walker, best))
     return Plan(
         **standing(problem, state),
         **{**path, "energy_j": best.energy_j},
@@ -408,15 +418,47 @@ def trails_of(walker: Walker, legs: Legs, reach: int = 1) -> tuple[NDArray[np.fl
     return trails, ends
 
 
-def _interval(trails: NDArray[np.float64], ends: NDArray[np.int64]) -> tuple[float, float]:
-    """Quantiles of the energy over worlds and luck; who never arrives has paid for all epochs."""
+def _interval(trails: NDArray[np.float64], coverage: float, missed_j: float) -> tuple[float, float]:
+    """Quantiles of the energy over worlds and luck; who never arrives spends `missed_j`, or all epochs if that is more.
+
+    Runs that the worlds do not speak for are taken to spend more than all others, as they count for misses: of the
+    worlds' own energies the upper end is the later quantile.
+    """
     left = trails[:, :, 1]
     chance = left - np.concatenate((left[:, 1:], np.zeros((len(left), 1))), axis=1)
-    joules, weights = trails[:, :, 0].ravel(), chance.ravel()
+    spent = trails[:, :, 0].copy()
+    spent[:, -1] = np.maximum(spent[:, -1], missed_j)
+    joules, weights = spent.ravel(), chance.ravel()
     order = np.argsort(joules, kind="stable")
     heaped = np.cumsum(weights[order]) / max(float(weights.sum()), 1e-12)
-    low, high = (joules[order[min(int(np.searchsorted(heaped, level)), len(order) - 1)]] for level in (LOW, HIGH))
-    return float(low), float(high)
+    ends = (min(int(np.searchsorted(heaped, level)), len(order) - 1) for level in (LOW, min(HIGH / coverage, 1.0)))
+    low, high = (float(joules[order[end]]) for end in ends)
+    return low, missed_j if coverage <= HIGH else high
+
+
+def _most_missed(walker: Walker, best: BestSchedule) -> float:
+    """The most that a run spends until the deadline on the chosen schedule or another that is sure enough, the target
+    never being met.
+
+    A run that misses does not keep to what was planned first: nearly as good schedules are gone over to, and one that
+    is cut off by the deadline costs more the earlier it leaves a pair that is cheap by the second.
+    """
+    near = np.flatnonzero(sure_enough(best.missed, walker.enough))
+    return max(_until_deadline(walker, best.runners_up.legs(int(index))) for index in {0, *near.tolist()})
+
+
+def _until_deadline(walker: Walker, legs: Legs) -> float:
+    """Joules of a schedule that is followed until the deadline or the last epoch, as far as paths are followed."""
+    state, _, deadline_s, last = walker.state, *walker.goal
+    pairs = np.concatenate([np.full(min(count, MOST_PATH), pair) for pair, count in legs])
+    pairs = pairs[: max(min(MOST_PATH, int(last) - state.epoch), 0)]
+    before = np.concatenate(([state.pair], pairs[:-1]))[: len(pairs)]
+    once = np.zeros((len(pairs), 2))
+    _, firsts = np.unique(walker.per_pair[pairs, 2], return_index=True)
+    once[firsts] = walker.per_pair[pairs[firsts], :2]
+    until_s = state.elapsed_s + np.cumsum(walker.seconds[before, pairs] + once[:, 0])
+    in_time = int((until_s <= deadline_s).sum())
+    return float((walker.joules[before, pairs] + once[:, 1])[:in_time].sum())
 
 
 def _bands(worlds: Worlds, curves: NDArray[np.float64], actions: list[int], level: float) -> NDArray[np.float64]:
