@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,21 +44,22 @@ class Talk:
 talk = Talk()
 
 
-_UNPRINTED = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    for low, high in (
+@cache
+def _unprinted() -> dict[int, str]:
+    """What stands for characters that are not printed as they are."""
+    spans = (
         *((0x00, 0x09), (0x0B, 0x20), (0x7F, 0xA0)),  # controls but tab and line feed
         *((0x061C, 0x061D), (0x200E, 0x2010), (0x2028, 0x202F), (0x2066, 0x206A)),  # direction, line separators
         (0xD800, 0xE000),  # bytes that were no text
     )
-    for code in range(low, high)
-    if code != 0x09
-}
+    return {
+        code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for low, high in spans for code in range(low, high)
+    }
 
 
 def harmless(text: str) -> str:
     """`text` with control and bidirectional characters spelt out: what a store says must not steer the terminal."""
-    return text.translate(_UNPRINTED)
+    return text if text.isascii() and text.isprintable() else text.translate(_unprinted())
 
 
 def note(words: str, colour: str | None = None) -> None:

@@ -29,9 +29,9 @@ LONGEST = 300
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of other people's packages."""
 
-_WORKERS = re.compile(r'File "([^"\n]+)", line ([0-9]+)')
+_WORKERS = r'File "([^"\n]+)", line ([0-9]+)'
 """Places in the text with which a process of a data loader reports what happened to it."""
-_PLACE = re.compile(r"([^\n\0]{1,4096}?):([1-9][0-9]{0,6}): ")
+_PLACE = r"([^\n\0]{1,4096}?):([1-9][0-9]{0,6}): "
 
 
 class UserCodeError(ScenarioError):
@@ -74,7 +74,7 @@ def is_evident(message: str, references: Collection[str], folder: Path | None = 
         references: what of the user's is in use.
         folder: where files are looked for that are not below the present folder.
     """
-    place = _PLACE.match(message)
+    place = re.match(_PLACE, message)
     if place is None:
         return any(reference in message.partition("; ")[0] for reference in references)
     file, line = place.groups()
@@ -103,7 +103,7 @@ def place_of(error: BaseException, reference: str = "") -> str | None:
         own = package and str(frame.f_globals.get("__name__", "")).partition(".")[0] == package != "relaytrain"
         if own or not _ours_or_installed(file):
             found = f"{_short(file)}:{line}"
-    for file, number in _WORKERS.findall(str(error)) if _from_worker(error) else ():
+    for file, number in re.findall(_WORKERS, str(error)) if _from_worker(error) else ():
         found = found if _ours_or_installed(file) else f"{_short(file)}:{number}"
     return found
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from ..core.errors import ScenarioError, did_you_mean
 from ..core.problem import Problem
 from ..costs.devices import DeviceProfile, load_devices
@@ -82,6 +80,8 @@ def load_scenario(
 
 
 def _validated(document: Document) -> ScenarioFile:
+    from pydantic import ValidationError  # not before numpy, whose types are described slower behind it
+
     units = document.data.get("units")
     plain = set()
     if isinstance(units, dict):
