@@ -3,10 +3,11 @@
     python benchmarks/against.py OTHER_CHECKOUT [--rounds N] [--only WORD] [--growth]
 
 Both trees run under this interpreter, PYTHONPATH alone is switched, and each is asked in turn: other, this, other, ...
-Start-up is a process a turn; what takes less is called by one process of each tree, as often as a clock needs, and
-processes are replaced every few rounds, for their layout in memory counts too. Figures are CPU seconds: the median of
-each tree, and the median of the ratios of neighbouring turns, with the quarters that they lie between. Answers are
-compared before anything is timed; where a tree answers otherwise, the row says so.
+Start-up is a process a turn; what takes less is called by one process of each tree, as often as a clock needs. Every
+row has processes of its own, replaced every few rounds: memory that another row leaves behind, and its layout, count
+too. Figures are CPU seconds: the median of each tree, and the median of the ratios of neighbouring turns, with the
+quarters that they lie between. Answers are compared before anything is timed; where a tree answers otherwise, the row
+says so.
 
 What is compared: rules by their name, `adaptive`, for a scenario's default may have changed; a preset that differs
 between the trees as the other tree has it, read by both. `--growth` adds plans with up to 1,000 pairs. A row that one
@@ -34,7 +35,7 @@ ENOUGH_S = 0.04
 """CPU seconds of a turn: shorter calls are repeated."""
 LONG_S = 0.5
 """A call that takes longer is made in every third round only."""
-TURNS_A_PROCESS = 2
+TURNS_A_PROCESS = 5
 RULE = "adaptive"
 PRESETS = Path("src/relaytrain/scenario/presets")
 
@@ -250,35 +251,33 @@ def startup(trees: tuple[Tree, Tree], rounds: int, only: str) -> Iterator[float]
 
 def in_process(trees: tuple[Tree, Tree], rounds: int, only: str) -> Iterator[float]:
     """Plans and solves, called by a process of each tree in turn."""
-    taken: dict[str, list[tuple[float, float]]] = {}
-    times: dict[str, int] = {}
-    notes: dict[str, str] = {}
-    for done in range(rounds):
-        if done % TURNS_A_PROCESS == 0:
-            names = [tree.start() for tree in trees]
-            wanted = [name for name in names[1] if name in names[0] and only in name]
-            for name in wanted if done == 0 else list(times):
+    names = [tree.start() for tree in trees]
+    for name in (name for name in names[1] if name in names[0] and only in name):
+        taken: list[tuple[float, float]] = []
+        times, slowest, note = 0, 0.0, ""
+        for done in range(rounds):
+            if done % TURNS_A_PROCESS == 0:
+                for tree in trees:
+                    tree.start()
                 answers = [tree.ask(name) for tree in trees]
                 fault = next((answer["fault"] for answer in answers if "fault" in answer), None)
                 if fault is not None:
                     print(f"{name}: left out, {fault}")
-                    continue
+                    break
+            if done == 0:
                 if answers[0]["said"] != answers[1]["said"]:
-                    notes[name] = f"  answers differ: {_difference(*(answer['said'] for answer in answers))}"
-                if name not in times:
-                    slowest = max(float(str(tree.ask(name)["cpu_s"])) for tree in trees)
-                    times[name], taken[name] = max(1, int(ENOUGH_S / max(slowest, 1e-6))), []
-                    notes[name] = notes.get(name, "") + (" " if slowest > LONG_S else "")
-        for name, often in times.items():
-            if notes[name].endswith(" ") and done % 3:
+                    note = f"  answers differ: {_difference(*(answer['said'] for answer in answers))}"
+                slowest = max(float(str(tree.ask(name)["cpu_s"])) for tree in trees)
+                times = max(1, int(ENOUGH_S / max(slowest, 1e-6)))
+            elif slowest > LONG_S and done % 3:
                 continue
             order = trees if done % 2 else trees[::-1]
-            seconds = {tree: float(str(tree.ask(name, often)["cpu_s"])) for tree in order}
-            taken[name].append((seconds[trees[0]], seconds[trees[1]]))
+            seconds = {tree: float(str(tree.ask(name, times)["cpu_s"])) for tree in order}
+            taken.append((seconds[trees[0]], seconds[trees[1]]))
+        if taken:
+            yield row(name, taken, note)
     for tree in trees:
         tree.stop()
-    for name, pairs in taken.items():
-        yield row(name, pairs, notes[name])
 
 
 def _difference(before: object, now: object) -> str:

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from ..core.errors import ScenarioError, did_you_mean
 from .fields import shown
-from .lines import find_line
 from .read import Document
 from .schema import ScenarioFile
 
@@ -53,6 +52,8 @@ def _where(document: Document, path: Path) -> str:
     for override, text in document.overrides.items():
         if path[: len(override)] == override or override[: len(path)] == path:
             return f"{document.label} with --set {shown(text)[1:-1]}"
+    from .lines import find_line  # its patterns take a hundredth of a quick verb, and a sound file needs none
+
     line = find_line(document.text, path, json=document.is_json) if document.text else None
     return document.label if line is None else f"{document.label}:{line}"
 

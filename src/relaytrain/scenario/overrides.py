@@ -12,7 +12,7 @@ from ..core.errors import ScenarioError
 from .fields import shown
 
 Path = tuple[str | int, ...]
-_PART = re.compile(r"""\s*(?:([A-Za-z0-9_+-]+)|"([^"]*)"|'([^']*)')\s*(\.|$)""", re.ASCII)
+_PART = r"""\s*(?:([A-Za-z0-9_+-]+)|"([^"]*)"|'([^']*)')\s*(\.|$)"""
 _MOST = 200
 
 
@@ -39,7 +39,7 @@ def _split(key: str, text: str) -> list[str]:
     parts: list[str] = []
     position = 0
     while position <= len(key):
-        match = _PART.match(key, position)
+        match = re.compile(_PART, re.ASCII).match(key, position)
         if match is None or len(parts) >= 16:
             raise ScenarioError(f"--set {shown(text)[1:-1]}: got the key {shown(key)}, expected names joined by dots")
         parts.append(next(group for group in match.groups()[:3] if group is not None))

@@ -22,7 +22,7 @@ PASTED = "pasted"
 """What messages call a scenario that has no file."""
 PRESETS = Path(__file__).parent / "presets"
 _CHAIN = re.compile(rf"""(?<![\w"'-])(?:["'\w-]+[ \t]*\.[ \t]*){{{MAX_DEPTH + 1}}}""")
-_AT_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+_AT_LINE = r"\(at line (\d+), column \d+\)|\(at end of document\)"
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def _unreadable(error: ValueError) -> str:
 
 
 def _syntax(label: str, text: str, message: str, language: str) -> str:
-    place = _AT_LINE.search(message)
+    place = re.search(_AT_LINE, message)
     line = int(place[1]) if place and place[1] else text.count("\n") + 1
-    what = shown(_AT_LINE.sub("", message).strip())[1:-1]
+    what = shown(re.sub(_AT_LINE, "", message).strip())[1:-1]
     got = text.splitlines()[line - 1].strip() if 0 < line <= len(text.splitlines()) else "end of file"
     return f"{label}:{line}: got {shown(got)}, expected valid {language} ({what})"
 

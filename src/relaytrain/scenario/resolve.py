@@ -25,7 +25,7 @@ from ..core.user_code import UserCodeError, place_of, told
 from .fields import shown
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
-_REFERENCE = re.compile(rf"({_WORD}(?:\.{_WORD})*):({_WORD}(?:\.{_WORD})*)", re.ASCII)
+_REFERENCE = rf"({_WORD}(?:\.{_WORD})*):({_WORD}(?:\.{_WORD})*)"
 _LONGEST = 200
 _used: set[tuple[str, str]] = set()
 """References that were announced, with the hash of their file: each is said once."""
@@ -44,7 +44,8 @@ class Resolved:
 
 def split_reference(reference: str) -> tuple[str, str]:
     """Module and name of `module:name`; nothing is imported."""
-    match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) and len(reference) <= _LONGEST else None
+    short = isinstance(reference, str) and len(reference) <= _LONGEST
+    match = re.fullmatch(_REFERENCE, reference, re.ASCII) if short else None
     if match is None or "__" in reference:
         raise ScenarioError(f"reference: got {shown(reference)}, expected {_FORM}")
     if match[1].partition(".")[0] in sys.stdlib_module_names:

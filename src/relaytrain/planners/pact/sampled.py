@@ -250,9 +250,13 @@ def best_schedule(problem: Problem, costs: CostTable, worlds: Worlds, state: Sta
     for index in order:
         by_first.setdefault(int(schedules.pairs[index, 0]), (float(energy[index]), 1.0 - float(missed[index])))
     return BestSchedule(
-        schedules.legs(best), float(energy[best]), 1.0 - float(missed[best]), by_first, schedules.only(order),
+        schedules.legs(best),
+        float(energy[best]),
+        1.0 - float(missed[best]),
+        by_first,
+        schedules.only(order),
         missed[order],
-    )  # fmt: skip
+    )
 
 
 def ranked(energy: NDArray[np.float64], missed: NDArray[np.float64], asked: float) -> NDArray[np.int64]:
