@@ -27,6 +27,12 @@ COMPILE = "RELAYTRAIN_COMPILE"
 SLOW = "no folder for compiled code can be written: searching uncompiled, which is slow; set NUMBA_CACHE_DIR to one"
 
 
+UNUSED = ("scipy.linalg.cython_blas", "cffi", "yaml")
+"""What numba imports in case somebody uses it, and no search does: BLAS, and with it all of scipy.linalg; functions of
+C; a file of settings. A quarter of the time of a `plan`. Whoever needs one of them still finds it afterwards."""
+NUMBA_SETTINGS = ".numba_config.yaml"
+
+
 @contextmanager
 def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]:
     """Plan inside this block: start-up stays short and compilation is announced.
@@ -44,12 +50,11 @@ def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
         yield
         return
-    # numba looks for BLAS when its array functions load, which imports all of scipy.linalg. No search needs BLAS, and
-    # the import would be a fifth of the time of a `plan`. Code that does need it still finds it afterwards.
-    blocked = "scipy.linalg.cython_blas"
-    block = not scipy and blocked not in sys.modules
-    if block:
-        sys.modules[blocked] = None  # type: ignore[assignment]
+    unused = () if scipy else tuple(name for name in UNUSED if name not in sys.modules)
+    if Path(NUMBA_SETTINGS).exists():
+        unused = tuple(name for name in unused if name != "yaml")
+    for name in unused:
+        sys.modules[name] = None  # type: ignore[assignment]
     events: Any = importlib.import_module("numba.core.event")
     listener = _announcer(events.Listener)
     events.register("numba:compile", listener)
@@ -57,8 +62,8 @@ def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]
         yield
     finally:
         events.unregister("numba:compile", listener)
-        if block:
-            sys.modules.pop(blocked, None)
+        for name in unused:
+            sys.modules.pop(name, None)
 
 
 def _better_uncompiled(module: str) -> bool:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -127,6 +126,8 @@ def shading(level: Level) -> float:
     q = float(level)
     if not 0.0 < q < 1.0:
         raise ScenarioError(f"level: got {q}, expected a probability strictly between 0 and 1")
+    from statistics import NormalDist  # `validate` asks for no level
+
     normal = NormalDist()
     return normal.inv_cdf(q) / normal.inv_cdf(ROBUST_LEVEL)
 

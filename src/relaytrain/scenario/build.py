@@ -14,7 +14,7 @@ from ..core.cost import CostTable, Provenance
 from ..core.nesting import slice_changes
 from ..core.problem import Chain, Clock, DataSource, Node, NodeSet, Pair, PipelineWay, Problem, Target, Units, Version
 from ..core.state import Grid
-from ..core.world import JumpRange, RandomWorld, WorldSettings
+from ..core.world import WorldSettings
 from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
 from ..costs.devices import FIGURES, DeviceProfile
 from .checks import admissible
@@ -27,6 +27,7 @@ from .training_tables import TrainingTable
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
+    from ..core.random_world import RandomWorld
 
 Mask = NDArray[np.bool_]
 
@@ -251,6 +252,8 @@ def build_world(file: ScenarioFile, problem: Problem) -> WorldSettings:
 
 def _random_world(table: RandomTable, problem: Problem) -> RandomWorld:
     """Lists become tuples, and each rule about jumps the changes of pair that it means, the last rule winning."""
+    from ..core.random_world import JumpRange, RandomWorld
+
     settings = _frozen(table)
     rules = ChangeRules(problem.pairs, problem.versions)
     chosen = np.full((len(problem.pairs), len(problem.pairs)), -1)

@@ -13,8 +13,9 @@ from ..core.cost import CostTable
 from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
+from ..core.random_world import RandomWorld, Range
 from ..core.state import State
-from ..core.world import RandomWorld, Range, WorldSettings
+from ..core.world import WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
 from ..scenario import Scenario
