@@ -25,7 +25,8 @@ from relaytrain.core.plan import Decision
 from relaytrain.core.state import State
 from relaytrain.core.worlds import Worlds
 from relaytrain.estimators.choose import estimator_for
-from relaytrain.planners.pact.sampled import WORLDS, Walker, trails_of
+from relaytrain.planners.pact.sampled import WORLDS
+from relaytrain.planners.pact.schedules import Walker, trails_of
 from relaytrain.scenario import Scenario
 from relaytrain.traces.atlas import LegKey
 

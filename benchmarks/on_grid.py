@@ -52,7 +52,8 @@ from relaytrain.core.problem import Problem
 from relaytrain.core.state import TOLERANCE, State
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.planners.pact.planner import Pact
-from relaytrain.planners.pact.sampled import NEAR, ON, WORLDS, Walker, packed, ranked
+from relaytrain.planners.pact.sampled import WORLDS
+from relaytrain.planners.pact.schedules import NEAR, ON, Walker, packed, ranked
 from relaytrain.scenario import Scenario
 from relaytrain.traces.atlas import LegKey
 

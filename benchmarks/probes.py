@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from on_grid import SAMPLED, NodeLoop
 
 from relaytrain.core.worlds import Worlds
-from relaytrain.planners.pact.sampled import Walker, best_schedule, packed, trails_of
+from relaytrain.planners.pact.sampled import best_schedule
+from relaytrain.planners.pact.schedules import Walker, packed, trails_of
 
 WORLDS = 512
 EPOCHS = (2, 4, 8)

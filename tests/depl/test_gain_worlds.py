@@ -13,8 +13,8 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.core.state import State
 from relaytrain.estimators.choose import estimator_for
-from relaytrain.planners.pact import sampled
-from relaytrain.planners.pact.sampled import Walker
+from relaytrain.planners.pact import sampled, schedules
+from relaytrain.planners.pact.schedules import Walker
 from relaytrain.relay.steering import Steering
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def index(scenario: api.Scenario, name: str) -> int:
 def test_without_doubt_a_world_is_the_versions_own_curve(reading):
     still = [f"depl.versions.{i}.variance=0" for i in range(3)]
     scenario = at_30_s(f'depl.reading="{reading}"', *still)
-    trails, _ = sampled.trails_of(walker(scenario, 4), ((index(scenario, "quarter on A"), 12),))
+    trails, _ = schedules.trails_of(walker(scenario, 4), ((index(scenario, "quarter on A"), 12),))
     expected = 2.3 - ALL_DATA * np.cumsum(QUARTER)[:12]
     assert np.allclose(trails[:, :12, 2], expected, atol=1e-9)
 
@@ -70,7 +70,7 @@ def test_the_stated_probability_is_that_of_plain_sampling(deadline):
 def test_data_is_paid_for_once_by_node_set():
     scenario = at_30_s("target.loss=0.001")
     on_a, on_b = index(scenario, "quarter on A"), index(scenario, "quarter on B")
-    energy, _ = walker(scenario).follow(sampled.packed([((on_a, 2), (on_b, 1), (on_a, 3))]), 256)
+    energy, _ = walker(scenario).follow(schedules.packed([((on_a, 2), (on_b, 1), (on_a, 3))]), 256)
     b_epoch_j = float(scenario.costs.run_j[on_b])
     assert energy[0] == pytest.approx(5 * A_EPOCH_J + b_epoch_j + 2 * CHARGE_J)
 
@@ -98,7 +98,8 @@ def test_a_run_pays_what_it_has_not_paid_yet():
 def test_nodes_that_data_cannot_be_brought_to_are_left_out():
     scenario = at_30_s('depl.charges=[{nodes="A", charge=inf}]')
     found = walker(scenario)
-    pairs = {int(pair) for pair in np.unique(sampled.schedules_from(found, scenario.problem.start).pairs) if pair >= 0}
+    every = schedules.schedules_from(found, scenario.problem.start)
+    pairs = {int(pair) for pair in np.unique(every.pairs) if pair >= 0}
     assert {scenario.problem.pairs[pair].nodes for pair in pairs} == {"B"}
 
 

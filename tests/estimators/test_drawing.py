@@ -15,7 +15,7 @@ from relaytrain.estimators.prior.belief import Noise
 from relaytrain.estimators.prior.drawing import evenly
 from relaytrain.estimators.prior.fitting import fit_belief, tables_of
 from relaytrain.estimators.prior.reweighting import Prior
-from relaytrain.planners.pact.sampled import Walker, trails_of
+from relaytrain.planners.pact.schedules import Walker, trails_of
 from relaytrain.scenario import load_scenario
 from relaytrain.traces.atlas import Atlas, AtlasLeg, LegKey
 

@@ -9,7 +9,8 @@ from test_world_walk import drawn, plainly
 import relaytrain as rt
 from relaytrain import api
 from relaytrain.core.state import State
-from relaytrain.planners.pact.sampled import Sampled, Walker, best_schedule, schedules_from
+from relaytrain.planners.pact.sampled import Sampled, best_schedule
+from relaytrain.planners.pact.schedules import Walker, schedules_from
 
 START = State(0, 2.3, 0.0, 0)
 

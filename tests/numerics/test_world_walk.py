@@ -10,8 +10,9 @@ import relaytrain as rt
 from relaytrain import api
 from relaytrain.core.state import State
 from relaytrain.core.worlds import Worlds
-from relaytrain.planners.pact import sampled
-from relaytrain.planners.pact.sampled import Sampled, Walker, best_schedule, schedules_from
+from relaytrain.planners.pact import sampled, schedules
+from relaytrain.planners.pact.sampled import Sampled, best_schedule
+from relaytrain.planners.pact.schedules import Walker, schedules_from
 
 LUCK = 4_000
 
@@ -35,7 +36,7 @@ def drawn(seed: int, count: int = 24, pairs: int = 3) -> tuple[api.Scenario, Wor
     return scenario, worlds
 
 
-def plainly(scenario: api.Scenario, worlds: Worlds, legs: sampled.Legs, deadline_s: float, seed: int):
+def plainly(scenario: api.Scenario, worlds: Worlds, legs: schedules.Legs, deadline_s: float, seed: int):
     """Energies and arrivals of a schedule, sampled epoch by epoch with drawn luck."""
     rng = np.random.default_rng(seed)
     costs, target = scenario.costs, scenario.problem.target.loss
@@ -73,7 +74,7 @@ def test_a_schedule_costs_what_sampling_says(legs):
     deadline_s = 90.0
     problem = replace(scenario.problem, target=replace(scenario.problem.target, deadline_s=deadline_s))
     walker = Walker(problem, scenario.costs, worlds, State(0, 2.3, 0.0, 0))
-    energy, missed = walker.follow(sampled.packed([legs]), len(worlds))
+    energy, missed = walker.follow(schedules.packed([legs]), len(worlds))
     energies, met = plainly(scenario, worlds, legs, deadline_s, 2)
     assert energy[0] == pytest.approx(energies.mean(), rel=0.01)
     assert 1.0 - missed[0] == pytest.approx(met.mean(), abs=0.01)
@@ -84,8 +85,8 @@ def test_a_leg_at_rest_is_summed_as_it_would_be_walked():
     problem = replace(scenario.problem, target=replace(scenario.problem.target, deadline_s=400.0, loss=0.14))
     walker = Walker(problem, scenario.costs, worlds, State(0, 2.3, 0.0, 0))
     legs = ((0, 4), (3, 400))
-    energy, missed = walker.follow(sampled.packed([legs]), len(worlds))
-    trails, ends = sampled.trails_of(walker, legs)
+    energy, missed = walker.follow(schedules.packed([legs]), len(worlds))
+    trails, ends = schedules.trails_of(walker, legs)
     walked = [
         float((np.diff(trail[:end, 0], prepend=0.0) * trail[:end, 1]).sum())
         for trail, end in zip(trails, ends, strict=True)
@@ -109,9 +110,9 @@ def test_rounds_with_few_worlds_lose_little(seed):
 
 def test_where_nothing_is_sure_enough_the_surest_is_taken():
     energy, missed = np.array([5.0, 9.0, 7.0, 1.0]), np.array([0.31, 0.30, 0.305, 0.6])
-    assert sampled.ranked(energy, missed, 0.9)[0] == 0  # as sure as the surest but for a hair, and cheapest
-    assert sampled.ranked(energy, missed, 0.69)[0] == 0
-    assert sampled.ranked(energy, missed, 0.3)[0] == 3
+    assert schedules.ranked(energy, missed, 0.9)[0] == 0  # as sure as the surest but for a hair, and cheapest
+    assert schedules.ranked(energy, missed, 0.69)[0] == 0
+    assert schedules.ranked(energy, missed, 0.3)[0] == 3
 
 
 def test_a_plan_states_one_probability_and_an_interval():
@@ -147,7 +148,7 @@ def test_worlds_of_a_law_are_its_levels():
     assert plan.feasible and plan.energy_j >= 0.9 * exact.energy_j
 
 
-def spent_by(scenario: api.Scenario, legs: sampled.Legs, deadline_s: float) -> float:
+def spent_by(scenario: api.Scenario, legs: schedules.Legs, deadline_s: float) -> float:
     """Joules of a schedule whose target is never met, epoch by epoch."""
     at, spent, elapsed = scenario.problem.start, 0.0, 0.0
     for pair, count in legs:
@@ -165,7 +166,7 @@ def test_the_interval_of_the_energy_counts_what_a_run_that_misses_goes_over_to()
     state = State(0, 2.3, 0.0, 0)
     best = best_schedule(problem, scenario.costs, worlds, state)
     assert best is not None and 0.2 < best.probability < 0.85, "more miss than lie above the interval"
-    near = best.missed <= best.missed.min() + sampled.NEAR + 1e-9
+    near = best.missed <= best.missed.min() + schedules.NEAR + 1e-9
     spent = [spent_by(scenario, best.runners_up.legs(int(index)), 60.0) for index in np.flatnonzero(near)]
     plan = Sampled(len(worlds)).plan(problem, scenario.costs, scenario.law, state, worlds)
     assert plan.energy_interval_j is not None

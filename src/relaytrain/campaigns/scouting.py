@@ -23,7 +23,8 @@ from ..core.cost import CostTable
 from ..core.state import TOLERANCE, State
 from ..estimators.choose import estimator_for
 from ..estimators.prior.fitting import taught
-from ..planners.pact.sampled import Legs, Sampled, Walker, best_schedule, packed
+from ..planners.pact.sampled import Sampled, best_schedule
+from ..planners.pact.schedules import Legs, Walker, packed
 from ..relay.job import Job, Settings
 from ..relay.journal import MemoryJournal
 from ..relay.loop import RelayLoop

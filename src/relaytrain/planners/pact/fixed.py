@@ -78,7 +78,9 @@ class FixedRelay:
 
     def _over(self, problem: Problem, costs: CostTable, state: State, worlds: Worlds, legs: Way) -> Plan:
         """Over worlds."""
-        from .sampled import ON, BestSchedule, Sampled, Schedules, Walker, best_schedule, composed
+        from .sampled import best_schedule
+        from .sampled_plan import composed
+        from .schedules import ON, BestSchedule, Schedules, Walker
 
         walker = Walker(problem, costs, worlds, state)
         best = None
@@ -93,7 +95,7 @@ class FixedRelay:
             energy, missed = walker.follow(one, len(worlds))
             best = BestSchedule(one.legs(0), float(energy[0]), 1.0 - float(missed[0]), {}, one, missed)
         reach = 1 if best is None else 1 + sum(count for _, count in best.legs[:-1])
-        return composed(walker, problem, costs, best, Sampled(self.worlds, explained=False), reach=reach)
+        return composed(walker, best, self.name, explained=False, reach=reach)
 
     def _along(self, problem: Problem, costs: CostTable, law: LossLaw, state: State, legs: Way) -> Plan:
         """Along an expected law; without a recorded schedule the least energy under it."""
