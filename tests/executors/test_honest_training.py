@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from relaytrain.core.outcome import MOST_LOSS  # noqa: E402
 from relaytrain.core.plan import Decision  # noqa: E402
+from relaytrain.data.source import places  # noqa: E402
 from relaytrain.executors import epoch as federated  # noqa: E402
 from relaytrain.executors.epoch import FederatedEpoch  # noqa: E402
 from relaytrain.executors.inprocess import InProcess  # noqa: E402
@@ -22,7 +23,13 @@ from relaytrain.training.setup import TrainingSetup  # noqa: E402
 pytestmark = pytest.mark.train
 ROOM = 5.0
 """Honest training stays below the bounds by this factor."""
-PRESETS = ("quickstart", "fashion", "depl_digits", "far_pipeline")
+NO_FASHION = not any(place.is_dir() for place in places("fashion-mnist"))
+PRESETS = (
+    "quickstart",
+    pytest.param("fashion", marks=pytest.mark.skipif(NO_FASHION, reason="needs Debian's dataset-fashion-mnist")),
+    "depl_digits",
+    "far_pipeline",
+)
 
 
 @pytest.fixture

@@ -109,9 +109,7 @@ def test_a_gap_counts_beyond_its_scatter():
     base = AccuracyCurve("x", (0.0, 10.0), ((0.5, 0.5),) * 3, 1.0)
     apart = AccuracyCurve("y", (0.0, 10.0), ((0.51, 0.51), (0.53, 0.53), (0.52, 0.52)), 1.0)
     gap = accuracy.gap(apart, base, (2.0, 8.0))
-    half = 4.302653 / math.sqrt(
-        3
-    )  # Student's t of two degrees of freedom; deviations -1, 1, 0: a sample deviation of 1
+    half = 4.302653 / math.sqrt(3)  # Student's t, two degrees of freedom; -1, 1, 0: a sample deviation of 1
     assert (gap.mean, gap.low, gap.high) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
     assert gap.verdict is None and str(gap).startswith("within scatter, +2.0 points")
 
