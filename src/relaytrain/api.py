@@ -165,8 +165,8 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     plans: dict[str, Plan] = {}
     for name, planner in planners.items():
         with limited(planner, loaded.problem, loaded.costs, law, start):
-            made = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
-        plans[name] = _warned(made, loaded)
+            answer = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
+        plans[name] = _warned(answer, loaded)
     if loaded.guessed:
         plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")

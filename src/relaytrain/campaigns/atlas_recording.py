@@ -78,13 +78,13 @@ def possible_pairs(scenario: Scenario, setup: TrainingSetup, wanted: Sequence[st
     while more:
         new = {j for i in reached for j in can if math.isfinite(costs.epoch_s[i, j])} - reached
         more, reached = bool(new), reached | new
-    found = [i for i in can if i in reached]
-    if len(found) > MOST_PAIRS:
+    indexes = [i for i in can if i in reached]
+    if len(indexes) > MOST_PAIRS:
         raise UsageError(
-            f"{len(found)} pairs can train, an atlas of all their relays would be large; choose up to {MOST_PAIRS} "
-            f"with --pair: {', '.join(names[i] for i in found)}"
+            f"{len(indexes)} pairs can train, an atlas of all their relays would be large; choose up to {MOST_PAIRS} "
+            f"with --pair: {', '.join(names[i] for i in indexes)}"
         )
-    return found
+    return indexes
 
 
 def planned_legs(grid: LegGrid, start: int, pairs: Sequence[int], ways: Callable[[int, int], bool]) -> list[PlannedLeg]:

@@ -110,8 +110,8 @@ def _leaves(schema: Mapping[str, Any], table: Mapping[str, Any], above: tuple[st
 def _table_of(schema: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The table that a key holds, if it holds one."""
     for choice in (value, *value.get("anyOf", ()), *value.get("allOf", ())):
-        found = schema["$defs"].get(choice.get("$ref", "").rpartition("/")[2])
-        if found is not None and "properties" in found:
-            table: Mapping[str, Any] = found
+        definition = schema["$defs"].get(choice.get("$ref", "").rpartition("/")[2])
+        if definition is not None and "properties" in definition:
+            table: Mapping[str, Any] = definition
             return table
     return None

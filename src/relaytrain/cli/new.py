@@ -120,8 +120,8 @@ def new(
     for path, content in texts.items():
         write_atomic(path, content)
     if output is Format.json:
-        found = {"counted": counted, "left_out": missing} if counted else {}
-        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts], **found})
+        figures = {"counted": counted, "left_out": missing} if counted else {}
+        emit_json({"schema": "relaytrain.new/1", "written": [str(path) for path in texts], **figures})
     else:
         wrote = "".join(f"wrote {path}\n" for path in texts)
         left_out = "".join(f"left out: {words}\n" for words in missing)
@@ -154,9 +154,9 @@ def _counted(
     from ..doctor.counted_text import counted_text, left_out
 
     with progress("counting"):
-        found = count_scenario(CountRequest(model, data, file.parent, nodes, training))
+        counted = count_scenario(CountRequest(model, data, file.parent, nodes, training))
     called = shlex.quote(str(file))
-    return counted_text(found, name, called, target), found.to_dict(), left_out(found, called, target)
+    return counted_text(counted, name, called, target), counted.to_dict(), left_out(counted, called, target)
 
 
 def _check(file: Path, *, force: bool) -> None:

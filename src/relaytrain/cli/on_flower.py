@@ -143,13 +143,13 @@ def on_its_nodes(scenario: Scenario, batches: int = 12) -> Scenario:
 
     groups = [group for group in scenario.problem.node_sets if group.mode != "pipeline"]
     names = sorted({name for group in groups for name in group.nodes})
-    found = profile_nodes(the_grid(), names, batches=batches, wait_s=FIRST_WAIT_S)
-    if not found:
+    profiles = profile_nodes(the_grid(), names, batches=batches, wait_s=FIRST_WAIT_S)
+    if not profiles:
         raise WorkerLost("no node has measured anything; `relaytrain nodes` says who is there")
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in profiles]
     if missing:
         note(f"not measured: {', '.join(missing)}; their costs stay as the scenario has them")
-    return with_measured(scenario, found)
+    return with_measured(scenario, profiles)
 
 
 @contextmanager

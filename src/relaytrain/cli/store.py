@@ -97,12 +97,12 @@ def repair(
     from ..store import salvage
 
     place = store_folder(folder)
-    found = salvage(place, write=not dry_run, force=force)
+    outcome = salvage(place, write=not dry_run, force=force)
     if output is Format.json:
-        emit_json(_repair_json(place, found))
+        emit_json(_repair_json(place, outcome))
     else:
-        emit("\n".join([*map(_repair_line, found.runs), _repair_end(place, found, dry_run=dry_run)]))
-    return 0 if found.without_loss else StoreDamaged.exit_status
+        emit("\n".join([*map(_repair_line, outcome.runs), _repair_end(place, outcome, dry_run=dry_run)]))
+    return 0 if outcome.without_loss else StoreDamaged.exit_status
 
 
 def _repair_line(run: SalvagedRun) -> str:
@@ -118,23 +118,23 @@ def _repair_line(run: SalvagedRun) -> str:
     return f"{run.run}: {run.epoch} of {run.acknowledged} epochs{lost}{gone}{back}{stand_ins}; {whole}"
 
 
-def _repair_end(place: Path, found: Salvage, *, dry_run: bool) -> str:
-    if not found.damaged:
-        return f"{place}: the events of {len(found.runs)} runs are whole; there is nothing to repair"
+def _repair_end(place: Path, outcome: Salvage, *, dry_run: bool) -> str:
+    if not outcome.damaged:
+        return f"{place}: the events of {len(outcome.runs)} runs are whole; there is nothing to repair"
     if dry_run:
         return f"{place}: damaged; without --dry-run this is what is put together"
-    aside = f"; the damaged files are in {found.aside}" if found.aside is not None else ""
+    aside = f"; the damaged files are in {outcome.aside}" if outcome.aside is not None else ""
     return f"{place}: put together from what is left{aside}"
 
 
-def _repair_json(place: Path, found: Salvage) -> dict[str, Any]:
+def _repair_json(place: Path, outcome: Salvage) -> dict[str, Any]:
     keys = ("run", "acknowledged", "epoch", "restored", "lost", "stand_ins", "checkpoint")
-    runs = [{**{key: getattr(run, key) for key in keys}, "lost_epochs": list(run.lost_epochs)} for run in found.runs]
+    runs = [{**{key: getattr(run, key) for key in keys}, "lost_epochs": list(run.lost_epochs)} for run in outcome.runs]
     return {
         "schema": "relaytrain.store-repair/1",
         "store": str(place),
-        "damaged": found.damaged,
-        "aside": None if found.aside is None else str(found.aside),
+        "damaged": outcome.damaged,
+        "aside": None if outcome.aside is None else str(outcome.aside),
         "runs": runs,
     }
 

@@ -117,14 +117,14 @@ def width_of(layer: nn.Module, shape: tuple[int, ...]) -> int:
 def named_layers(model: nn.Module, patterns: Iterable[str]) -> set[str]:
     """Names of the layers that `patterns` mean: a layer, a module with all layers in it, `*` for any characters."""
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
-    found: set[str] = set()
+    names: set[str] = set()
     for pattern in patterns:
         meant = {name for name in layers if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")}
         if not meant:
             some = ", ".join(layers[:4]) + (", ..." if len(layers) > 4 else "")
             raise UsageError(f"keep: {pattern!r} names no layer of the network, expected such as {some}")
-        found |= meant
-    return found
+        names |= meant
+    return names
 
 
 def output_layers(model: nn.Module, example: Example) -> set[str]:

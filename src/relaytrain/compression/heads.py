@@ -118,15 +118,15 @@ def settle_heads(model: nn.Module, blocks: Iterable[AttentionBlock], before: Map
 
 def head_attributes(model: nn.Module) -> Attributes:
     """What a rebuilt module must be told, since shapes do not say it: every count of heads, by dotted name."""
-    found: Attributes = {}
+    attributes: Attributes = {}
     for path, module in model.named_modules():
         if type(module).__module__.startswith("torch."):
             continue
         for name in sorted(HEAD_ATTRIBUTES):
             value = _whole(module, name)
             if value and (_count(module) or _size(module)):
-                found[f"{path}.{name}" if path else name] = value
-    return found
+                attributes[f"{path}.{name}" if path else name] = value
+    return attributes
 
 
 def set_heads(model: nn.Module, attributes: Mapping[str, int], where: str) -> None:

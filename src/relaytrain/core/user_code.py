@@ -97,15 +97,15 @@ def place_of(error: BaseException, reference: str = "") -> str | None:
     if isinstance(error, SyntaxError) and error.filename and not _ours_or_installed(error.filename):
         return f"{_short(error.filename)}:{error.lineno}"
     package = reference.rpartition(" ")[2].partition(":")[0].partition(".")[0]
-    found = None
+    place = None
     for frame, line in walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         own = package and str(frame.f_globals.get("__name__", "")).partition(".")[0] == package != "relaytrain"
         if own or not _ours_or_installed(file):
-            found = f"{_short(file)}:{line}"
+            place = f"{_short(file)}:{line}"
     for file, number in re.findall(_WORKERS, str(error)) if _from_worker(error) else ():
-        found = found if _ours_or_installed(file) else f"{_short(file)}:{number}"
-    return found
+        place = place if _ours_or_installed(file) else f"{_short(file)}:{number}"
+    return place
 
 
 def defined_at(*candidates: Any) -> str | None:

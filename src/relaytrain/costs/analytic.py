@@ -193,13 +193,13 @@ def _sending(model: _Model, new: Pair) -> tuple[float, float]:
 def _handover(
     model: _Model, key: tuple[int, int], old: Pair, new: Pair, sending: tuple[float, float]
 ) -> tuple[float, float]:
-    made, left = model.versions[new.version], model.versions[old.version]
-    size, before = weight_bytes(made), weight_bytes(left)
+    new_version, old_version = model.versions[new.version], model.versions[old.version]
+    size, before = weight_bytes(new_version), weight_bytes(old_version)
     if size is None:
         return math.inf, math.inf
-    if made.is_around(left):
+    if new_version.is_around(old_version):
         return sending
-    both_ways = model.settings.grow_back or (made.rank and left.rank)
+    both_ways = model.settings.grow_back or (new_version.rank and old_version.rank)
     if before is not None and size > before and not both_ways:
         model.reasons[key] = (
             f"{new.version} is larger than {old.version}: going back needs costs.grow_back = true, "

@@ -154,8 +154,8 @@ class OwnData:
         if self.again is None:
             whole: Iterable[Batch] = self.value
             return whole
-        made: Iterable[Batch] = self.again()
-        return made
+        batches: Iterable[Batch] = self.again()
+        return batches
 
     def _guarded(self, make: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:
         """Whatever goes wrong in the user's data is told with the user's file and line."""
@@ -262,8 +262,8 @@ def own_data(value: Any, name: str, origin: Origin | None = None, again: Callabl
     """
     if kind_of(value) is None and callable(value) and not isinstance(value, type):
         with user_code(name):
-            made = value()
-        return own_data(made, name, origin, value)
+            contents = value()
+        return own_data(contents, name, origin, value)
     if kind_of(value) is None:
         raise UserCodeError(
             f"{defined_at(again) or name}: {name} is a {type(value).__name__}, expected a Dataset, a DataLoader, an "
@@ -281,10 +281,10 @@ def own_data(value: Any, name: str, origin: Origin | None = None, again: Callabl
 
 def labels_of(data: OwnData) -> NDArray[np.int64] | None:
     """Whole numbers by which a map-style dataset can be divided: its `targets` or `labels`; None without any."""
-    found = _labels(data.value)
-    if found is None or data.indexes is None:
-        return found
-    return found[data.indexes]
+    labels = _labels(data.value)
+    if labels is None or data.indexes is None:
+        return labels
+    return labels[data.indexes]
 
 
 def _labels(value: Any) -> NDArray[np.int64] | None:

@@ -9,34 +9,35 @@ from ..training.version_plans import VersionFacts
 from .counted_scenario import FULL, HERE, SMALL, SMALL_RATIO, CountedScenario, network_key
 
 
-def counted_text(found: CountedScenario, name: str, file: str, target: float | None = None) -> str:
+def counted_text(counted: CountedScenario, name: str, file: str, target: float | None = None) -> str:
     """The file's text; `file` is how commands name it, `target` the loss to reach, left out when it is not given."""
     blocks = [
-        _head(found, name, file),
-        _target(found, file, target),
-        f"[start]\nloss = {found.start_loss!r}    # measured on the validation set, untrained"
-        f'\nversion = "{FULL}"\nnodes = {_text(next(iter(found.sets)))}',
+        _head(counted, name, file),
+        _target(counted, file, target),
+        f"[start]\nloss = {counted.start_loss!r}    # measured on the validation set, untrained"
+        f'\nversion = "{FULL}"\nnodes = {_text(next(iter(counted.sets)))}',
         "# Counted by building it once. FLOPs: forward and backward of one sample.",
-        _version(FULL, _network(found), found.full),
-        _small(found, file),
-        _nodes(found),
-        _pairs(found, file),
+        _version(FULL, _network(counted), counted.full),
+        _small(counted, file),
+        _nodes(counted),
+        _pairs(counted, file),
         _law(file),
-        _training(found),
+        _training(counted),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def left_out(found: CountedScenario, file: str, target: float | None) -> list[str]:
+def left_out(counted: CountedScenario, file: str, target: float | None) -> list[str]:
     """What the file does not say, each with the command that finds it."""
     out = []
     if target is None:
         out.append(
-            f"target.loss: only you know it (untrained: {found.start_loss:.4g}); how far five epochs come: {_try(file)}"
+            f"target.loss: only you know it (untrained: {counted.start_loss:.4g}); "
+            f"how far five epochs come: {_try(file)}"
         )
-    if found.small is None:
-        out.append(f"a smaller version ({found.why_no_small}); more: relaytrain doctor {file}")
-    unknown = [node.name for node in found.nodes if node.samples is None]
+    if counted.small is None:
+        out.append(f"a smaller version ({counted.why_no_small}); more: relaytrain doctor {file}")
+    unknown = [node.name for node in counted.nodes if node.samples is None]
     if unknown:
         out.append(
             f"samples of {', '.join(unknown)}, and so seconds and joules: more than were gone through; give them"
@@ -54,11 +55,11 @@ def _text(value: str) -> str:
     return json.dumps(value)
 
 
-def _head(found: CountedScenario, name: str, file: str) -> str:
-    given = found.input if isinstance(found.input, str) else " x ".join(map(str, found.input))
+def _head(counted: CountedScenario, name: str, file: str) -> str:
+    given = counted.input if isinstance(counted.input, str) else " x ".join(map(str, counted.input))
     return (
         "#:schema ./scenario.schema.json\n"
-        f"# A RelayTrain scenario of {found.asked.model} on {found.asked.data}: a sample is {given}.\n"
+        f"# A RelayTrain scenario of {counted.asked.model} on {counted.asked.data}: a sample is {given}.\n"
         "# Its figures were counted or measured as it was written; what nobody can know before training is left out,\n"
         "# with what finds it.\n"
         f"# Check it:  relaytrain doctor {file}      Plan it:  relaytrain plan {file}\n"
@@ -66,23 +67,23 @@ def _head(found: CountedScenario, name: str, file: str) -> str:
     )
 
 
-def _target(found: CountedScenario, file: str, target: float | None) -> str:
+def _target(counted: CountedScenario, file: str, target: float | None) -> str:
     known = (
         f"loss = {target!r}\n"
         if target is not None
         else (
-            f"# loss = ...              # the loss to reach: yours to say. Untrained it is {found.start_loss:.4g}\n"
+            f"# loss = ...              # the loss to reach: yours to say. Untrained it is {counted.start_loss:.4g}\n"
             f"#   How far five epochs come:  {_try(file)}\n"
         )
     )
-    others = ", ".join(f"{name} ({value:.4g})" for name, value in found.figures.items() if name != "loss")
+    others = ", ".join(f"{name} ({value:.4g})" for name, value in counted.figures.items() if name != "loss")
     known += f'# metric = "loss"         # it may be another figure (untrained): {others}\n' if others else ""
     when = '# deadline = "1h"         # by when; without it: whenever'
     return f"[target]\n{known}{when}\n# probability = 0.95      # how surely"
 
 
-def _network(found: CountedScenario) -> str:
-    return "".join(f"{key} = {_text(value)}\n" for key, value in network_key(found.asked.model).items())
+def _network(counted: CountedScenario) -> str:
+    return "".join(f"{key} = {_text(value)}\n" for key, value in network_key(counted.asked.model).items())
 
 
 def _version(name: str, way: str, facts: VersionFacts) -> str:
@@ -93,48 +94,48 @@ def _version(name: str, way: str, facts: VersionFacts) -> str:
     )
 
 
-def _small(found: CountedScenario, file: str) -> str:
-    if found.small is None:
+def _small(counted: CountedScenario, file: str) -> str:
+    if counted.small is None:
         return (
-            f"# No smaller version: {' '.join(found.why_no_small.split())[:400]}\n"
+            f"# No smaller version: {' '.join(counted.why_no_small.split())[:400]}\n"
             f"# More about it:  relaytrain doctor {file}"
         )
     way = (
         f"ratio = {SMALL_RATIO}               # a choice: this share of the parameters is removed "
-        f"(reached: {found.small.reached_ratio:.4f})\n"
+        f"(reached: {counted.small.reached_ratio:.4f})\n"
     )
-    return _version(SMALL, way, found.small)
+    return _version(SMALL, way, counted.small)
 
 
-def _nodes(found: CountedScenario) -> str:
+def _nodes(counted: CountedScenario) -> str:
     words = (
         "# All data are on this machine. Other devices: add [[nodes]] with a `device` and [[node_sets]]."
-        if found.nodes[0].name == HERE
+        if counted.nodes[0].name == HERE
         else "# A node for every part of the data. Those that are other devices get a `device`."
     )
     nodes = "".join(
         f"\n[[nodes]]\nname = {_text(node.name)}"
         + ("" if node.samples is None else f"\nsamples = {node.samples}")
         + ("" if node.classes is None else f"\nclasses = {node.classes}")
-        for node in found.nodes
+        for node in counted.nodes
     )
     sets = "".join(
         f"\n[[node_sets]]\nname = {_text(name)}\nnodes = [{', '.join(map(_text, members))}]"
-        for name, members in found.sets.items()
+        for name, members in counted.sets.items()
     )
     return f"{words}{nodes}{sets}"
 
 
-def _pairs(found: CountedScenario, file: str) -> str:
-    if not found.pairs:
+def _pairs(counted: CountedScenario, file: str) -> str:
+    if not counted.pairs:
         return "# How long an epoch takes depends on how many samples it has: give the nodes `samples` and a `device`."
     rows = "".join(
         f'\n[[pairs]]\nversion = "{version}"\nnodes = {_text(nodes)}\n'
         f"seconds = {_figure(seconds)}\nenergy = {_figure(joules)}"
-        for version, nodes, seconds, joules in found.pairs
+        for version, nodes, seconds, joules in counted.pairs
     )
     return (
-        f"# One epoch here ({found.machine}): CPU seconds from a few timed batches, joules from them. More exactly:\n"
+        f"# One epoch here ({counted.machine}): CPU seconds from a few timed batches, joules from them. More exactly:\n"
         f"# relaytrain profile {file} --batches 40 --pairs measured.toml{rows}"
     )
 
@@ -150,14 +151,14 @@ def _law(file: str) -> str:
     )
 
 
-def _training(found: CountedScenario) -> str:
-    asked = found.asked
+def _training(counted: CountedScenario) -> str:
+    asked = counted.asked
     own = "".join(f"{key} = {_text(value)}\n" for key, value in asked.training.items())
-    if found.batch is not None:
-        own += f"batch = {found.batch}                # of the loader's own batches; what costs are modelled with\n"
+    if counted.batch is not None:
+        own += f"batch = {counted.batch}                # of the loader's own batches; what costs are modelled with\n"
     unsaid = [*([] if {"step", "loss"} & set(asked.training) else ["cross-entropy"])]
-    unsaid += [*([] if found.batch is not None else ["batches of 64"]), "SGD with lr 1e-3 and momentum 0.9"]
-    division = "" if found.partition is None else f"\npartition = {_text(found.partition)}"
+    unsaid += [*([] if counted.batch is not None else ["batches of 64"]), "SGD with lr 1e-3 and momentum 0.9"]
+    division = "" if counted.partition is None else f"\npartition = {_text(counted.partition)}"
     return (
         f"# What is left out is {', '.join(unsaid)}.\n"
         f"[training]\n{own}# lr = 1e-3\n\n[data]\nsource = {_text(asked.data)}{division}"

@@ -53,14 +53,14 @@ class StageOrder:
         try:
             places = tuple(StagePlace.parse(str(text), "stage") for text in values["places"])
             key = JobKey(str(values["name"]), bytes.fromhex(values["key"]))
-            made = cls(str(values["nodes"]), int(values["rank"]), places, key, StageJob.from_dict(values["job"]))
+            order = cls(str(values["nodes"]), int(values["rank"]), places, key, StageJob.from_dict(values["job"]))
         except RelayTrainError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"stage: no order for one ({type(error).__name__}: {str(error)[:80]})") from None
-        if not 0 <= made.rank < made.job.stages == len(places) or len(key.key) != KEY_BYTES:
-            raise UsageError(f"stage: rank {made.rank} of {made.job.stages} stages at {len(places)} places")
-        return made
+        if not 0 <= order.rank < order.job.stages == len(places) or len(key.key) != KEY_BYTES:
+            raise UsageError(f"stage: rank {order.rank} of {order.job.stages} stages at {len(places)} places")
+        return order
 
 
 def new_key() -> JobKey:

@@ -72,22 +72,22 @@ class MlflowLog:
         from mlflow.exceptions import MlflowException
 
         name = str(first.facts.get("scenario") or "relaytrain")
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             with suppress(MlflowException):  # somebody else makes it at the same moment
                 self._client.create_experiment(name)
-            found = self._client.get_experiment_by_name(name)
-        runs = self._client.search_runs([found.experiment_id], filter_string=f"tags.`{RUN_TAG}` = '{self._run}'")
+            experiment = self._client.get_experiment_by_name(name)
+        runs = self._client.search_runs([experiment.experiment_id], filter_string=f"tags.`{RUN_TAG}` = '{self._run}'")
         if runs:
             self._id = runs[0].info.run_id
             for key in runs[0].data.metrics:
                 self._known |= {(m.key, m.step, m.timestamp) for m in self._client.get_metric_history(self._id, key)}
             return
         started_ms = int(first.wall_s * 1000)
-        made = self._client.create_run(
-            found.experiment_id, start_time=started_ms, tags={RUN_TAG: self._run}, run_name=self._run
+        run = self._client.create_run(
+            experiment.experiment_id, start_time=started_ms, tags={RUN_TAG: self._run}, run_name=self._run
         )
-        self._id = made.info.run_id
+        self._id = run.info.run_id
         params = [Param(_key(name), str(value)[:LONGEST_PARAM]) for name, value in first.facts.items()]
         for part in _parts(params, MOST_PARAMS):
             self._client.log_batch(self._id, params=part)

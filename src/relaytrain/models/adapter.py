@@ -67,10 +67,10 @@ def digest_of(model: nn.Module) -> str:
 
 def check_base(model: nn.Module, adapter: AdapterSpec, where: str) -> None:
     """Raise unless `model` is the base that the adapter was trained on, to the last bit."""
-    found = digest_of(model)
-    if found != adapter.base:
+    digest = digest_of(model)
+    if digest != adapter.base:
         raise ScenarioError(
-            f"{where}: it made a base with the digest {found[:12]}, the adapter belongs to {adapter.base[:12]}; "
+            f"{where}: it made a base with the digest {digest[:12]}, the adapter belongs to {adapter.base[:12]}; "
             "expected the same weights: the same file, the same code"
         )
 

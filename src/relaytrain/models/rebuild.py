@@ -151,12 +151,12 @@ def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
             f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"
         )
 
-    def made() -> nn.Module:
+    def own_module() -> nn.Module:
         with user_code(reference):
             module: nn.Module = factory()
         return module
 
-    return only(reference, made)
+    return only(reference, own_module)
 
 
 def code_of(spec: Spec) -> AbstractContextManager[None]:
@@ -218,8 +218,8 @@ def _adapted(spec: FactorySpec, adapter: AdapterSpec, seed: int, resolve: Resolv
     check_base(base, adapter, f"factory {spec.factory}")
     torch.manual_seed(seed)
     model = add_adapter(base, adapter)
-    found = {name: tuple(tensor.shape) for name, tensor in travelling(model).items()}
-    difference = _difference(dict(spec.shapes), found)
+    shapes = {name: tuple(tensor.shape) for name, tensor in travelling(model).items()}
+    difference = _difference(dict(spec.shapes), shapes)
     if difference:
         raise ScenarioError(f"factory {spec.factory}: {difference}; is the adapter of another network?")
     return model

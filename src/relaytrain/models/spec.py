@@ -85,12 +85,12 @@ class FactorySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        made: dict[str, Any] = {"factory": self.factory, "shapes": {name: list(shape) for name, shape in self.shapes}}
+        table: dict[str, Any] = {"factory": self.factory, "shapes": {name: list(shape) for name, shape in self.shapes}}
         if self.heads:
-            made["heads"] = dict(self.heads)
+            table["heads"] = dict(self.heads)
         if self.adapter is not None:
-            made["adapter"] = self.adapter.to_dict()
-        return made
+            table["adapter"] = self.adapter.to_dict()
+        return table
 
 
 Spec = FamilySpec | FactorySpec

@@ -35,10 +35,10 @@ def interface_of(bind: str) -> str:
         raise UsageError(f"bind: got {bind}: {OTHERWISE}")
     if bind in names:
         return bind
-    found = [name for name in names if (address_of(name) or "").startswith("127.")]
-    if not found:
+    interfaces = [name for name in names if (address_of(name) or "").startswith("127.")]
+    if not interfaces:
         raise UsageError(f"bind: got {bind}, which is no address of this host; its interfaces are {', '.join(names)}")
-    return found[0]
+    return interfaces[0]
 
 
 def address_of(interface: str) -> str | None:

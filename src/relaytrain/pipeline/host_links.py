@@ -326,13 +326,13 @@ class HostReceiver:
 
 def context(certs: Path, *, server: bool) -> ssl.SSLContext:
     """TLS 1.3 with a certificate at both ends; names are checked by us, as they are nodes' and not hosts'."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_3
-    made.check_hostname = False
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(certs / CA)
-    made.load_cert_chain(certs / CERTIFICATE, certs / KEY)
-    return made
+    ssl_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    ssl_context.minimum_version = ssl.TLSVersion.TLSv1_3
+    ssl_context.check_hostname = False
+    ssl_context.verify_mode = ssl.CERT_REQUIRED
+    ssl_context.load_verify_locations(certs / CA)
+    ssl_context.load_cert_chain(certs / CERTIFICATE, certs / KEY)
+    return ssl_context
 
 
 def _contexts(certs: Path | None, places: Sequence[StagePlace]) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:

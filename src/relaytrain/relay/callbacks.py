@@ -46,9 +46,9 @@ class Callbacks:
         if heard is not None:
             heard(notice)
 
-    def handed_over(self, made: HandoverMade) -> None:
+    def handed_over(self, handover: HandoverMade) -> None:
         """A handover that is safe."""
-        _call("on_handover", self.on_handover, made)
+        _call("on_handover", self.on_handover, handover)
 
     def concluded(self, ended: Ended) -> None:
         """The verdict is recorded."""

@@ -66,13 +66,19 @@ def decision_from(body: Mapping[str, Any]) -> Decision:
     Raises:
         ValueError, TypeError: it is none.
     """
-    made = Decision(**{**body, "datasets": tuple(body.get("datasets", ()))})
-    texts = isinstance(made.version, str) and isinstance(made.nodes, str) and made.mode in get_args(Mode)
-    if not (texts and all(isinstance(name, str) for name in made.datasets)):
-        raise ValueError(f"a decision for {made.version!r:.40} on {made.nodes!r:.40}")
-    if not (isinstance(made.epoch, int) and isinstance(made.resources, int | float) and 0.0 < made.resources <= 1.0):
-        raise ValueError(f"a decision for epoch {made.epoch!r:.40} with {made.resources!r:.40} of the resources")
-    return made
+    decision = Decision(**{**body, "datasets": tuple(body.get("datasets", ()))})
+    texts = isinstance(decision.version, str) and isinstance(decision.nodes, str) and decision.mode in get_args(Mode)
+    if not (texts and all(isinstance(name, str) for name in decision.datasets)):
+        raise ValueError(f"a decision for {decision.version!r:.40} on {decision.nodes!r:.40}")
+    if not (
+        isinstance(decision.epoch, int)
+        and isinstance(decision.resources, int | float)
+        and 0.0 < decision.resources <= 1.0
+    ):
+        raise ValueError(
+            f"a decision for epoch {decision.epoch!r:.40} with {decision.resources!r:.40} of the resources"
+        )
+    return decision
 
 
 def state_json(state: State, pair: Pair) -> Json:

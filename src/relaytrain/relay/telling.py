@@ -62,8 +62,8 @@ class Telling:
         cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
         words = say_handover(before, decision.pair, handed.kind, *losses)
         self.happened(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
-        made = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, handed.reached_ratio)
-        self._to("handed_over", HandoverMade(self.run, decision.epoch, *made))
+        figures = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, handed.reached_ratio)
+        self._to("handed_over", HandoverMade(self.run, decision.epoch, *figures))
 
     def epoch_done(
         self,

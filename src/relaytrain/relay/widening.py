@@ -50,7 +50,7 @@ class Widening:
 
 def widenings(stated: Mapping[int, StatedBound], history: Sequence[EpochOutcome]) -> list[Widening]:
     """All that the losses of a run give reason for; the last one's factor holds."""
-    found: list[Widening] = []
+    occasions: list[Widening] = []
     factor, broken, due, levels = 1.0, 0, 0.0, list[float]()
     for epoch, outcome in enumerate(history, 1):
         bound = stated.get(epoch)
@@ -64,9 +64,9 @@ def widenings(stated: Mapping[int, StatedBound], history: Sequence[EpochOutcome]
         more = broken >= FEW and broken > due  # as many as are due, or fewer, come about in half of all cases
         if factor < WIDEST and more and chance_of(broken, levels) < UNLIKELY:
             factor = min(factor * WIDER, WIDEST)
-            found.append(Widening(epoch, broken, len(levels), sum(levels) / len(levels), factor))
+            occasions.append(Widening(epoch, broken, len(levels), sum(levels) / len(levels), factor))
             broken, due, levels = 0, 0.0, []
-    return found
+    return occasions
 
 
 def chance_of(broken: int, levels: Sequence[float]) -> float:

@@ -42,7 +42,7 @@ def pipelines_of(scenario: Scenario) -> list[PipelineView]:
     profiles = load_devices() | {name: DeviceProfile(name, **_figures(row)) for name, row in own.items()}
     nodes = {node.name: node for node in problem.nodes}
     versions = {version.name: version for version in problem.versions}
-    found = []
+    views = []
     for group in problem.node_sets:
         members = [(nodes[name], profiles.get(nodes[name].device or "")) for name in group.nodes if name in nodes]
         known = [(node, profile) for node, profile in members if profile is not None]
@@ -56,10 +56,10 @@ def pipelines_of(scenario: Scenario) -> list[PipelineView]:
             try:
                 epoch = pipeline_epoch(chain, group, known, state_tensors=_state_tensors(scenario))
             except (InfeasibleError, UsageError) as error:
-                found.append(PipelineView(str(pair), None, devices, reason=str(error)))
+                views.append(PipelineView(str(pair), None, devices, reason=str(error)))
             else:
-                found.append(PipelineView(str(pair), epoch.plan, devices, (epoch.seconds, epoch.joules)))
-    return found
+                views.append(PipelineView(str(pair), epoch.plan, devices, (epoch.seconds, epoch.joules)))
+    return views
 
 
 def stage_rows(plan: PipelinePlan) -> list[dict[str, Any]]:

@@ -71,8 +71,8 @@ def clock_of(file: ScenarioFile) -> Clock:
 
 def _versions(file: ScenarioFile) -> tuple[Version, ...]:
     share, inside = (file.training or TrainingTable()).slice_share, slices_in(file.versions)
-    made = [(_version(table), inside.get(table.name, ())) for table in file.versions]
-    return tuple(replace(v, slices=inner, slice_share=share) if inner else v for v, inner in made)
+    versions = [(_version(table), inside.get(table.name, ())) for table in file.versions]
+    return tuple(replace(v, slices=inner, slice_share=share) if inner else v for v, inner in versions)
 
 
 def _version(table: VersionTable) -> Version:

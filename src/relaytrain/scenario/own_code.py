@@ -34,12 +34,12 @@ def loaded_code(folder: Path | None, references: Iterable[str]) -> dict[str, str
     """
     named = {split_reference(reference)[0] for reference in references}
     root = None if folder is None else folder.resolve()
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name, module, file in _modules(root, named):
         inside = None if root is None else _inside(file, root)
         if inside is not None or name in named:
-            found[inside or _on_path(name, module, file)] = _sha256(file)
-    return dict(sorted(found.items()))
+            digests[inside or _on_path(name, module, file)] = _sha256(file)
+    return dict(sorted(digests.items()))
 
 
 def changed_code(kept: Mapping[str, str], folder: Path | None) -> list[str]:

@@ -150,8 +150,8 @@ def last_row(connection: sqlite3.Connection, run: str) -> tuple[Any, ...] | None
 
 def row_at(connection: sqlite3.Connection, run: str, seq: int) -> tuple[Any, ...] | None:
     """One row of `run`."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq = ?", (run, seq)).fetchone()
-    row: tuple[Any, ...] | None = found
+    query = f"SELECT {_COLUMNS} FROM event WHERE run = ? AND seq = ?"
+    row: tuple[Any, ...] | None = connection.execute(query, (run, seq)).fetchone()
     return row
 
 

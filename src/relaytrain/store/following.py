@@ -33,15 +33,15 @@ SELECT run FROM name WHERE run IS NOT NULL"""
 
 def sign_of(folder: Path) -> Sign:
     """Changes whenever somebody has written: sizes and times of the database's files, which cost nothing to ask."""
-    found = []
+    stamps = []
     for name in database.FILES[:2]:
         try:
             entry = os.stat(folder / name, follow_symlinks=False)
         except OSError:
-            found.append((0, 0))
+            stamps.append((0, 0))
         else:
-            found.append((entry.st_mtime_ns, entry.st_size))
-    return tuple(found)
+            stamps.append((entry.st_mtime_ns, entry.st_size))
+    return tuple(stamps)
 
 
 class RunTail:
@@ -67,10 +67,10 @@ class RunTail:
             if self.seq == 0:
                 loss.check(connection, self.folder, self.run)
             rows = list(events.rows(connection, self.run, after=self.seq))
-        found = tuple(loss.whole_events(rows, self.folder, after=self.seq))
+        news = tuple(loss.whole_events(rows, self.folder, after=self.seq))
         self._sign = sign
-        self.seq += len(found)
-        return found
+        self.seq += len(news)
+        return news
 
     def at(self, seq: int) -> Event:
         """One event."""
@@ -115,8 +115,8 @@ class Glances:
         until_s = time.monotonic() + budget_s
         with self._lock, database.reading(self.folder) as connection:
             rows = [self._glance(connection, run, until_s) for run in self._names(connection)]
-        found = [row for row in rows if row is not None]
-        return tuple(sorted(found, key=lambda row: (-row.summary.updated_wall_s, row.summary.run)))
+        glances = [row for row in rows if row is not None]
+        return tuple(sorted(glances, key=lambda row: (-row.summary.updated_wall_s, row.summary.run)))
 
     def read_all(self) -> None:
         """Read every run to its end, a part at a time so that questions come between."""

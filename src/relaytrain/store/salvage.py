@@ -85,14 +85,14 @@ def salvage(store: str | Path, *, write: bool = True, force: bool = False) -> Sa
     findings = check(folder)
     broken = [finding for finding in errors(findings) if ", checkpoint " not in finding.where]
     damaged = bool(broken) or any(known.bad_lines for known in trails.values())
-    found = Salvage(tuple(runs), damaged)
+    result = Salvage(tuple(runs), damaged)
     if not (write and damaged):
-        return found
+        return result
     kept = [run for run in runs if run.rows]
     aside = _rebuild(folder, kept) if broken else None
     for run in kept:
         trail.begin(folder, run.run, run.rows)
-    return replace(found, aside=aside)
+    return replace(result, aside=aside)
 
 
 def _check_nobody_writes(folder: Path) -> None:

@@ -38,17 +38,17 @@ def tables(*, family: str = "cnn", width: float = 1.0, **training: Any) -> dict[
 
 def three_legs(*, epochs: int = 4, **training: Any) -> dict[str, Any]:
     """Gold, silver, bronze, pruned at both handovers: costs leave no other way. Four nodes, emulated clock."""
-    made = tables(**{"width": 0.5, "clock": "emulated", "batch": 8, **training})
-    nodes = [*made["nodes"], {"name": "far", "device": "box", "samples": 96}]
+    base = tables(**{"width": 0.5, "clock": "emulated", "batch": 8, **training})
+    nodes = [*base["nodes"], {"name": "far", "device": "box", "samples": 96}]
     legs = ("full on silver", "full on gold", "half on silver", "small on bronze")
     costs = dict(zip(legs, (math.inf, 1.0, 6.0, 30.0), strict=True))
     return {
-        **made,
+        **base,
         "name": "three-legs",
         "target": {"loss": 0.3, "deadline": 100.0, "max_epochs": epochs, "probability": 0.6},
         "start": {"loss": 2.3, "version": "full", "nodes": "silver"},
         "nodes": nodes,
-        "node_sets": [*made["node_sets"], {"name": "bronze", "nodes": ["far"]}],
+        "node_sets": [*base["node_sets"], {"name": "bronze", "nodes": ["far"]}],
         "pairs": [
             {"version": pair.split()[0], "nodes": pair.split()[2], "seconds": min(cost, 2.0), "energy": cost}
             for pair, cost in costs.items()

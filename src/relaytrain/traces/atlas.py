@@ -229,12 +229,12 @@ def _described(body: dict[str, Any]) -> tuple[Atlas, list[str]]:
         raise Wrong("meta", type(meta).__name__, "a table of words")
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 and _all_words(p) for p in pairs):
         raise Wrong("pairs", type(pairs).__name__, "a list of version and nodes")
-    found = tuple(Pair(*pair) for pair in pairs)
-    if not 1 <= len(found) <= MOST_PAIRS or len(set(found)) < len(found):
-        raise Wrong("pairs", f"{len(found)}", f"1 to {MOST_PAIRS}, each once")
-    if type(start) is not int or not 0 <= start < len(found):
-        raise Wrong("start", str(start)[:40], f"the index of one of {len(found)} pairs")
-    return Atlas(body["scenario"], found, start, body["digest"], body["figure"], meta), kinds
+    atlas_pairs = tuple(Pair(*pair) for pair in pairs)
+    if not 1 <= len(atlas_pairs) <= MOST_PAIRS or len(set(atlas_pairs)) < len(atlas_pairs):
+        raise Wrong("pairs", f"{len(atlas_pairs)}", f"1 to {MOST_PAIRS}, each once")
+    if type(start) is not int or not 0 <= start < len(atlas_pairs):
+        raise Wrong("start", str(start)[:40], f"the index of one of {len(atlas_pairs)} pairs")
+    return Atlas(body["scenario"], atlas_pairs, start, body["digest"], body["figure"], meta), kinds
 
 
 def _all_words(values: Iterable[Any]) -> bool:

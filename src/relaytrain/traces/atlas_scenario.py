@@ -122,8 +122,8 @@ def best_fixed(atlas: Atlas, costs: CostTable, problem: Problem) -> FixedSchedul
     forecast: on other seeds it does worse.
     """
     ends = set.intersection(*(set(legs) for legs in atlas.seeds.values())) if atlas.seeds else set()
-    found = [_judged(atlas, costs, problem, key) for key in sorted(ends)]
-    return min((one for one in found if one.met), key=lambda one: (-one.met, one.energy_j), default=None)
+    schedules = [_judged(atlas, costs, problem, key) for key in sorted(ends)]
+    return min((one for one in schedules if one.met), key=lambda one: (-one.met, one.energy_j), default=None)
 
 
 def _judged(atlas: Atlas, costs: CostTable, problem: Problem, key: LegKey) -> FixedSchedule:

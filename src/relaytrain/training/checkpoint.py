@@ -159,8 +159,8 @@ def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
         header = json.loads(data[8 : 8 + size])
         text = header["__metadata__"][METADATA_KEY]
         inner = json.loads(text)
-        found = [inner, *([inner["whole"]] if "whole" in inner else [])]
-        read = [(json.dumps(each["spec"]), each["version"]) for each in found]
+        tables = [inner, *([inner["whole"]] if "whole" in inner else [])]
+        read = [(json.dumps(each["spec"]), each["version"]) for each in tables]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a checkpoint of relaytrain") from None
     if not all(isinstance(version, str) and len(version) <= 200 for _, version in read):

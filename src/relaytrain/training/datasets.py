@@ -101,8 +101,8 @@ def _by_node(table: Mapping[str, Any], nodes: list[Node], folder: Path | None) -
     source = str(table["source"])
     if ":" not in source:
         raise ScenarioError(f"data.partition: by-node needs a function of your own as source, got {source}")
-    found = by_node(source, [node.name for node in nodes], folder)
-    return Sets({node.name: found[node.name] for node in nodes}, found["validation"], found["test"])
+    parts = by_node(source, [node.name for node in nodes], folder)
+    return Sets({node.name: parts[node.name] for node in nodes}, parts["validation"], parts["test"])
 
 
 def _from_parts(table: Mapping[str, Any], nodes: list[Node], parts: Mapping[str, Data]) -> Sets:
@@ -289,11 +289,11 @@ def sets_of(data: Mapping[str, Any] | Callable[[str], Any], problem: Problem, se
             raise UsageError(
                 f"data: got a {type(data).__name__}, expected data by node, or a function of a node's name"
             )
-        made: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for name in (*names, *RESERVED):
             with user_code(getattr(data, "__name__", "data")):
-                made[name] = data(name)
-        data = made
+                by_name[name] = data(name)
+        data = by_name
     missing = [name for name in RESERVED if name not in data]
     if missing:
         raise UsageError(f"data: no '{missing[0]}', expected (images, labels) by node, and for validation and test")

@@ -111,17 +111,17 @@ def widened(checkpoint: Checkpoint) -> Checkpoint:
 def _sliced(setup: TrainingSetup, before: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     """A slice of the full version, which stays beside it; only batch norm's statistics are its own, estimated again."""
     whole = widened(before)
-    made, note = replace(whole, version=plan.name), None if _follows(before) else ANEW
+    checkpoint, note = replace(whole, version=plan.name), None if _follows(before) else ANEW
     if plan.way == "nested":
         shapes, spec = setup.shapes_of(plan.name), setup.version_facts()[plan.name].spec
         state = cut_state(whole.optimizer, shapes) if _follows(whole) else {}
         server = cut_state(whole.server, shapes)
-        made = Checkpoint(spec, cut_out(whole.weights, shapes), state, plan.name, server, whole.scaler, whole)
-    model = made.model(resolve=setup.resolve)
+        checkpoint = Checkpoint(spec, cut_out(whole.weights, shapes), state, plan.name, server, whole.scaler, whole)
+    model = checkpoint.model(resolve=setup.resolve)
     setup.reestimate(model, nodes)
-    weights = Checkpoint.of_model(model, made.spec, made.version).weights
+    weights = Checkpoint.of_model(model, checkpoint.spec, checkpoint.version).weights
     reached = setup.version_facts()[plan.name].reached_ratio
-    return Handed(replace(made, weights=weights), "slice", reached, note=note)
+    return Handed(replace(checkpoint, weights=weights), "slice", reached, note=note)
 
 
 def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan) -> bool:
@@ -169,8 +169,8 @@ def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nod
             state, note = {}, ANEW
         state, server = (carry_optimizer(held, pruned.kept) for held in (state, server))
     reached = 1.0 - size(smaller) / full
-    made = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
-    return Handed(replace(made, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
+    successor = Checkpoint.of_model(smaller, setup.spec_of(smaller), plan.name, state)
+    return Handed(replace(successor, server=server, scaler=checkpoint.scaler), "prune", reached, note=note)
 
 
 def _follows(checkpoint: Checkpoint) -> bool:

@@ -28,9 +28,9 @@ def classes_of(data: Data | Together) -> int | None:
     if isinstance(data, Dataset):
         return int((data.histogram() > 0).sum())
     parts = data.parts if isinstance(data, Together) else (data,)
-    found = [labels_of(part) if part.kind == "samples" else None for part in parts]
-    known = [labels for labels in found if labels is not None]
-    return len(np.unique(np.concatenate(known))) if known and len(known) == len(found) else None
+    labels = [labels_of(part) if part.kind == "samples" else None for part in parts]
+    known = [each for each in labels if each is not None]
+    return len(np.unique(np.concatenate(known))) if known and len(known) == len(labels) else None
 
 
 def image_form(sets: Sets, who: str) -> tuple[tuple[int, int, int], int]:
@@ -41,10 +41,10 @@ def image_form(sets: Sets, who: str) -> tuple[tuple[int, int, int], int]:
         return sets.validation.input, max(data.classes for data in images)
     labels = [labels_of(data) for data in every if isinstance(data, OwnData) and data.kind == "samples"]
     inputs = inputs_of(first_batch(sets.validation, 2))
-    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not any(found is not None for found in labels):
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not any(each is not None for each in labels):
         raise ScenarioError(
             f"{who} needs images (n, channels, height, width) and the number of classes, which data of your own do not "
             "tell; give the network as factory, or Datasets of images with `targets`"
         )
     channels, height, width = inputs.shape[1:]
-    return (channels, height, width), max(int(found.max()) + 1 for found in labels if found is not None)
+    return (channels, height, width), max(int(each.max()) + 1 for each in labels if each is not None)

@@ -79,15 +79,15 @@ def data_of(value: Any, name: str, origin: Origin | None = None, again: Callable
 
 def by_node(source: str, nodes: list[str], folder: Path | None) -> dict[str, Data]:
     """Data of every node, of "validation" and of "test", by calling `source` with each name."""
-    found: dict[str, Data] = {}
+    parts: dict[str, Data] = {}
     for name in (*nodes, "validation", "test"):
         origin = Origin(source, name)
         value = called(origin, folder)
         if value is None:
             place = defined_at(function_of(source, folder)) or source
             raise UserCodeError(f"{place}: {source}({name!r}) returned nothing, expected the data of {name}")
-        found[name] = data_of(value, _words(origin), origin, partial(called, origin, folder))
-    return found
+        parts[name] = data_of(value, _words(origin), origin, partial(called, origin, folder))
+    return parts
 
 
 def divisible_labels(data: Data, why: str) -> NDArray[np.int64]:
@@ -122,21 +122,21 @@ def from_python(data: Mapping[str, Any]) -> dict[str, Data]:
     arrays = {name: value for name, value in data.items() if isinstance(value, tuple) and len(value) == 2}
     every = [np.asarray(labels) for _, labels in arrays.values()]
     classes = max((int(each.max()) + 1 for each in every if each.size and each.dtype.kind in "iub"), default=None)
-    found: dict[str, Data] = {}
+    parts: dict[str, Data] = {}
     for name, value in data.items():
         if name in arrays:
             images, labels = (np.asarray(part) for part in value)
-            found[name] = from_arrays(images, labels, name=name, classes=classes)
+            parts[name] = from_arrays(images, labels, name=name, classes=classes)
         else:
-            found[name] = value if isinstance(value, Dataset) else own_data(value, f"data of {name}")
-    kinds = {type(value) for value in found.values()}
+            parts[name] = value if isinstance(value, Dataset) else own_data(value, f"data of {name}")
+    kinds = {type(value) for value in parts.values()}
     if len(kinds) > 1:
-        arrayed = next(name for name, value in found.items() if isinstance(value, Dataset))
+        arrayed = next(name for name, value in parts.items() if isinstance(value, Dataset))
         raise ScenarioError(
             f"data: {arrayed} is (images, labels) and others are not; give all of them as arrays, or all as Datasets "
             "(torch.utils.data.TensorDataset makes one of arrays)"
         )
-    return found
+    return parts
 
 
 def _words(origin: Origin) -> str:

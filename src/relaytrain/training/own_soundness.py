@@ -137,7 +137,7 @@ def walk(setup: TrainingSetup, node: str) -> Walked:
         UserCodeError: they raise, give nothing, or hold NaN; with the user's file and line.
     """
     site, began = setup.site(node), time.monotonic()
-    found: dict[str, Batch] = {}
+    examples: dict[str, Batch] = {}
     count = samples = 0
     whole = True
     classes: set[int] | None = set()
@@ -151,12 +151,12 @@ def walk(setup: TrainingSetup, node: str) -> Walked:
                 )
             seen = class_labels(batch)
             classes = None if classes is None or seen is None else classes | seen
-            if len(found) < MOST_SHAPES:
-                found.setdefault(shapes(batch), moved(batch, "cpu"))
+            if len(examples) < MOST_SHAPES:
+                examples.setdefault(shapes(batch), moved(batch, "cpu"))
             if count >= MOST_WALKED or time.monotonic() - began > LONGEST_WALK_S:
                 whole = False
                 break
-    return Walked(count, samples, whole, tuple(found.values()), None if classes is None else frozenset(classes))
+    return Walked(count, samples, whole, tuple(examples.values()), None if classes is None else frozenset(classes))
 
 
 def rebuilt_alike(setup: TrainingSetup, plan: VersionPlan) -> bool:

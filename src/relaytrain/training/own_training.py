@@ -52,19 +52,19 @@ def checked_optimizer(function: Callable[[nn.Module], Any], name: str) -> MakeOp
 
     def make(model: nn.Module) -> torch.optim.Optimizer:
         with user_code(name):
-            made = function(model)
-        if not isinstance(made, torch.optim.Optimizer):
+            optimizer = function(model)
+        if not isinstance(optimizer, torch.optim.Optimizer):
             raise UserCodeError(
-                f"training.optimizer: {name} returned {type(made).__name__}, expected a torch.optim.Optimizer over the "
-                "parameters of the model it is given"
+                f"training.optimizer: {name} returned {type(optimizer).__name__}, expected a torch.optim.Optimizer "
+                "over the parameters of the model it is given"
             )
         known = {id(parameter) for parameter in model.parameters()}
-        if any(id(parameter) not in known for group in made.param_groups for parameter in group["params"]):
+        if any(id(parameter) not in known for group in optimizer.param_groups for parameter in group["params"]):
             raise UserCodeError(
                 f"training.optimizer: {name} trains parameters that are not the model's; make it anew at every call, "
                 "from the model it is given"
             )
-        return made
+        return optimizer
 
     return make
 
@@ -74,13 +74,13 @@ def checked_schedule(function: Callable[[torch.optim.Optimizer], Any], name: str
 
     def make(optimizer: torch.optim.Optimizer) -> LRScheduler:
         with user_code(name):
-            made = function(optimizer)
-        if isinstance(made, ReduceLROnPlateau) or not isinstance(made, LRScheduler):
+            schedule = function(optimizer)
+        if isinstance(schedule, ReduceLROnPlateau) or not isinstance(schedule, LRScheduler):
             raise UserCodeError(
-                f"training.lr_schedule: {name} returned {type(made).__name__}, expected a scheduler of "
+                f"training.lr_schedule: {name} returned {type(schedule).__name__}, expected a scheduler of "
                 "torch.optim.lr_scheduler that needs no loss"
             )
-        return made
+        return schedule
 
     return make
 
@@ -91,5 +91,5 @@ def _function(key: str, reference: str, folder: Path | None) -> Callable[..., An
     value = resolve(reference, folder).value
     if not callable(value):
         raise ScenarioError(f"training.{key}: {reference} is a {type(value).__name__}, expected a function")
-    made: Callable[..., Any] = value
-    return made
+    function: Callable[..., Any] = value
+    return function

@@ -68,5 +68,5 @@ def _step(change: Tensor, state: Tensors, settings: TrainingSettings) -> tuple[T
 def _state(checkpoint: Checkpoint, name: str) -> Tensors:
     """What the server keeps of a weight."""
     keys = {buffer: f"{buffer}/{name}" for buffer in ("first", "second")}
-    found = {buffer: checkpoint.server[key] for buffer, key in keys.items() if key in checkpoint.server}
-    return {buffer: tensor for buffer, tensor in found.items() if tensor.shape == checkpoint.weights[name].shape}
+    buffers = {buffer: checkpoint.server[key] for buffer, key in keys.items() if key in checkpoint.server}
+    return {buffer: tensor for buffer, tensor in buffers.items() if tensor.shape == checkpoint.weights[name].shape}

@@ -110,8 +110,8 @@ class TrainingSetup:
         sets = build_sets(scenario.data, scenario.problem, folder, read=read)
         plans, resolve, references = version_plans(scenario.resolved["versions"], sets, folder)
         data = (sets.nodes, sets.validation, sets.test)
-        made = cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
-        return replace(made, preprocessing=sets.preprocessing)
+        setup = cls(scenario.problem, settings, *data, plans, resolve, references, folder, parts=sets.parts)
+        return replace(setup, preprocessing=sets.preprocessing)
 
     @classmethod
     def from_model(
@@ -160,8 +160,8 @@ class TrainingSetup:
                 plans[name] = VersionPlan(name, "nested" if name in nested else "pruned", ratio=ratios[name])
             else:
                 raise UsageError(f"versions: nothing for {name!r}, expected a module or a ratio for each version")
-        made = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
-        return replace(made, preprocessing=sets.preprocessing, functions=functions, given=own, folder=folder)
+        setup = cls(problem, settings, sets.nodes, sets.validation, sets.test, plans, either(known), models=given)
+        return replace(setup, preprocessing=sets.preprocessing, functions=functions, given=own, folder=folder)
 
     @property
     def full(self) -> VersionPlan:

@@ -153,5 +153,5 @@ def _not_finite(model: nn.Module) -> list[str]:
 
 
 def _named(plan: VersionPlan) -> str:
-    made = f" ({plan.spec.factory})" if isinstance(plan.spec, FactorySpec) else ""
-    return f"versions.{plan.name}{made}: the network"
+    factory = f" ({plan.spec.factory})" if isinstance(plan.spec, FactorySpec) else ""
+    return f"versions.{plan.name}{factory}: the network"

@@ -106,8 +106,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 def _status(error: Exception) -> tuple[int, Any]:
     if isinstance(error, RequestValidationError):
-        found = [f"{'.'.join(map(str, row['loc'][1:]))}: {row['msg']}"[:200] for row in error.errors()[:5]]
-        return 422, "; ".join(found)
+        faults = [f"{'.'.join(map(str, row['loc'][1:]))}: {row['msg']}"[:200] for row in error.errors()[:5]]
+        return 422, "; ".join(faults)
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, NoSuchRun):

@@ -82,9 +82,9 @@ def replan(
 def plan(request: Request, pasted: Pasted) -> Checked:
     """What is wrong with a scenario, or its plan. Nothing that it names is imported or read."""
     room = room_of(request)
-    found = planned_from(room, pasted.scenario)
-    page = room.templates.get_template("parts/checked.html").render(found.context)
-    return Checked(ok=found.plan is not None, faults=list(found.faults), plan=found.plan_json, html=page)
+    outcome = planned_from(room, pasted.scenario)
+    page = room.templates.get_template("parts/checked.html").render(outcome.context)
+    return Checked(ok=outcome.plan is not None, faults=list(outcome.faults), plan=outcome.plan_json, html=page)
 
 
 def _slot(request: Request, run: RunName) -> Iterator[Feed]:

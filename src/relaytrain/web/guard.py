@@ -187,11 +187,11 @@ def _local(path: str) -> str:
 def _cookie(lines: Iterable[str], name: str) -> str | None:
     for line in lines:
         try:
-            found = SimpleCookie(line).get(name)
+            morsel = SimpleCookie(line).get(name)
         except CookieError:
             continue
-        if found is not None:
-            return found.value
+        if morsel is not None:
+            return morsel.value
     return None
 
 

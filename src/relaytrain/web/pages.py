@@ -117,11 +117,11 @@ def pipeline(request: Request, run: RunName) -> HTMLResponse:
     room = room_of(request)
     view = room.view(run).view
     try:
-        found = pipelines_of(load_scenario(dict(view.scenario)))
+        pipelines = pipelines_of(load_scenario(dict(view.scenario)))
         refused = ""
     except ScenarioError as error:
-        found, refused = [], str(error)
-    context = {"view": view, "run": run, "pipelines": [pipeline_parts(row) for row in found], "refused": refused}
+        pipelines, refused = [], str(error)
+    context = {"view": view, "run": run, "pipelines": [pipeline_parts(row) for row in pipelines], "refused": refused}
     return _page(room, request, "pipeline.html", context)
 
 
@@ -186,16 +186,16 @@ def audit(request: Request) -> HTMLResponse:
     return _page(room, request, "audit.html", _audit_words(*room.audit()))
 
 
-def _audit_words(found: Audit, unread: int) -> dict[str, Any]:
-    rates = [*found.levels, *([found.probability] if found.probability.count else [])]
+def _audit_words(verdict: Audit, unread: int) -> dict[str, Any]:
+    rates = [*verdict.levels, *([verdict.probability] if verdict.probability.count else [])]
     groups = [
         ("targets met, against what the first plans stated", rates),
-        ("losses at or below what was promised just before them", found.band),
-        ("losses at or below what the plan of so many epochs before said", found.ahead),
-        ("energy of whole runs, against what their first plans stated", found.energy),
+        ("losses at or below what was promised just before them", verdict.band),
+        ("losses at or below what the plan of so many epochs before said", verdict.ahead),
+        ("energy of whole runs, against what their first plans stated", verdict.energy),
     ]
     costs = []
-    for check in found.costs:
+    for check in verdict.costs:
         cost = check.cost
         figures = (
             ratio(cost.against_s, cost.predicted_s),
@@ -206,7 +206,7 @@ def _audit_words(found: Audit, unread: int) -> dict[str, Any]:
         shown = ["" if value is None else f"{value:.3f}" for value in figures]
         costs.append({"version": check.version, "clock": check.clock, "epochs": cost.epochs, "figures": shown})
     return {
-        "audit": found,
+        "audit": verdict,
         "unread": unread,
         "groups": [(name, list(rows)) for name, rows in groups if rows],
         "costs": costs,

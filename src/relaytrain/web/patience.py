@@ -52,17 +52,17 @@ class Readings:
         """
         reading = self._reading(what, read)
         try:
-            found = reading.found.result(timeout=self.patience_s)
+            answer = reading.found.result(timeout=self.patience_s)
         except NotYet:
             if not reading.found.done():
                 raise StillReading(what) from None
-            found = reading.found.result()
+            answer = reading.found.result()
         finally:
             if reading.found.done():
                 with self._lock:
                     if self._begun.get(what) is reading:
                         del self._begun[what]
-        return cast(T, found)
+        return cast(T, answer)
 
     def _reading(self, what: str, read: Callable[[], Any]) -> _Reading:
         """The one that was begun, or another; what nobody has come back for is forgotten."""
@@ -81,10 +81,10 @@ class Readings:
     def _go(self, reading: _Reading, read: Callable[[], Any]) -> None:
         with self._places:
             try:
-                found = read()
+                answer = read()
             except BaseException as error:  # it belongs to whoever asked
                 reading.done_s = self._clock()
                 reading.found.set_exception(error)
             else:
                 reading.done_s = self._clock()
-                reading.found.set_result(found)
+                reading.found.set_result(answer)

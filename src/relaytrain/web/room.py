@@ -59,20 +59,20 @@ class Room:
             return self._audited[1:]
 
     def _views(self, store: RunStore) -> tuple[list[RunView], int]:
-        found: list[RunView] = []
+        views: list[RunView] = []
         rows = [glance.summary for glance in self.shelf.runs()]
         read = 0
         for place, row in enumerate(rows):
             if place == MOST_AUDITED or read + row.events > MOST_AUDITED_EVENTS > row.events:
-                return found, len(rows) - place
+                return views, len(rows) - place
             read += row.events
             if row.damage:
                 continue
             try:
-                found.append(RunView.of(store.events(row.run), live=row.status == "running"))
+                views.append(RunView.of(store.events(row.run), live=row.status == "running"))
             except (StoreDamaged, ValueError):
                 continue
-        return found, 0
+        return views, 0
 
 
 def room_of(request: Request) -> Room:

@@ -206,8 +206,8 @@ def _figure(value: float | None) -> float | None:
 def filtered(rows: Sequence[Json], words: str, status: str) -> list[Json]:
     """The rows that hold all of `words` in their names, and have that status if one is given."""
     wanted = words.lower().split()
-    found = [row for row in rows if not status or row["word"] == status]
-    return [row for row in found if all(word in _haystack(row) for word in wanted)]
+    candidates = [row for row in rows if not status or row["word"] == status]
+    return [row for row in candidates if all(word in _haystack(row) for word in wanted)]
 
 
 def _haystack(row: Any) -> str:

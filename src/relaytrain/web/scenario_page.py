@@ -50,8 +50,8 @@ def planned_from(room: Room, text: str) -> Found:
     except RelayTrainError as error:
         faults = tuple(str(error).splitlines())
         return Found(faults, None, {"faults": faults, "plan": None, "name": "", "warnings": (), "pipelines": []})
-    found = [pipeline_parts(row) for row in pipelines_of(loaded)]
-    words = {"faults": (), "name": loaded.name, "warnings": loaded.warnings, "pipelines": found}
+    pipelines = [pipeline_parts(row) for row in pipelines_of(loaded)]
+    words = {"faults": (), "name": loaded.name, "warnings": loaded.warnings, "pipelines": pipelines}
     return Found((), plan, {**words, **plan_parts(plan)})
 
 
@@ -106,5 +106,5 @@ async def check(request: Request) -> HTMLResponse:
         text = parse_qs(body, keep_blank_values=True, max_num_fields=8).get("scenario", [""])[0]
     except ValueError:
         text = ""
-    found = await run_in_threadpool(planned_from, room, text)
-    return _page(room, request, {"text": text, "checked": True, **found.context})
+    outcome = await run_in_threadpool(planned_from, room, text)
+    return _page(room, request, {"text": text, "checked": True, **outcome.context})

@@ -265,10 +265,10 @@ def _deviations(arrays: Mapping[str, NDArray[Any]], key: str, columns: int) -> N
     """Standard deviations of logarithms, a row a stage."""
     if key not in arrays:
         return np.zeros((0, 0))
-    found = figures(arrays, key, (-1, columns))
-    if max(found.shape) > MOST_STAGES or not ((found >= 0.0) & (found <= MOST_DEVIATION)).all():
+    deviations = figures(arrays, key, (-1, columns))
+    if max(deviations.shape) > MOST_STAGES or not ((deviations >= 0.0) & (deviations <= MOST_DEVIATION)).all():
         raise Wrong(key, "too many rows, or a figure out of bounds", f"deviations from 0 to {MOST_DEVIATION:g}")
-    return found
+    return deviations
 
 
 def rounds(value: Any) -> int:

@@ -148,9 +148,9 @@ def _logs(losses: Array, forecast: Array, epochs: Sequence[int]) -> Array:
     """Logarithms of losses over forecasts at `epochs`; NaN beyond the last loss."""
     at = np.array(epochs)
     known = at <= len(losses)
-    found = np.full(len(at), np.nan)
-    found[known] = np.log(np.maximum(losses[at[known] - 1], 1e-6) / np.maximum(forecast[known], 1e-6))
-    return found
+    logs = np.full(len(at), np.nan)
+    logs[known] = np.log(np.maximum(losses[at[known] - 1], 1e-6) / np.maximum(forecast[known], 1e-6))
+    return logs
 
 
 def _by_stage(rows: Array, stages: Array) -> Array:
@@ -185,8 +185,8 @@ def _common(rows: Array, stages: Array, seeds: Array) -> float:
     ]
     if not products:
         return COMMON
-    found = float(np.clip(np.mean(products), 0.0, 0.9))
-    return (found * len(known) + COMMON * SEEDS) / (len(known) + SEEDS)
+    correlation = float(np.clip(np.mean(products), 0.0, 0.9))
+    return (correlation * len(known) + COMMON * SEEDS) / (len(known) + SEEDS)
 
 
 def _mean(values: Array) -> float:
@@ -213,11 +213,11 @@ def scatter_by_stage(curves: Sequence[LegCurve]) -> Array:
 
 def _differences(curves: Sequence[LegCurve]) -> Array:
     """(D, 2): epoch of the leg and the second difference there, of unit variance for unit scatter."""
-    found = []
+    points = []
     for curve in curves:
         second = np.diff(np.log(np.maximum(curve.losses, 1e-6)), n=2) / np.sqrt(6.0)
-        found += [(j + 2.0, value) for j, value in enumerate(second)]
-    return np.array(found).reshape(-1, 2)
+        points += [(j + 2.0, value) for j, value in enumerate(second)]
+    return np.array(points).reshape(-1, 2)
 
 
 def _falling(rows: Array) -> Array:

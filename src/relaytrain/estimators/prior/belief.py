@@ -317,12 +317,12 @@ def _listed(covering: Covering, key: str, otherwise: Array, beyond: float | None
     """Figures (P, J) by epoch of a leg as entries list them; beyond a list its last one, or `beyond`."""
     if not (longest := _longest(covering, key)):
         return None
-    found = otherwise.copy()
+    table = otherwise.copy()
     for rule, covered in covering:
         if figures := rule.get(key):
             last = figures[-1] if beyond is None else beyond
-            found[covered] = [*figures, *[last] * (longest - len(figures))]
-    return found
+            table[covered] = [*figures, *[last] * (longest - len(figures))]
+    return table
 
 
 def _entered(table: Mapping[str, Any], covering: Covering, plain: CurveBelief) -> ByExperience | None:

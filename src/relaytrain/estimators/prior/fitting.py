@@ -39,13 +39,13 @@ def legs_by_pair(atlas: Atlas, worth: Array, least: int = 4) -> dict[int, list[F
 
     A first leg on another pair is one of them: the network was handed over before it had learned anything.
     """
-    found: dict[int, list[FittedLeg]] = {}
+    by_pair: dict[int, list[FittedLeg]] = {}
     for seed, legs in atlas.seeds.items():
         for key, leg in legs.items():
             if len(leg.losses) >= least and (not key.before or key.before[0][0] == atlas.start):
                 experience = float(sum(worth[pair] * count for pair, count in key.before))
-                found.setdefault(key.pair, []).append(FittedLeg(seed, key, np.array(leg.losses), experience))
-    return found
+                by_pair.setdefault(key.pair, []).append(FittedLeg(seed, key, np.array(leg.losses), experience))
+    return by_pair
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def _as_far_as_seen(logs: Array, knots: Array, legs: Sequence[FittedLeg]) -> Arr
 
 def _by_epoch_of(legs: Sequence[FittedLeg]) -> Array:
     """Scatter by epoch of a leg, as far as the longest."""
-    found = _scatter(legs)
-    return np.asarray(found[np.minimum(np.arange(max(len(leg.losses) for leg in legs)), len(found) - 1)])
+    scatter = _scatter(legs)
+    return np.asarray(scatter[np.minimum(np.arange(max(len(leg.losses) for leg in legs)), len(scatter) - 1)])
 
 
 def _usual_legs(legs: Sequence[FittedLeg]) -> list[Array]:
@@ -163,7 +163,7 @@ def _handovers(
             curve = stood.get((leg.seed, LegKey(way, before)))
             if curve is not None and len(curve) > epochs:
                 seen.setdefault((before, pair), []).append((float(curve[epochs]), leg.start))
-    found = {}
+    handovers = {}
     for key, points in seen.items():
         if key[0] == start and key[1] not in shown:
             points = [*points, *((loss, loss) for loss in initial)]
@@ -172,8 +172,8 @@ def _handovers(
         if len(points) > 3 and before.std() > 1e-3:
             slope = float(np.clip(np.cov(before, after)[0, 1] / before.var(ddof=1), 0.0, 1.5))
         shift = float(np.mean(after - slope * before))
-        found[key] = shift, slope - 1.0, float(np.std(after - slope * before - shift, ddof=min(2, len(points) - 1)))
-    return found
+        handovers[key] = shift, slope - 1.0, float(np.std(after - slope * before - shift, ddof=min(2, len(points) - 1)))
+    return handovers
 
 
 USUAL_COMMON = 0.5
@@ -182,14 +182,14 @@ USUAL_COMMON = 0.5
 
 def _correlation(by_pair: Sequence[Mapping[int, float]], usual: float) -> float:
     """The mean correlation between two pairs over the seeds that both have, drawn to the usual one where few do."""
-    found = []
+    correlations = []
     for i, one in enumerate(by_pair):
         for other in by_pair[i + 1 :]:
             both = sorted(set(one) & set(other))
             if len(both) >= 3:
                 table = np.corrcoef([one[seed] for seed in both], [other[seed] for seed in both])
-                found.append((float(np.nan_to_num(table[0, 1])) * len(both) + 4.0 * usual) / (len(both) + 4.0))
-    return float(np.clip(np.mean(found), 0.0, 0.9)) if found else usual
+                correlations.append((float(np.nan_to_num(table[0, 1])) * len(both) + 4.0 * usual) / (len(both) + 4.0))
+    return float(np.clip(np.mean(correlations), 0.0, 0.9)) if correlations else usual
 
 
 def tables_of(belief: FittedBelief, pairs: Sequence[Pair], source: str) -> dict[str, dict[str, Any]]:

@@ -82,7 +82,7 @@ def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scat
     seeds = sorted({leg.seed for leg in legs})
     basis = np.hstack([_between(np.array([leg.experience for leg in legs]), knots), batch.of_seeds(seeds)])
     spreads = dict.fromkeys((FLOOR, PACE), (0.15, 0.1))
-    found: dict[int, OverExperience] = {}
+    trends: dict[int, OverExperience] = {}
     for _ in range(ROUNDS):
         batch.keep(figures)
         batch.sigma = np.maximum(scatter(legs)[: batch.epochs], 1e-3)[None, :]
@@ -92,11 +92,11 @@ def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scat
             common, mean[:, column] = _common(
                 figures[:, column], doubt[:, column], basis, knots, seeds, spreads[column]
             )
-            found[column], spreads[column] = common, (common.between, common.within)
+            trends[column], spreads[column] = common, (common.between, common.within)
             precision[:, column] = 1.0 / common.within**2
         figures = batch.fit(figures, mean, precision, MORE_STEPS)
     batch.keep(figures)
-    return PairFit(found[FLOOR], found[PACE], list(legs))
+    return PairFit(trends[FLOOR], trends[PACE], list(legs))
 
 
 def fit_alone(legs: Sequence[FittedLeg], drop: float) -> None:
@@ -173,9 +173,9 @@ def _alone(batch: _Batch) -> Array:
     for guess in FLOOR_GUESSES:
         begun = batch.mean.copy()
         begun[:, FLOOR] += np.log(guess / 0.8)
-        found = batch.fit(begun, batch.mean, precision, STEPS)
-        misfit = batch.misfit(found, batch.mean, precision)
-        best, least = np.where((misfit < least)[:, None], found, best), np.minimum(misfit, least)
+        fitted = batch.fit(begun, batch.mean, precision, STEPS)
+        misfit = batch.misfit(fitted, batch.mean, precision)
+        best, least = np.where((misfit < least)[:, None], fitted, best), np.minimum(misfit, least)
     return best
 
 
@@ -197,11 +197,11 @@ def _common(
         smooth[:count, :count] = lean.T @ lean + bend.T @ bend
     smooth[count:, count:] = np.eye(len(seeds)) / between**2
     inverse = np.linalg.inv(basis.T @ (weights[:, None] * basis) + smooth)
-    found = inverse @ (basis.T @ (weights * figures))
-    expected = basis @ found
-    own = found[count:]
+    coefficients = inverse @ (basis.T @ (weights * figures))
+    expected = basis @ coefficients
+    own = coefficients[count:]
     # What a leg is drawn to leaves it the doubt that its losses and that pull have together.
     left = 1.0 / (1.0 / np.maximum(doubt, 1e-9) + 1.0 / within**2)
     between = max(float(np.sqrt(np.mean(own**2 + np.diag(inverse)[count:]))), LEAST_SPREAD)
     within = max(float(np.sqrt(np.mean((figures - expected) ** 2 + left))), LEAST_SPREAD)
-    return OverExperience(found[:count], dict(zip(seeds, own.tolist(), strict=True)), between, within), expected
+    return OverExperience(coefficients[:count], dict(zip(seeds, own.tolist(), strict=True)), between, within), expected

@@ -367,11 +367,11 @@ class Prior:
     def _residuals(self, leg: SeenLeg, curve: Array) -> Array:
         """Logarithms (H, epochs) of the losses seen over the leg's curve."""
         losses = np.array(leg.losses[_skipped(leg) :])
-        found = np.log((losses[None, :] + self.tiny) / (curve + self.tiny))
+        residuals = np.log((losses[None, :] + self.tiny) / (curve + self.tiny))
         if self.belief.early is not None:
             early = self.belief.early[leg.pair, len(leg.losses) - len(losses) :][: len(losses)]
-            found[:, : len(early)] -= early
-        return np.asarray(found)
+            residuals[:, : len(early)] -= early
+        return np.asarray(residuals)
 
     def _log_likelihood(self, leg: SeenLeg) -> Array:
         """Of a leg's losses (L, H) under every hypothesis: scatter with memory (AR(1)) and heavy tails."""

@@ -74,8 +74,8 @@ def main() -> int:
 
 def _program(name: str) -> Callable[[], None]:
     """One of Flower's console scripts."""
-    found: Callable[[], None] = next(iter(importlib.metadata.entry_points(group="console_scripts", name=name))).load()
-    return found
+    program: Callable[[], None] = next(iter(importlib.metadata.entry_points(group="console_scripts", name=name))).load()
+    return program
 
 
 def _ask_to_end(pid: int) -> None:

@@ -91,7 +91,7 @@ def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: flo
     say(f"timing all versions on {len(numbers)} nodes")
     keys = dict(zip(grid.push_messages(asked), numbers, strict=True))
     keys.pop("", None)
-    found: dict[int, NodeProfile] = {}
+    profiles: dict[int, NodeProfile] = {}
     began = said = time.monotonic()
     while keys and (now := time.monotonic()) - began < MEASURE_S:
         for answer in grid.pull_messages(list(keys)):
@@ -101,35 +101,39 @@ def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: flo
             try:
                 if answer.has_error():
                     raise BadMessage(answer.error.reason or "no reason")
-                found[number] = NodeProfile.read(to_about(answer.content))
+                profiles[number] = NodeProfile.read(to_about(answer.content))
             except BadMessage as wrong:
                 say(f"{'+'.join(roster.about[number]['nodes'])} was not measured: {wrong}")
         if now - said >= WORDS_EVERY_S:
             said = now
             say(f"timing: {len(keys)} nodes are not done yet ({now - began:.0f} s)")
         time.sleep(PULL_S)
-    return {name: found[number] for name, number in there.items() if number in found and name in found[number].samples}
+    return {
+        name: profiles[number]
+        for name, number in there.items()
+        if number in profiles and name in profiles[number].samples
+    }
 
 
-def measured_pairs(problem: Problem, found: Mapping[str, NodeProfile]) -> dict[tuple[str, str], tuple[float, float]]:
+def measured_pairs(problem: Problem, profiles: Mapping[str, NodeProfile]) -> dict[tuple[str, str], tuple[float, float]]:
     """Seconds and joules of an epoch, of every pair whose nodes were all measured."""
     sets = {group.name: group for group in problem.node_sets}
     versions = {version.name: version for version in problem.versions}
     rows = {}
     for pair in problem.pairs:
         group, version = sets[pair.nodes], versions.get(pair.version, Version(pair.version))
-        able, trained = [found.get(node) for node in group.nodes], {version.name, *version.slices}
+        able, trained = [profiles.get(node) for node in group.nodes], {version.name, *version.slices}
         if group.mode == "pipeline" or not able or any(p is None or trained - p.versions.keys() for p in able):
             continue
-        seconds, joules = zip(*(found[node].epoch(version, node) for node in group.nodes), strict=True)
+        seconds, joules = zip(*(profiles[node].epoch(version, node) for node in group.nodes), strict=True)
         expected = sampled_cost(seconds, joules, [0.0] * len(seconds), group.sampled)
         rows[pair.version, pair.nodes] = expected.seconds, expected.joules
     return rows
 
 
-def with_measured(scenario: Scenario, found: Mapping[str, NodeProfile]) -> Scenario:
+def with_measured(scenario: Scenario, profiles: Mapping[str, NodeProfile]) -> Scenario:
     """`scenario` with the measured epochs as its [[pairs]]; what was not measured stays as it was."""
-    measured = measured_pairs(scenario.problem, found)
+    measured = measured_pairs(scenario.problem, profiles)
     given = {(row.get("version"), row.get("nodes")): row for row in scenario.resolved.get("pairs") or ()}
     rows = []
     for i, pair in enumerate(scenario.problem.pairs):
@@ -139,6 +143,6 @@ def with_measured(scenario: Scenario, found: Mapping[str, NodeProfile]) -> Scena
             seconds, energy = measured[key]
         told = {"version": pair.version, "nodes": pair.nodes, "seconds": seconds, "energy": energy}
         rows.append({**given.get(key, {}), **told})
-    made = load_scenario({**scenario.resolved, "pairs": rows})
+    loaded = load_scenario({**scenario.resolved, "pairs": rows})
     kept = {key: getattr(scenario, key) for key in ("source", "preset", "overrides", "without")}
-    return replace(made, **kept)
+    return replace(loaded, **kept)

@@ -90,8 +90,8 @@ def stage_address(link: Link, listen: str | None) -> str:
     """
     host, port = "", ""
     if listen is not None:
-        found = _LISTEN.fullmatch(listen)
-        host, port = (found[1], found[2] or "") if found else ("", "")
+        match = _LISTEN.fullmatch(listen)
+        host, port = (match[1], match[2] or "") if match else ("", "")
         if not host or not _HOST.fullmatch(host) or int(port or 1) not in range(1, 65536):
             raise UsageError(f"--listen: got '{listen[:80]}', expected HOST or HOST:PORT, for example 10.0.0.2:9000")
     if host.strip("[]") in ("0.0.0.0", "::"):
@@ -114,10 +114,10 @@ def _towards(link: Link) -> str:
         kind, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
             probe.connect(there)
-            found = str(probe.getsockname()[0])
+            address = str(probe.getsockname()[0])
     except OSError:
         return "127.0.0.1"
-    return f"[{found}]" if ":" in found else found
+    return f"[{address}]" if ":" in address else address
 
 
 def is_loopback(host: str) -> bool:
@@ -149,9 +149,9 @@ def make_certificates(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) 
 
     def builder(common: str, issuer: x509.Name | None, key: Any) -> x509.CertificateBuilder:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer or subject)
-        made = made.public_key(key.public_key()).serial_number(x509.random_serial_number())
-        return made.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=DAYS))
+        draft = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer or subject)
+        draft = draft.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        return draft.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=DAYS))
 
     if (folder / "ca.key").is_file():
         ca_key: Any = _private(folder / "ca.key")
@@ -159,23 +159,23 @@ def make_certificates(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) 
     else:
         ca_key = ec.generate_private_key(ec.SECP384R1())
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        made = builder("relaytrain development authority", None, ca_key)
-        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        ca = made.add_extension(usage, critical=True).sign(ca_key, hashes.SHA256())
+        root = builder("relaytrain development authority", None, ca_key)
+        root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        ca = root.add_extension(usage, critical=True).sign(ca_key, hashes.SHA256())
         written += _write(folder / "ca.key", _pem(ca_key)) + _write(folder / CA, _pem(ca))
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
 
     def issue(common: str, names: Sequence[str], usage: Sequence[x509.ObjectIdentifier]) -> tuple[bytes, bytes]:
         """A new key and its certificate."""
         key = ec.generate_private_key(ec.SECP384R1())
-        made = builder(common, ca.subject, key)
+        draft = builder(common, ca.subject, key)
         if names:
-            made = made.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
-        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(authority, critical=False)
-        made = made.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-        return _pem(key), _pem(made.sign(ca_key, hashes.SHA256()))
+            draft = draft.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        draft = draft.add_extension(authority, critical=False)
+        draft = draft.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
+        return _pem(key), _pem(draft.sign(ca_key, hashes.SHA256()))
 
     known = list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1"]))
     key, server = issue("relaytrain SuperLink", known, [ExtendedKeyUsageOID.SERVER_AUTH])

@@ -74,11 +74,11 @@ def _end_all(child: subprocess.Popen[bytes]) -> None:
 
 def children_of(pid: int) -> list[int]:
     """Processes whose parent is `pid`, as /proc tells."""
-    found: set[int] = set()
+    children: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found |= {int(word) for word in task.read_text(encoding="ascii").split()}
-    return sorted(found)
+            children |= {int(word) for word in task.read_text(encoding="ascii").split()}
+    return sorted(children)
 
 
 def descendants_of(pid: int) -> list[int]:

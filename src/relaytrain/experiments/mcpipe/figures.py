@@ -172,7 +172,7 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
             f"(best-of {methods['best-of'].step_s / pipe.step_s:.2f}x)",
         ),
         "best-late": (
-            all_of([found.verdict for found in (*(behind[m] for m in rivals), *own)]),
+            all_of([difference.verdict for difference in (*(behind[m] for m in rivals), *own)]),
             f"mean over the last fifth: {late_means}; PipeDream above {gaps}",
         ),
         "greedy-early": (ahead.verdict, f"GreedyUpdates above PipeDream over the first third: {ahead}"),

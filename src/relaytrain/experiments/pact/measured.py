@@ -162,9 +162,9 @@ def verdicts(stated: Mapping[str, Expected], figure: str, which: str) -> dict[st
     """The findings of a figure with the verdicts that ship for measured curves (`measured.toml`), and why not."""
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     known, reasons, silent = tables[figure][which], tables[figure].get("why", {}), tables[figure].get("silent", {})
-    found = {}
+    findings = {}
     for key, spelt in known.items():
         holds = shipped(spelt)
         why = {True: "", False: reasons.get(key, ""), None: silent.get(key, "No decision changed")}[holds]
-        found[key] = replace(stated[key], holds=holds, why=why, finding=f"{stated[key].finding} [{which}]")
-    return found
+        findings[key] = replace(stated[key], holds=holds, why=why, finding=f"{stated[key].finding} [{which}]")
+    return findings

@@ -68,12 +68,12 @@ class Depl:
             return composed(answer, problem, state, self.name)
         # what else could be done is asked before a run, not after each of its epochs
         others = self._others(answer) if solution.feasible and state.epoch == 0 else ()
-        made = composed(answer, problem, state, self.name, alternatives=others)
+        plan = composed(answer, problem, state, self.name, alternatives=others)
         if level >= problem.target.probability - 1e-12 or instance.max_epochs < 1 or instance.target.deadline_s <= 0.0:
-            return made
+            return plan
         instead = self._instead(instance, past, solution)
         ways = tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in instead.nearest())
-        return replace(made, nearest=ways, attainable=instead.attainable(level))
+        return replace(plan, nearest=ways, attainable=instead.attainable(level))
 
     def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Alternatives:
         """What else might be asked of this planner."""

@@ -157,9 +157,9 @@ def planned_path(tables: Tables, state: State, actions: Actions | None, name: st
         none = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, True)
         return compose(tables, state, ActionChoice(none, 0.0), name, explained=False, warnings=notes)
     losses, energy, elapsed = path_of(instance, start, actions) if len(actions) else (np.zeros(0), 0.0, start.elapsed_s)
-    found = Solution(True, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, energy, True)
-    made = compose(tables, state, ActionChoice(found, 1.0), name, explained=False, warnings=notes)
-    return replace(made, rung=made.probability, bound_j=math.inf, gap=0.0)
+    solution = Solution(True, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, energy, True)
+    plan = compose(tables, state, ActionChoice(solution, 1.0), name, explained=False, warnings=notes)
+    return replace(plan, rung=plan.probability, bound_j=math.inf, gap=0.0)
 
 
 @dataclass(frozen=True)

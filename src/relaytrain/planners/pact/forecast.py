@@ -76,8 +76,8 @@ def _searched(tables: Tables, state: State) -> dict[float, float]:
     """The least joules to go if things go as a level says, for the levels under which a path arrives."""
     tables.prepare(LEVELS)
     start = tables.start(state)
-    found = {level: solve(tables.at(level), tables.at_level(start, level), effort=EFFORT) for level in LEVELS}
-    return {level: way.energy_j for level, way in found.items() if way.feasible and way.actions}
+    ways = {level: solve(tables.at(level), tables.at_level(start, level), effort=EFFORT) for level in LEVELS}
+    return {level: way.energy_j for level, way in ways.items() if way.feasible and way.actions}
 
 
 def _way(problem: Problem, plan: Plan, state: State) -> _Way:

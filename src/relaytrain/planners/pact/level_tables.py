@@ -42,8 +42,8 @@ class Tables:
 
     def prepare(self, levels: Sequence[Level]) -> None:
         """Make the instances at all of `levels` in one go."""
-        made = instances_of(self.problem, self.costs, self.law, levels, grid=self.grid)
-        self.instances.update(zip(levels, made, strict=True))
+        instances = instances_of(self.problem, self.costs, self.law, levels, grid=self.grid)
+        self.instances.update(zip(levels, instances, strict=True))
 
     def start(self, state: State) -> Start:
         """Where the expected path begins, in the instances' units: steps of the grid if there is one."""
@@ -115,8 +115,8 @@ class Tables:
             only = np.arange(len(mask)) == now
             ready = by_table(instance, start, time, instance.seconds, only)
             if ready is None or not ready.feasible or len(ready.actions) > room:
-                found = solve(self.timed(level), start, only)
-                mask[now] = found.feasible and found.elapsed_s <= instance.deadline
+                quickest = solve(self.timed(level), start, only)
+                mask[now] = quickest.feasible and quickest.elapsed_s <= instance.deadline
         return mask
 
     def timed(self, level: Level) -> SearchInstance:

@@ -107,12 +107,12 @@ def _higher_loss(question: _Question, target: Target) -> float | None:
     z, variance = margin(level), tables.variance
     certain = variance is None or z <= 0.0
     if variance is None or certain:
-        found = least_loss(instance, start)
+        solution = least_loss(instance, start)
     else:
-        found = least_loss_in_time(instance, variance, z, start)
-    if not found.actions and instance.monotone and certain:
+        solution = least_loss_in_time(instance, variance, z, start)
+    if not solution.actions and instance.monotone and certain:
         return None
-    guess = min(found.losses) * step if found.actions else None
+    guess = min(solution.losses) * step if solution.actions else None
     most = max(question.state.loss, target.loss) + step * (tables.grid is not None)
     return least_feasible(
         lambda loss: question.reached(loss=loss), target.loss, most, guess=guess, within=WITHIN * max(step, 1.0)

@@ -62,27 +62,27 @@ class Optimum:
         """The plan from `state`."""
         tables = Tables(problem, costs, law, self.grid)
         start = tables.start(state)
-        found = solve(tables.at("expected"), start)
-        if not found.feasible:
+        solution = solve(tables.at("expected"), start)
+        if not solution.feasible:
             choice = ActionChoice(last_resort(tables, start), 0.0)
         else:
-            choice = ActionChoice(found, 1.0)
-        notes = grid_notes(tables, state, found) if self.grid is not None and self.explained else ()
-        made = compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
-        if not made.feasible:
-            return replace(made, nearest=nearest_targets(tables, state, 0.5) if self.explained else ())
-        short = self.explained and made.probability < made.asked - 1e-12
-        most = attainable(tables, state, made.probability) if short else None
-        return replace(made, rung=made.probability, guaranteed=_guaranteed(tables, state, made), attainable=most)
+            choice = ActionChoice(solution, 1.0)
+        notes = grid_notes(tables, state, solution) if self.grid is not None and self.explained else ()
+        plan = compose(tables, state, choice, self.name, explained=self.explained, warnings=notes)
+        if not plan.feasible:
+            return replace(plan, nearest=nearest_targets(tables, state, 0.5) if self.explained else ())
+        short = self.explained and plan.probability < plan.asked - 1e-12
+        most = attainable(tables, state, plan.probability) if short else None
+        return replace(plan, rung=plan.probability, guaranteed=_guaranteed(tables, state, plan), attainable=most)
 
 
-def _guaranteed(tables: Tables, state: State, made: Plan) -> tuple[float, ...]:
-    level = min(max(made.asked, 1e-6), 1 - 1e-6)
-    actions = np.array([tables.problem.index(d.pair) for d in made.decisions], np.int64)
+def _guaranteed(tables: Tables, state: State, plan: Plan) -> tuple[float, ...]:
+    level = min(max(plan.asked, 1e-6), 1 - 1e-6)
+    actions = np.array([tables.problem.index(d.pair) for d in plan.decisions], np.int64)
     return tuple(losses_at(tables, state, actions, level)[0].tolist())
 
 
-def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]:
+def grid_notes(tables: Tables, state: State, solution: Solution) -> tuple[str, ...]:
     """What the grid costs: swallowed gains, and the distance to the un-quantised optimum."""
     grid = tables.grid
     assert grid is not None
@@ -98,11 +98,11 @@ def grid_notes(tables: Tables, state: State, found: Solution) -> tuple[str, ...]
                 f"loss_step {grid.loss_step:g} is above {share:.0%} of the useful gains (the smallest is "
                 f"{useful.min():.2g}): rounding up turns such epochs into none; use a smaller step, or no grid"
             )
-    if best.feasible and not found.feasible:
+    if best.feasible and not solution.feasible:
         notes.append(f"the grid makes the problem infeasible; without it the optimum is {best.energy_j:.6g}")
-    elif best.feasible and math.isfinite(found.energy_j) and best.energy_j > 0:
+    elif best.feasible and math.isfinite(solution.energy_j) and best.energy_j > 0:
         notes.append(
-            f"the grid costs {found.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum "
+            f"the grid costs {solution.energy_j / best.energy_j - 1:+.2%} against the un-quantised optimum "
             f"{best.energy_j:.6g}"
         )
     return tuple(notes)

@@ -139,7 +139,7 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> An
         if work + counts[WORK] > counts[MOST_WORK]:
             status = FULL
             break
-        made = count
+        before = count
         for turn in range(turns):
             ahead = step(space, store, label, turn)
             if ahead.rank == np.inf:
@@ -155,7 +155,7 @@ def _loop(space: Any, store: Any, turns: int, start: PathLabel, most: int) -> An
             loss_of[count], time_of[count], energy_of[count] = ahead.loss, ahead.time_s, ahead.energy_j
             size = push(heap_rank, heap_item, size, ahead.rank, count)
             count += 1
-        work += TURN_NS * turns + MADE_NS * (count - made)
+        work += TURN_NS * turns + MADE_NS * (count - before)
     counts[WORK] += work
     counts[LABELS] += count
     counts[PEAK] = max(counts[PEAK], counts[HELD] + KEPT_BYTES * count)

@@ -316,7 +316,7 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
     rounded = LawForm(
         TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True
     )
-    made = SearchInstance(
+    instance = SearchInstance(
         rounded,
         steps,
         whole.joules,
@@ -327,5 +327,5 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
         monotone,
         last_epoch=None if autonomous else epochs,
     )
-    made.hold(table.nbytes)
-    return made
+    instance.hold(table.nbytes)
+    return instance

@@ -129,11 +129,11 @@ _search = best_first(_settle_label, _step_label, roomier)
 @jit
 def _way(space: LabelSpace, store: Staircases, turns: int, start: PathLabel, most: int) -> Any:
     """The pairs of the path that the search ended at, none unless it STOPPED; its status; how many labels it made."""
-    found = _search(space, store, turns, start, most)
-    count = found.labels.parent.shape[0]
-    if found.status != STOPPED:
-        return np.empty(0, np.int64), found.status, count
-    return path_to(found.labels.parent, found.labels.pair, found.last), found.status, count
+    outcome = _search(space, store, turns, start, most)
+    count = outcome.labels.parent.shape[0]
+    if outcome.status != STOPPED:
+        return np.empty(0, np.int64), outcome.status, count
+    return path_to(outcome.labels.parent, outcome.labels.pair, outcome.last), outcome.status, count
 
 
 def way(instance: SearchInstance, start: Start, **options: Any) -> tuple[NDArray[np.int64], int, int]:

@@ -60,9 +60,9 @@ def plan(
     if math.isinf(choice.value):
         return DeplPlan(False, exact=choice.exact, reason=_reason(instance, switches))
     schedule = best[choice.chosen]
-    found = search(choice.chosen)
-    if any_switches and isinstance(found, VersionSearch):
-        schedule = more_switches(found, schedule)
+    chosen_search = search(choice.chosen)
+    if any_switches and isinstance(chosen_search, VersionSearch):
+        schedule = more_switches(chosen_search, schedule)
     return complete(instance, choice.chosen, schedule.versions, exact=choice.exact, within=within)
 
 
