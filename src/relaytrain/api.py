@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -76,9 +76,9 @@ def _first_law(loaded: Scenario) -> LossLaw:
 def _drawn(loaded: Scenario, count: int) -> Worlds | None:
     """Worlds before any epoch, of the scenario's estimator; None where it has only a law."""
     from .estimators.choose import estimator_for
+    from .planners.over_worlds import drawn_by
 
-    sample: Callable[..., Worlds] | None = getattr(estimator_for(loaded), "sample", None)
-    return None if sample is None else sample((), loaded.problem.pairs, count, int(loaded.training.get("seed", 0)))
+    return drawn_by(estimator_for(loaded), (), loaded.problem.pairs, count, int(loaded.training.get("seed", 0)))
 
 
 def _warned(plan: Plan, loaded: Scenario) -> Plan:

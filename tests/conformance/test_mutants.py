@@ -1,4 +1,4 @@
-"""Planners, estimators and transports that are wrong on purpose: the public suites find every one of them."""
+"""Planners, estimators, beliefs and transports that are wrong on purpose: the public suites find every one of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from relaytrain.core.plan import Nearest
+from relaytrain.core.worlds import Worlds
 from relaytrain.estimators import Prior
+from relaytrain.estimators.choose import estimator_for
 from relaytrain.planners.pact.planner import Optimum
 from relaytrain.scenario import load_scenario
+from relaytrain.testing.belief_suite import BeliefSuite
 from relaytrain.testing.estimator_suite import EstimatorSuite
 from relaytrain.testing.planner_suite import PlannerSuite
 
@@ -172,5 +175,71 @@ def test_the_estimator_suite(mutation):
 
         def pairs(self):
             return load_scenario(PAIRS).problem.pairs
+
+    assert (caught_by(Suite) is None) == (mutation == "none"), caught_by(Suite)
+
+
+# --- beliefs
+
+
+class WrongBelief:
+    """The quickstart's belief, spoilt."""
+
+    calls = 0
+
+    def __init__(self, mutation: str) -> None:
+        self.mutation, self.past = mutation, None
+        self.inner: Any = estimator_for(load_scenario("quickstart"))
+
+    def law(self, history: Any, pairs: Any) -> Any:
+        if self.mutation == "learns while it draws" and self.past is not None:
+            history = self.past
+        return self.inner.law(history, pairs)
+
+    def sample(self, history: Any, pairs: Any, count: int, seed: int) -> Worlds:
+        WrongBelief.calls += 1
+        if self.mutation == "learns while it draws":
+            self.past = history[:-1]
+        if self.mutation == "remembers":
+            history = self.past = self.past or history
+        if self.mutation == "one seed for all":
+            seed = 0
+        worlds = self.inner.sample(history, pairs, count, seed)
+        nan = worlds.curves * np.where(np.arange(len(pairs)) == 1, np.nan, 1.0)[None, :, None]
+        changes: dict[str, dict[str, Any]] = {
+            "too few worlds": {"only": 7},
+            "another each time": {"curves": worlds.curves * (1.0 + 1e-9 * WrongBelief.calls)},
+            "NaN of one pair": {"curves": nan},
+            "floors below zero": {"curves": worlds.curves - np.array([9.0, 0.0, 0.0, 0.0])},
+            "forgets the leg": {"leg_epochs": worlds.leg_epochs + 1},
+            "negative scatter": {"scatter": -worlds.scatter},
+        }
+        change = changes.get(self.mutation, {})
+        return worlds.only(np.arange(change["only"])) if "only" in change else replace(worlds, **change)
+
+
+BELIEFS = (
+    "too few worlds",
+    "another each time",
+    "NaN of one pair",
+    "floors below zero",
+    "forgets the leg",
+    "negative scatter",
+    "remembers",
+    "one seed for all",
+    "learns while it draws",
+)
+
+
+@pytest.mark.parametrize("mutation", ["none", *BELIEFS])
+def test_the_belief_suite(mutation):
+    class Suite(BeliefSuite):
+        epochs_of_histories = (0, 8, 15)
+
+        def estimator(self):
+            return WrongBelief(mutation)
+
+        def pairs(self):
+            return load_scenario("quickstart").problem.pairs
 
     assert (caught_by(Suite) is None) == (mutation == "none"), caught_by(Suite)

@@ -24,7 +24,8 @@ from relaytrain.estimators.learned.features import seen_of
 from relaytrain.estimators.learned.learned_law import Learned
 from relaytrain.estimators.learned.own_epochs import own_pace
 from relaytrain.estimators.learned.zero_trace import zero_trace
-from relaytrain.testing.estimator_suite import EstimatorSuite, history_of
+from relaytrain.testing.belief_suite import BeliefSuite
+from relaytrain.testing.estimator_suite import history_of
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -51,7 +52,7 @@ def test_predicting_needs_neither_torch_nor_sklearn_and_is_the_same_in_another_p
     assert json.loads(there.stdout) == json.loads(json.dumps(law_to_json(here)))
 
 
-class TestAuto(EstimatorSuite):
+class TestAuto(BeliefSuite):
     @pytest.fixture(autouse=True)
     def _fitted(self, auto):
         self.fitted = auto

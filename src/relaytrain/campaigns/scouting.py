@@ -23,6 +23,7 @@ from ..core.cost import CostTable
 from ..core.state import TOLERANCE, State
 from ..estimators.choose import estimator_for
 from ..estimators.prior.fitting import taught
+from ..planners.over_worlds import drawn_by
 from ..planners.pact.sampled import Sampled, best_schedule
 from ..planners.pact.schedules import Legs, Walker, packed
 from ..relay.job import Job, Settings
@@ -214,9 +215,9 @@ class Scouting:
         after = replace(load_scenario(tables), source=self.scenario.source)
         problem = after.problem
         state = State(0, problem.initial_loss, 0.0, problem.start, 0.0)
-        drawn = [estimator_for(each).sample((), problem.pairs, WORLDS, 0) for each in (self.scenario, after)]  # type: ignore[attr-defined]
-        plans = [best_schedule(problem, self.costs, worlds, state) for worlds in drawn]
-        if plans[0] is None or plans[1] is None:
+        drawn = [drawn_by(estimator_for(each), (), problem.pairs, WORLDS, 0) for each in (self.scenario, after)]
+        plans = [best_schedule(problem, self.costs, worlds, state) for worlds in drawn if worlds is not None]
+        if drawn[1] is None or len(plans) < len(drawn) or plans[0] is None or plans[1] is None:
             return None
         walker = Walker(problem, self.costs, drawn[1], state)
         energy, _ = walker.follow(packed([plans[0].legs, plans[1].legs]), WORLDS)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from .cost import CostTable
 from .law import LossLaw
@@ -16,6 +16,9 @@ from .outcome import EpochOutcome, EpochResult, Evaluation, Handed
 from .plan import Decision, Plan
 from .problem import Pair, Problem
 from .state import State
+
+if TYPE_CHECKING:
+    from .worlds import Worlds
 
 
 @runtime_checkable
@@ -41,11 +44,36 @@ class Estimator(Protocol):
 
 
 @runtime_checkable
+class Belief(Estimator, Protocol):
+    """An estimator that says what is not known, too: as worlds, each of which may be the true one."""
+
+    def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
+        """So many equally likely worlds, joint over pairs; the same ones for the same history and seed."""
+        ...
+
+
+@runtime_checkable
 class Planner(Protocol):
     """Problem, costs, law and state -> plan. Pure: no clock, no files, no torch."""
 
     def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The best plan from `state`."""
+        ...
+
+
+@runtime_checkable
+class WorldPlanner(Planner, Protocol):
+    """A planner that decides over worlds where there are any."""
+
+    @property
+    def worlds(self) -> int:
+        """How many it wants."""
+        ...
+
+    def plan(
+        self, problem: Problem, costs: CostTable, law: LossLaw, state: State, worlds: Worlds | None = None
+    ) -> Plan:
+        """The best plan from `state` over `worlds`; without them, by the law alone."""
         ...
 
 

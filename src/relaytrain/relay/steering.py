@@ -11,7 +11,7 @@ follows from the history and from what was forbidden, so a resumed run makes the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -29,7 +29,7 @@ from ..core.state import TOLERANCE, State
 from ..core.worlds import Worlds
 from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
-from ..planners.over_worlds import plan_over
+from ..planners.over_worlds import drawn_by, plan_over
 from ..planners.plan_size import limited
 from .widening import StatedBound, Widening, widened, widenings
 
@@ -272,11 +272,8 @@ class Steering:
 
     def _drawn(self, count: int) -> Worlds | None:
         """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""
-        sample: Callable[..., Worlds] | None = getattr(self.estimator, "sample", None)
-        if sample is None:
-            return None
-        drawn = sample(tuple(self.history), self.problem.pairs, count, self.seed)
-        return drawn.widened(self.widening[-1].factor) if self.widening else drawn
+        drawn = drawn_by(self.estimator, tuple(self.history), self.problem.pairs, count, self.seed)
+        return drawn.widened(self.widening[-1].factor) if drawn is not None and self.widening else drawn
 
     @property
     def widening(self) -> list[Widening]:

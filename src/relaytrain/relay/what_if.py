@@ -8,7 +8,7 @@ comes back (a test holds it to that). No torch, no files, and nothing that a sce
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,11 @@ from ..core.law import LossLaw
 from ..core.law_json import costs_from_json, law_from_json
 from ..core.plan import Plan
 from ..core.problem import Pair, Problem, Target
-from ..core.protocols import Planner
+from ..core.protocols import Planner, WorldPlanner
 from ..core.state import State
 from ..core.worlds import Worlds
 from ..estimators.choose import estimator_for
-from ..planners.over_worlds import plan_over
+from ..planners.over_worlds import drawn_by, plan_over
 from ..planners.pact.sampled import Sampled
 from ..planners.plan_size import limited
 from ..planners.registry import planner_for
@@ -80,11 +80,10 @@ class WhatIf:
                 f"this decision cannot be planned again: {type(error).__name__}: {str(error)[:200]}"
             ) from None
         planner = planner_for(scenario, "pact" if scenario.planner.name == "fixed" else None)
-        count = int(getattr(planner, "worlds", 0))
         fitted = scenario.estimator.get("name", "prior") != "prior"
         worlds = None
-        if count and not fitted:
-            worlds = _drawn(scenario, problem, past, count, _seed(started))
+        if isinstance(planner, WorldPlanner) and not fitted:
+            worlds = _drawn(scenario, problem, past, planner.worlds, _seed(started))
         return cls(problem, costs, law, here, planner, worlds, scenario.guessed, FROM_THE_LAW if fitted else "")
 
     def plan(
@@ -135,10 +134,6 @@ def _seed(started: Body) -> int:
 
 def _drawn(scenario: Scenario, problem: Problem, past: RunPast, count: int, seed: int) -> Worlds | None:
     """Worlds as the run drew them."""
-    sample = getattr(estimator_for(scenario, problem), "sample", None)
-    if sample is None:
-        return None
-    history: Sequence[Any] = tuple(past.history)
-    drawn: Worlds = sample(history, problem.pairs, count, seed)
-    wider = widenings(past.stated, history)
-    return drawn.widened(wider[-1].factor) if wider else drawn
+    drawn = drawn_by(estimator_for(scenario, problem), past.history, problem.pairs, count, seed)
+    wider = widenings(past.stated, past.history)
+    return drawn.widened(wider[-1].factor) if drawn is not None and wider else drawn

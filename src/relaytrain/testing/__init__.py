@@ -1,5 +1,5 @@
 """What tests of RelayTrain and of its plug-ins share: conformance suites, random problems, oracles.
 
 Read in this order: `brute_force` (every path of a small problem), `strategies` (random problems), `fakes`,
-`planner_suite`, `transport_suite` and `estimator_suite` (what every one of these must do).
+`planner_suite`, `transport_suite`, `estimator_suite` and `belief_suite` (what every one of these must do).
 """
