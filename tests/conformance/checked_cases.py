@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from relaytrain.core.cost import CostTable
 from relaytrain.core.errors import ScenarioError
-from relaytrain.core.law import EpochLaw, LevelLaw, LossLaw, pair_jumps
+from relaytrain.core.law import Array, EpochLaw, LevelLaw, LossLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import TOLERANCE, Grid
 from relaytrain.testing.depl_cases import KINDS
@@ -232,3 +232,10 @@ def _next(raw: dict[str, Any], estimate: Estimate) -> Any:
         return float(mid + at["mult"][now] * (onward - mid))
 
     return by_epoch if law["kind"] == "epoch" else by_level
+
+
+def pair_jumps(by_version: Array, versions: list[int]) -> Array:
+    """Jumps given between versions (M, M) spread over pairs (P, P): pairs of one version have none between them."""
+    index = np.asarray(versions)
+    jumps = np.asarray(by_version, dtype=np.float64)[np.ix_(index, index)]
+    return np.where(index[:, None] == index[None, :], 0.0, jumps)

@@ -35,7 +35,7 @@ from relaytrain.estimators.learned.features import (
 from relaytrain.estimators.learned.fitted_parts import forest_arrays
 from relaytrain.estimators.learned.splits import by_configuration, by_seed, parts_of
 from relaytrain.estimators.learned.tail import HORIZONS, PLAIN_POWER, growth_power, paths, rolled_out, rounds_of
-from relaytrain.estimators.learned.trees import ARRAYS, exported, fit_forest, joined
+from relaytrain.estimators.learned.trees import ARRAYS, doubled, exported, fit_forest, joined
 from relaytrain.traces.trace_files import bundled_traces
 
 
@@ -216,8 +216,9 @@ def test_forests_give_sklearns_numbers_missing_values_included(campaign):
     model = HistGradientBoostingRegressor(loss="quantile", quantile=0.9, max_iter=25, early_stopping=False).fit(
         rows, target
     )
-    assert np.abs(exported(model).predict(rows) - model.predict(rows)).max() < 1e-9
-    assert (fit_forest(rows, target, 0.95, max_iter=25).predict(rows) >= target).mean() == pytest.approx(0.95, abs=0.03)
+    assert np.abs(exported(model).walked(doubled(rows)) - model.predict(rows)).max() < 1e-9
+    high = fit_forest(rows, target, 0.95, max_iter=25).walked(doubled(rows))
+    assert (high >= target).mean() == pytest.approx(0.95, abs=0.03)
 
 
 @pytest.mark.train
@@ -300,8 +301,9 @@ def test_images_before_a_leg_are_those_of_the_legs_that_led_there():
 def test_joined_forests_are_the_mean_of_them(campaign):
     found = windows(campaign.curves)
     rows = tree_features(found.seen).reshape(-1, len(NAMES))
+    table = doubled(rows)
     some = [fit_forest(rows[i::3], found.target.reshape(-1)[i::3], 0.5, max_iter=4 + i) for i in range(3)]
-    assert np.allclose(joined(some).predict(rows), np.mean([f.predict(rows) for f in some], axis=0), atol=1e-12)
+    assert np.allclose(joined(some).walked(table), np.mean([f.walked(table) for f in some], axis=0), atol=1e-12)
 
 
 @pytest.mark.train

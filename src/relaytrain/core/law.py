@@ -373,10 +373,3 @@ def tabulate(law: LossLaw, level: Level, *, pairs: int, top: float, epochs: int 
             for now in range(pairs):
                 table[epoch, before, now] = law.next_loss(epoch + 1, losses, before, now, level)
     return TableLaw(table, top / cells)
-
-
-def pair_jumps(by_version: Array, versions: list[int]) -> Array:
-    """Jumps given between versions (M, M) spread over pairs (P, P): pairs of one version have none between them."""
-    index = np.asarray(versions)
-    jumps = np.asarray(by_version, dtype=np.float64)[np.ix_(index, index)]
-    return np.where(index[:, None] == index[None, :], 0.0, jumps)

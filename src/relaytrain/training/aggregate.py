@@ -41,21 +41,6 @@ Updates = dict[str, tuple[int, Checkpoint]]
 """By node: its samples and its weights."""
 
 
-def open_updates(
-    results: Sequence[NodeResult], global_checkpoint: Checkpoint, settings: TrainingSettings | None = None
-) -> tuple[Updates, dict[str, str]]:
-    """The updates that pass the checks, and for the other nodes why not."""
-    accepted: Updates = {}
-    refused: dict[str, str] = {}
-    for result in sorted(results, key=lambda result: result.node):
-        update = open_update(result, global_checkpoint, settings)
-        if isinstance(update, str):
-            refused[result.node] = update
-        else:
-            accepted[result.node] = (result.samples, update)
-    return accepted, refused
-
-
 def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     """The sample-weighted mean of checked updates; of an adapter's factors, of their products (`low_rank`).
 

@@ -31,12 +31,8 @@ class Forest:
     roots: NDArray[np.int32]
     baseline: float
 
-    def predict(self, rows: Array) -> Array:
-        """The forest's value (N,) of rows (N, F)."""
-        return self.walked(doubled(np.asarray(rows, dtype=np.float64)))
-
     def walked(self, table: Array) -> Array:
-        """The same of `doubled` rows (N, 2 F)."""
+        """The forest's value (N,) of `doubled` rows (N, 2 F)."""
         values = np.full(len(table), self.baseline)
         column = np.where((self.feature >= 0) & ~self.missing_left, self.feature + table.shape[1] // 2, self.feature)
         _walk()(table, column.astype(np.int32), self.threshold, self.left, self.right, self.value, self.roots, values)
