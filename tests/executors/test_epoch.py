@@ -24,8 +24,8 @@ from relaytrain.executors.inprocess import InProcess
 from relaytrain.relay.assembly import clock_of, job_of
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.fakes import ReplayMeter
-from relaytrain.testing.small_training import small_setup, tables
-from relaytrain.training.aggregate import average, open_updates
+from relaytrain.testing.small_training import open_updates, small_setup, tables
+from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.datasets import Sets
 from relaytrain.training.setup import TrainingSetup

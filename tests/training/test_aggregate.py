@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from relaytrain.models import build, family_spec
-from relaytrain.training.aggregate import Updates, average, open_update
+from relaytrain.testing.small_training import open_updates
+from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.task import NodeResult, NodeTask
 
@@ -18,19 +19,6 @@ pytestmark = pytest.mark.train
 SPEC = family_spec("resnet8", input=(1, 8, 8), classes=10, width=0.25)
 EXACT = 1e-7
 """float32 against float64: one rounding."""
-
-
-def open_updates(results: Sequence[NodeResult], start: Checkpoint) -> tuple[Updates, dict[str, str]]:
-    """The updates that pass the checks, and for the other nodes why not."""
-    accepted: Updates = {}
-    refused: dict[str, str] = {}
-    for answer in sorted(results, key=lambda answer: answer.node):
-        update = open_update(answer, start)
-        if isinstance(update, str):
-            refused[answer.node] = update
-        else:
-            accepted[answer.node] = (answer.samples, update)
-    return accepted, refused
 
 
 def result(node: str, samples: int, seed: int) -> NodeResult:

@@ -13,8 +13,8 @@ from relaytrain.core.plan import Decision
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.models.spec import family_spec
-from relaytrain.testing.small_training import small_setup
-from relaytrain.training.aggregate import average, open_updates
+from relaytrain.testing.small_training import open_updates, small_setup
+from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.handover import hand_over
 from relaytrain.training.server import server_step

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from ..scenario import load_scenario
+from ..training.aggregate import Updates, open_update
+from ..training.checkpoint import Checkpoint
 from ..training.setup import TrainingSetup
+from ..training.task import NodeResult
 
 DEVICE = {"flops_per_s": 1e9, "busy_w": 5.0, "idle_w": 1.0}
 
@@ -72,3 +76,16 @@ def three_legs(*, epochs: int = 4, **training: Any) -> dict[str, Any]:
 def small_setup(*, family: str = "cnn", width: float = 1.0, **training: Any) -> TrainingSetup:
     """The setup of `tables`."""
     return TrainingSetup.from_scenario(load_scenario(tables(family=family, width=width, **training)))
+
+
+def open_updates(results: Sequence[NodeResult], start: Checkpoint) -> tuple[Updates, dict[str, str]]:
+    """The updates that pass the checks, and for the other nodes why not."""
+    accepted: Updates = {}
+    refused: dict[str, str] = {}
+    for answer in sorted(results, key=lambda answer: answer.node):
+        update = open_update(answer, start)
+        if isinstance(update, str):
+            refused[answer.node] = update
+        else:
+            accepted[answer.node] = (answer.samples, update)
+    return accepted, refused
