@@ -147,8 +147,8 @@ def walk(
             if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
             resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss
-            if trail.shape[0] == 0 and resting:
-                # At rest: every epoch to come has the same chance, so the rest of the leg is a geometric series.
+            if walked >= trail.shape[0] and resting:
+                # At rest, no row left to fill: every epoch to come has the same chance, the rest is a geometric series.
                 more = min(float(counts[leg] - gone - 1), float(last - epoch))
                 if seconds[now, now] > 0.0:
                     more = min(more, math.floor((deadline - elapsed) / seconds[now, now]))
