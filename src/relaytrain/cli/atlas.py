@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Sets, Verbose
+from .options import Format, Output, Quiet, Sets, Verbose, whole_numbers
 from .output import check_folder, emit, emit_json, note, progress
 from .reading import need_torch
 
@@ -40,6 +40,7 @@ Examples:
   relaytrain atlas mine.npz --scenario my.toml --set target.loss=0.3
   relaytrain atlas mine.npz --scenario my.toml --teach taught.json
 """
+LENGTHS = "24,20,14"
 
 Words = Annotated[
     list[str],
@@ -121,7 +122,8 @@ def atlas(
     begin, count = _number("--seed", first, 0, (0, 2**31)), _number("--seeds", seeds, 4, (1, 10_000))
     crew = _number("--workers", workers, 2, (1, 1000))
     step = _number("--every", every, 4, (1, 100_000))
-    lengths = _lengths(epochs)
+    listed = LENGTHS if epochs is None else epochs
+    lengths = whole_numbers("--epochs", listed, f"lengths of legs such as {LENGTHS}", most=999_999)
     need_torch("atlas")
     from .. import api
     from ..campaigns.atlas_recording import AtlasRecording, LegGrid
@@ -270,12 +272,3 @@ def _number(option: str, given: int | None, usual: int, bounds: tuple[int, int])
     if given is not None and not bounds[0] <= given <= bounds[1]:
         raise UsageError(f"{option}: got {given}, expected {bounds[0]} to {bounds[1]}")
     return usual if given is None else given
-
-
-def _lengths(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return (24, 20, 14)
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 7 and int(part) for part in parts):
-        raise UsageError(f"--epochs: got '{text[:60]}', expected lengths of legs such as 24,20,14")
-    return tuple(int(part) for part in parts)

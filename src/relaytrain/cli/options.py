@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..core.errors import UsageError
 from . import completion
 from .output import talk
 
@@ -19,6 +21,21 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+
+
+def whole_numbers(
+    option: str, text: str, expected: str, *, most: int, count: Container[int] | None = None, separator: str = ","
+) -> tuple[int, ...]:
+    """The numbers that `text`, given as `option`, lists, each from 1 to `most`; `count`: how many there may be.
+
+    Raises:
+        UsageError: it lists something else; `expected` says what it should.
+    """
+    parts = [part.strip() for part in text.split(separator)]
+    right = all(part.isdecimal() and len(part) < 20 and 1 <= int(part) <= most for part in parts)
+    if not right or (count is not None and len(parts) not in count):
+        raise UsageError(f"{option}: got '{text[:60]}', expected {expected}")
+    return tuple(map(int, parts))
 
 
 def _hush(value: bool) -> bool:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..core.errors import UsageError
 from . import pipeline_run
-from .options import Format, Output, Quiet, Report, Verbose
+from .options import Format, Output, Quiet, Report, Verbose, whole_numbers
 from .output import check_report, emit, emit_json, emit_view, write_report
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
@@ -104,7 +103,9 @@ def plan(
     devices = devices_of(device or DEVICES)
     way, keeping = named(Window, "--window", window), named(Keeping, "--keep", keep)
     state_tensors = rule_named(optimizer).state_tensors
-    units = measure_named(network, width=width, input=_shape(image), classes=classes, batch=batch)
+    expected = "channels x height x width, such as 3x32x32"
+    channels, height, side = whole_numbers("--input", image, expected, most=99_999, count=(3,), separator="x")
+    units = measure_named(network, width=width, input=(channels, height, side), classes=classes, batch=batch)
     planned = plan_each_keeping(
         network,
         units,
@@ -158,14 +159,6 @@ def count(
         lines = [f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in figures.items()]
         emit("\n".join([f"# {name}, for a minibatch of {figures['batch']}", "[versions.chain]", *lines, ""]))
     return 0
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    parts = text.split("x")
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 6 for part in parts):
-        raise UsageError(f"--input: got {text[:40]!r}, expected channels x height x width, such as 3x32x32")
-    channels, height, side = map(int, parts)
-    return channels, height, side
 
 
 def _view(planned: KeepingPlans) -> RenderableType:
