@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ..core.explain import say_energy, say_share, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .event_fields import table, text
+from .event_fields import MOMENT, say_moment, table, text
 from .happenings import happenings
 from .plan_view import replans
 from .run_parts import Cost
@@ -280,14 +279,10 @@ def _count(value: Any) -> str:
 
 def environment_rows(view: RunView) -> list[tuple[str, str]]:
     """When, by whom, with what it was run."""
-
-    def day(wall_s: float) -> str:
-        return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
     rows = [
         ("run", view.run),
-        ("started", day(view.started_wall_s)),
-        ("last event", day(view.updated_wall_s)),
+        ("started", say_moment(view.started_wall_s, f"{MOMENT} %Z")),
+        ("last event", say_moment(view.updated_wall_s, f"{MOMENT} %Z")),
         ("sessions", str(view.sessions)),
         ("planner", view.planner),
         ("clock", view.clock + (", lost work counts" if view.charged else ", lost work counted apart")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -12,7 +11,7 @@ from markupsafe import Markup
 
 from ..core.explain import say_energy, say_share, say_time
 from ..core.plan import Json
-from ..report.event_fields import table, text
+from ..report.event_fields import say_moment, table, text
 from ..report.happenings import promises
 from ..report.node_states import nodes_now
 from ..report.plan_view import Replan, latest_replans
@@ -182,18 +181,10 @@ def run_row(glance: Glance) -> Json:
         "time": say_time(seconds, time_unit) if known else None,
         "time_s": seconds if known else None,
         "deadline": say_time(float(deadline_s), time_unit) if isinstance(deadline_s, int | float) else "",
-        "updated": day(row.updated_wall_s),
+        "updated": say_moment(row.updated_wall_s),
         "updated_s": row.updated_wall_s,
         "damage": row.damage,
     }
-
-
-def day(wall_s: float) -> str:
-    """A time on the wall, in UTC."""
-    try:
-        return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a clock of another world
-        return "unknown"
 
 
 def _figure(value: float | None) -> float | None:
