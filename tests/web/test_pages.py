@@ -172,6 +172,8 @@ def test_a_pipeline_shows_schedule_and_memory(client_of, tmp_path):
     page = client_of(store).get("/runs/far-pipeline/pipeline").text
     assert 'data-testid="schedule"' in page and 'data-testid="memory"' in page
     assert "minibatches under way" in page and "far-3" in page
+    for place in ("", "/why"):
+        assert 'href="/runs/far-pipeline/pipeline"' in client_of(store).get(f"/runs/far-pipeline{place}").text, place
 
 
 def test_an_empty_folder_is_no_error(client_of, tmp_path):

@@ -108,6 +108,7 @@ def why(
             "asked": any(value is not None for value in chosen.values()),
         }
     context["last"] = shown.view.plans[-1].epoch if shown.view.plans else 0
+    context["pipeline"] = _has_pipeline(shown.view.scenario)
     return _page(room, request, "why.html", context)
 
 
