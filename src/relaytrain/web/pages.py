@@ -19,10 +19,10 @@ from ..report.run_sections import epoch_rows
 from ..report.run_svg import run_svg
 from ..report.verdict import verdict_of
 from ..scenario import load_scenario
+from .dashboard import dashboard_of
 from .guard import FILE_POLICY
 from .patience import StillReading
 from .questions import asked_of, plan_parts, sliders
-from .room import Room, room_of
 from .run_words import filtered, run_parts, run_row
 
 RUN_PATTERN = "^[a-z0-9-]{8,40}$"
@@ -40,16 +40,11 @@ STATUSES = ("running", "met", "missed", "stopped", "failed", "interrupted", "dam
 router = APIRouter(default_response_class=HTMLResponse)
 
 
-def _page(room: Room, request: Request, name: str, context: dict[str, Any], status: int = 200) -> HTMLResponse:
-    words = {"here": request.url.path, "store": str(room.shelf.store.folder), **context}
-    return HTMLResponse(room.templates.get_template(name).render(words), status)
-
-
 @router.get("/", summary="All runs")
 def runs(request: Request, q: Words = "", status: Status = "") -> HTMLResponse:
     """The runs of the store, newest first, with a filter, and a way to put some side by side."""
-    room = room_of(request)
-    rows = [run_row(glance) for glance in room.shelf.runs()]
+    dashboard = dashboard_of(request)
+    rows = [run_row(glance) for glance in dashboard.shelf.runs()]
     counts = {name: sum(row["word"] == name for row in rows) for name in STATUSES}
     shown = filtered(rows, q, status)
     context = {
@@ -60,14 +55,14 @@ def runs(request: Request, q: Words = "", status: Status = "") -> HTMLResponse:
         "pending": any(row["epochs"] is None for row in shown),
         "counts": {name: count for name, count in counts.items() if count},
     }
-    return _page(room, request, "runs.html", context)
+    return dashboard.page(request, "runs.html", context)
 
 
 @router.get("/runs/{run}", summary="One run, live")
 def run(request: Request, run: RunName) -> HTMLResponse:
     """A run as it stands; with a script it goes on by itself."""
-    room = room_of(request)
-    shown = room.view(run)
+    dashboard = dashboard_of(request)
+    shown = dashboard.view(run)
     context = {
         **run_parts(shown.view),
         "run": run,
@@ -77,7 +72,7 @@ def run(request: Request, run: RunName) -> HTMLResponse:
         "command": command(shown.view),
         "pipeline": _has_pipeline(shown.view.scenario),
     }
-    return _page(room, request, "run.html", context)
+    return dashboard.page(request, "run.html", context)
 
 
 @router.get("/runs/{run}/why", summary="Why this decision, and what if")
@@ -90,13 +85,13 @@ def why(
     deadline: Deadline = None,
 ) -> HTMLResponse:
     """A decision, its alternatives, and the plan for another target."""
-    room = room_of(request)
-    shown = room.view(run)
+    dashboard = dashboard_of(request)
+    shown = dashboard.view(run)
     chosen = asked_of(loss=loss, probability=probability, deadline=deadline)
     context: dict[str, Any] = {"view": shown.view, "run": run, "epoch": epoch, "sliders": [], "refused": "", "note": ""}
     try:
-        question, planned = room.shelf.what_if(run, epoch)
-        with room.planning:
+        question, planned = dashboard.shelf.what_if(run, epoch)
+        with dashboard.planning:
             plan = question.plan(loss=loss, probability=probability, deadline_s=deadline)
     except UsageError as error:
         context |= {"refused": str(error), "plan": None, "picture": "", "epoch": epoch or len(shown.view.epochs) + 1}
@@ -109,21 +104,21 @@ def why(
         }
     context["last"] = shown.view.plans[-1].epoch if shown.view.plans else 0
     context["pipeline"] = _has_pipeline(shown.view.scenario)
-    return _page(room, request, "why.html", context)
+    return dashboard.page(request, "why.html", context)
 
 
 @router.get("/runs/{run}/pipeline", summary="A run's pipelines")
 def pipeline(request: Request, run: RunName) -> HTMLResponse:
     """Schedule and memory of every pipeline node set of the run's scenario."""
-    room = room_of(request)
-    view = room.view(run).view
+    dashboard = dashboard_of(request)
+    view = dashboard.view(run).view
     try:
         pipelines = pipelines_of(load_scenario(dict(view.scenario)))
         refused = ""
     except ScenarioError as error:
         pipelines, refused = [], str(error)
     context = {"view": view, "run": run, "pipelines": [pipeline_parts(row) for row in pipelines], "refused": refused}
-    return _page(room, request, "pipeline.html", context)
+    return dashboard.page(request, "pipeline.html", context)
 
 
 def pipeline_parts(row: PipelineView) -> dict[str, Any]:
@@ -149,24 +144,24 @@ def pipeline_parts(row: PipelineView) -> dict[str, Any]:
 @router.get("/runs/{run}/report", summary="A run's report")
 def report(request: Request, run: RunName) -> HTMLResponse:
     """The same file that `relaytrain report` writes."""
-    page = report_html(room_of(request).view(run).view)
+    page = report_html(dashboard_of(request).view(run).view)
     return HTMLResponse(page, headers={"content-security-policy": FILE_POLICY})
 
 
 @router.get("/compare", summary="Runs side by side")
 def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
     """Two to eight runs side by side."""
-    room = room_of(request)
+    dashboard = dashboard_of(request)
     names = list(dict.fromkeys(run))
     views, refused = [], []
     for name in names:
         try:
-            views.append(room.view(name).view)
+            views.append(dashboard.view(name).view)
         except StillReading:
             raise
         except RelayTrainError as error:
             refused.append(str(error))
-    rows = [run_row(glance) for glance in room.shelf.runs()]
+    rows = [run_row(glance) for glance in dashboard.shelf.runs()]
     context = {
         "views": views,
         "refused": refused,
@@ -177,14 +172,14 @@ def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
         "by_energy": Markup(compare_svg(views, "energy")) if len(views) > 1 else "",
         "by_time": Markup(compare_svg(views, "time")) if len(views) > 1 else "",
     }
-    return _page(room, request, "compare.html", context)
+    return dashboard.page(request, "compare.html", context)
 
 
 @router.get("/audit", summary="Was what was promised kept?")
 def audit(request: Request) -> HTMLResponse:
     """What plans stated, against what came, over all finished runs."""
-    room = room_of(request)
-    return _page(room, request, "audit.html", _audit_words(*room.audit()))
+    dashboard = dashboard_of(request)
+    return dashboard.page(request, "audit.html", _audit_words(*dashboard.audit()))
 
 
 def _audit_words(verdict: Audit, unread: int) -> dict[str, Any]:
