@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from ..core.errors import RelayTrainError, ScenarioError, UsageError
 from ..core.explain import say_energy, say_time
-from ..report.audit import Audit, ratio
 from ..report.compare_svg import compare_svg
 from ..report.pipeline_view import PipelineView, memory_svg, pipelines_of, say_bytes, schedule_svg, stage_rows
 from ..report.run_comparison import compared
@@ -179,34 +178,8 @@ def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
 def audit(request: Request) -> HTMLResponse:
     """What plans stated, against what came, over all finished runs."""
     dashboard = dashboard_of(request)
-    return dashboard.page(request, "audit.html", _audit_words(*dashboard.audit()))
-
-
-def _audit_words(verdict: Audit, unread: int) -> dict[str, Any]:
-    rates = [*verdict.levels, *([verdict.probability] if verdict.probability.count else [])]
-    groups = [
-        ("targets met, against what the first plans stated", rates),
-        ("losses at or below what was promised just before them", verdict.band),
-        ("losses at or below what the plan of so many epochs before said", verdict.ahead),
-        ("energy of whole runs, against what their first plans stated", verdict.energy),
-    ]
-    costs = []
-    for check in verdict.costs:
-        cost = check.cost
-        figures = (
-            ratio(cost.against_s, cost.predicted_s),
-            check.median_s,
-            ratio(cost.against_j, cost.predicted_j),
-            check.median_j,
-        )
-        shown = ["" if value is None else f"{value:.3f}" for value in figures]
-        costs.append({"version": check.version, "clock": check.clock, "epochs": cost.epochs, "figures": shown})
-    return {
-        "audit": verdict,
-        "unread": unread,
-        "groups": [(name, list(rows)) for name, rows in groups if rows],
-        "costs": costs,
-    }
+    found, unread = dashboard.audit()
+    return dashboard.page(request, "audit.html", {"audit": found, "unread": unread})
 
 
 def _has_pipeline(scenario: Any) -> bool:
