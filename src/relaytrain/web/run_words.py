@@ -16,14 +16,9 @@ from ..report.happenings import promises
 from ..report.node_states import nodes_now
 from ..report.plan_view import Replan, latest_replans
 from ..report.run_sections import (
-    TAGS,
-    cost_rows,
-    handover_rows,
-    leg_rows,
+    shared_parts,
     shortened,
     tiles_of,
-    total_rows,
-    trouble_rows,
 )
 from ..report.run_view import RunView
 from ..report.standing import standing_line
@@ -43,7 +38,7 @@ def run_parts(view: RunView) -> Json:
     changes = changes_of(view)
     verdict = verdict_of(view)
     return {
-        "view": view,
+        **shared_parts(view),
         "verdict": verdict,
         "line": standing_line(view),
         "tiles": _tiles(view),
@@ -59,15 +54,7 @@ def run_parts(view: RunView) -> Json:
             for change in changes
         ],
         "broken": promises(view),
-        "legs": leg_rows(view),
-        "handovers": handover_rows(view),
-        "totals": total_rows(view),
-        "versions": cost_rows(view, view.by_version()),
-        "pairs": cost_rows(view, view.by_pair()),
-        "tags": TAGS,
-        "used_tags": sorted({e.provenance for e in view.epochs}),
         "nodes": nodes_now(view),
-        "trouble": trouble_rows(view),
     }
 
 
