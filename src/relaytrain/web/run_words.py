@@ -20,9 +20,10 @@ from ..report.run_sections import (
     shortened,
     tiles_of,
 )
+from ..report.run_svg import version_colours
 from ..report.run_view import RunView
 from ..report.standing import standing_line
-from ..report.timeline_svg import colours_of, timeline_svg
+from ..report.timeline_svg import timeline_svg
 from ..report.verdict import verdict_of
 from ..store.following import Glance
 
@@ -115,7 +116,7 @@ def ahead(view: RunView) -> Json:
 
 def scene(view: RunView) -> Json:
     """What the charts are drawn on: target, deadline, legs with their colours, handovers."""
-    colours = colours_of(view)
+    colours = version_colours(view)
     asked = view.asked
     legs = [
         {
