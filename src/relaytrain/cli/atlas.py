@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Sets, Verbose, whole_numbers
+from .options import Format, Output, Sets, whole_numbers
 from .output import check_folder, emit, emit_json, note, progress
 from .reading import need_torch
 
@@ -95,8 +95,6 @@ def atlas(
     teach: Teach = None,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Estimate and record, or summarise."""
     if len(words) == 1:

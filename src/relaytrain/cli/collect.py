@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Sets, Verbose, whole_numbers
+from .options import Format, Output, Sets, whole_numbers
 from .output import emit, emit_json, note, progress
 from .reading import need_torch
 
@@ -70,8 +70,6 @@ def collect(
     dry_run: DryRun = False,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Estimate, train, write."""
     scenario, folder = _words(words, preset)

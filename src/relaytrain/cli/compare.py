@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Format, Output, Report, Scenario, Sets, Without
 from .output import check_report, emit_json, emit_view, write_report
 
 SHORT = "All planners side by side on one scenario."
@@ -39,8 +39,6 @@ def compare(
     atlas: Recorded = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Compare and show."""
     from .. import api

@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import LEARNING, UsageError, need_packages
 from .fit import MetricName, SeedOption, Traces, bundle_named
-from .options import Figure, Format, Output, Quiet, Verbose
+from .options import Figure, Format, Output
 from .output import check_figure, emit_json, emit_view, note, progress, write_figure
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ def evaluate(
     seed: SeedOption = 0,
     figure: Figure = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, fit on folds, judge, show."""
     check_figure(figure)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import Format, Output, Quiet, Verbose, whole_numbers
+from .options import Format, Output, whole_numbers
 from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
@@ -68,8 +68,6 @@ def export(
     force: Force = False,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
     folder = Path(place)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import LEARNING, UsageError, need_packages
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, note, progress
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def fit(
     change_target: ChangeTarget = None,
     seed: SeedOption = 0,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, learn, write."""
     if estimator not in ("auto", "paper"):

@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
 from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
 
 SHORT = "What each deadline and loss costs at least."
@@ -43,8 +43,6 @@ def front(
     figure: Figure = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Sweep, show, draw."""
     from .. import api

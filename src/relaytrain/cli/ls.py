@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import StoreDamaged
 from ..core.explain import say_energy, say_time
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import complain, emit, emit_json, emit_view
 from .reading import Store, elsewhere
 
@@ -26,7 +26,7 @@ MOST_HINTS = 5
 """Runs that can go on and are told how to, those written last."""
 
 
-def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def ls(store: Store = None, output: Output = Format.text) -> int:
     """Read and list."""
     from ..store import RunStore
     from ..store.database import way_out

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import UsageError, did_you_mean
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import check_folder, emit, emit_json, progress
 from .reading import need_torch
 from .schema import schema_text
@@ -88,8 +88,6 @@ def new(
     loss: Loss = None,
     force: Force = False,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Write a skeleton, or a preset under a new name."""
     from ..store.files import write_atomic

@@ -11,7 +11,6 @@ import typer
 
 from ..core.errors import UsageError
 from . import completion
-from .output import talk
 
 SCENARIO = "quickstart"
 
@@ -36,16 +35,6 @@ def whole_numbers(
     if not right or (count is not None and len(parts) not in count):
         raise UsageError(f"{option}: got '{text[:60]}', expected {expected}")
     return tuple(map(int, parts))
-
-
-def _hush(value: bool) -> bool:
-    talk.quiet = value
-    return value
-
-
-def _more(value: bool) -> bool:
-    talk.verbose = value
-    return value
 
 
 _SCENARIO_HELP = "A TOML or JSON file, or a preset's name; quickstart without one."
@@ -76,8 +65,6 @@ Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Also write the result as one HTML file here.")
 ]
 Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_hush, help="Only the result and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_more, help="Tracebacks of unexpected errors.")]
 Logs = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import pipeline_run
-from .options import Format, Output, Quiet, Report, Verbose, whole_numbers
+from .options import Format, Output, Report, whole_numbers
 from .output import check_report, emit, emit_json, emit_view, write_report
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import need_torch
@@ -87,8 +87,6 @@ def plan(
     checkpoint: Checkpoint = False,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
@@ -138,8 +136,6 @@ def count(
     scenario: ScenarioName,
     version: VersionName = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Build every version and count it."""
     need_torch("pipeline count")

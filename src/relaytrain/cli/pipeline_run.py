@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import StoppedByUser, TargetMissed, UsageError
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, emit_view, note, talk
 from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
 from .reading import Store, elsewhere, need_torch, read_run
@@ -105,8 +105,6 @@ def run(
     name: Name = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")

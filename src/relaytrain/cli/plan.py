@@ -11,7 +11,7 @@ from ..core.errors import InfeasibleError
 from ..core.planner_names import ALL_PLANNERS, ALL_RULES
 from . import completion
 from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
 from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
 
 SHORT = "The cheapest relay that meets the target, and why."
@@ -74,8 +74,6 @@ def plan(
     figure: Figure = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Plan, show, draw."""
     from .. import api

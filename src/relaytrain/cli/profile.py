@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import UsageError
 from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower, on_its_nodes
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
+from .options import SCENARIO, Format, Output, Scenario, Sets
 from .output import check_folder, emit_json, emit_view, note, progress
 from .reading import need_torch
 
@@ -55,8 +55,6 @@ def profile(
     certs: Certificates = None,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Time, fit, show."""
     from .. import api

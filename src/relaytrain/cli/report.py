@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import check_folder, emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
@@ -39,8 +39,6 @@ def report(
     baselines: Others = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, render, write."""
     check_folder("--out", out)

@@ -9,7 +9,7 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, emit_view, note, progress
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def reproduce(
     rule: Rule = None,
     seeds: Seeds = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """List, or redraw and judge."""
     from .. import experiments

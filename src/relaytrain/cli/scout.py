@@ -12,7 +12,7 @@ import typer
 
 from ..core.errors import UsageError
 from ..core.explain import say_energy, say_share
-from .options import Format, Output, Quiet, Sets, Verbose
+from .options import Format, Output, Sets
 from .output import check_folder, emit, emit_json, note, progress
 from .reading import need_torch
 
@@ -54,8 +54,6 @@ def scout(
     seed: Seed = 7000,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Train, fit, write, say what it is worth."""
     if out.suffix != ".json":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energy, say_time
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
@@ -29,8 +29,6 @@ def show(
     run: LastRun = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read and tell."""
     opened = open_store(store)

@@ -8,7 +8,7 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Format, Output, Report, Scenario, Sets, Without
 from .output import check_report, emit_json, emit_view, note, progress, write_report
 
 SHORT = "The relay in many noisy worlds, all rules side by side."
@@ -51,8 +51,6 @@ def simulate(
     without: Without = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Simulate and show."""
     from .. import api
