@@ -99,7 +99,7 @@ def _drawn_by(module: str, function: str) -> Callable[[Any], Any]:
     return lambda value: getattr(importlib.import_module(module, __name__), function)(value)
 
 
-draw_with("terminal", _drawn_by(".report.tables", "plan_view"))
+draw_with("terminal", _drawn_by(".report.tables", "plan_tables"))
 draw_with("notebook", _drawn_by(".report.notebook", "notebook_html"))
 
 

@@ -12,7 +12,7 @@ import typer
 
 from ..core.errors import UsageError
 from .options import Format, Output, Sets, whole_numbers
-from .output import check_folder, emit, emit_json, note, progress
+from .output import check_file, emit, emit_json, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def atlas(
     if scenario is not None:
         raise UsageError("--scenario: got two words beside it, expected FILE alone, to summarise it")
     path = Path(words[1])
-    if path.suffix != ".npz":
-        raise UsageError(f"FILE: got '{words[1][:200]}', expected a file name that ends in .npz")
-    check_folder("FILE", path)
+    check_file("FILE", path, ".npz")
     begin, count = _number("--seed", first, 0, (0, 2**31)), _number("--seeds", seeds, 4, (1, 10_000))
     crew = _number("--workers", workers, 2, (1, 1000))
     step = _number("--every", every, 4, (1, 100_000))
@@ -228,9 +226,7 @@ def _taught(scenario: Scenario, held: Atlas, path: Path) -> str:
     from ..scenario import load_scenario
     from ..store.files import write_atomic
 
-    if path.suffix != ".json":
-        raise UsageError(f"--teach: got '{path}', expected a file name that ends in .json")
-    check_folder("--teach", path)
+    check_file("--teach", path, ".json")
     tables = taught(scenario, held)
     load_scenario(tables)  # nothing is written that could not be read
     write_atomic(path, json.dumps(tables, indent=1) + "\n")

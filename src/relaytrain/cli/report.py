@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import Format, Output
-from .output import check_folder, emit, emit_json
+from .output import check_file, emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
 SHORT = "A run as one HTML file."
@@ -41,7 +41,7 @@ def report(
     output: Output = Format.text,
 ) -> int:
     """Read, render, write."""
-    check_folder("--out", out)
+    check_file("--out", out)
     opened = open_store(store)
     name = find_run(opened, run)
     view = read_run(opened, name)

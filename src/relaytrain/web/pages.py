@@ -133,7 +133,7 @@ def pipeline_parts(row: PipelineView) -> dict[str, Any]:
         f"alone; {plan.m} minibatches under way, window {plan.window.value}",
         "stages": [
             {**stage, "cap": say_bytes(device.memory_bytes)}
-            for stage, device in zip(stage_rows(plan), row.devices, strict=True)
+            for stage, device in zip(stage_rows(plan, say_bytes), row.devices, strict=True)
         ],
         "schedule": Markup(schedule_svg(plan)),
         "memory": Markup(memory_svg(plan, row.devices)),
