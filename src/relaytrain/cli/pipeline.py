@@ -9,7 +9,7 @@ import typer
 from . import pipeline_run
 from .options import Format, Output, Report, whole_numbers
 from .output import check_file, emit, emit_json, emit_view, write_report
-from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
+from .pipeline_options import Batch, InFlight, Keep, argument, device_option, devices_of, named, option
 from .reading import need_torch
 
 SHORT = "Split a network over devices that cannot hold it."
@@ -29,12 +29,7 @@ Examples:
 DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
 
 Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg16-4096 without one.")]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."
-    ),
-]
+Devices = Annotated[list[str] | None, device_option("three of 80 MiB")]
 Width = Annotated[float, option("--width", "X", "All widths times this (1).")]
 Image = Annotated[str, option("--input", "CxHxW", "The images' shape (3x32x32).")]
 Classes = Annotated[int, option("--classes", "N", "Number of classes (10).")]
