@@ -121,15 +121,15 @@ def emit_view(view: RenderableType, plain: str | None = None) -> None:
     from rich.console import Console
     from rich.segment import Segment, Segments
 
-    watched = Console(highlight=False)
-    if plain is not None and not watched.is_terminal:
+    console = Console(highlight=False)
+    if plain is not None and not console.is_terminal:
         emit(plain)
         return
-    width = None if watched.is_terminal else PIPE_WIDTH
+    width = None if console.is_terminal else PIPE_WIDTH
     shown = Console(
-        file=io.StringIO(), force_terminal=watched.is_terminal, width=width or watched.width, highlight=False
+        file=io.StringIO(), force_terminal=console.is_terminal, width=width or console.width, highlight=False
     )
-    if not watched.is_terminal:
+    if not console.is_terminal:
         _plain_boxes(view)
     parts = [Segment(harmless(part.text), part.style, part.control) for part in shown.render(view)]
     shown.print(Segments(parts))

@@ -196,8 +196,8 @@ def _probability(views: Sequence[RunView]) -> Rate:
     """Met targets against the mean of the probabilities that the first plans stated."""
     known = [(view.plans[0].probability, view.status == "met") for view in views if view.plans]
     stated = [(p, hit) for p, hit in known if p is not None]
-    said = mean([p for p, _ in stated]) if stated else None
-    return Rate("stated probability, mean", said, sum(hit for _, hit in stated), len(stated))
+    average = mean([p for p, _ in stated]) if stated else None
+    return Rate("stated probability, mean", average, sum(hit for _, hit in stated), len(stated))
 
 
 STATED_ENERGY, AT_MOST = 0.8, 0.9

@@ -117,13 +117,13 @@ def _loss(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], 
             if e.predicted.loss is not None and e.predicted.guaranteed is not None
         ]
         if len(known) > 1:
-            lower = [(at, y(said.loss or 0.0)) for at, said in known]
-            upper = [(at, y(said.guaranteed or 0.0)) for at, said in known]
+            lower = [(at, y(promised.loss or 0.0)) for at, promised in known]
+            upper = [(at, y(promised.guaranteed or 0.0)) for at, promised in known]
             canvas.area([*lower, *reversed(upper)], fill=BAND, opacity=0.4)
             canvas.path(upper, stroke=BAND_EDGE, width=1)
         elif known:
-            at, said = known[0]
-            canvas.line((at, y(said.loss or 0.0)), (at, y(said.guaranteed or 0.0)), stroke=BAND, width=5)
+            at, promised = known[0]
+            canvas.line((at, y(promised.loss or 0.0)), (at, y(promised.guaranteed or 0.0)), stroke=BAND, width=5)
     measured = [(x(0.0), y(view.initial_loss))] if view.initial_loss is not None else []
     canvas.path([*measured, *_measured(view, rows, x, y)], stroke=INK, width=1.8)
     for epoch in thinned(view.undone, 60):
