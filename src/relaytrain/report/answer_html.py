@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .pages import environment
+from .page_templates import environment
 
 if TYPE_CHECKING:
     from ..api import Comparison

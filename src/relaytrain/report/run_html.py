@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from .baselines import Baseline
 from .event_fields import table, text
-from .pages import environment
+from .page_templates import environment
 from .run_sections import (
     MOST_EPOCHS,
     band_kept,

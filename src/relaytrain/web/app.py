@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from ..core.errors import RelayTrainError, StoreDamaged
-from ..report.pages import STYLE
+from ..report.page_templates import STYLE
 from ..store import RunStore
 from . import data, pages, scenario_page
 from .dashboard import HERE, Dashboard, dashboard_of

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse
 
 from ..core.errors import StoreDamaged
 from ..report.audit import Audit, audit_views
-from ..report.pages import environment
+from ..report.page_templates import environment
 from ..report.run_view import RunView
 from ..store import RunStore
 from ..store.following import Sign, sign_of
