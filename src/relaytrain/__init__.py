@@ -29,36 +29,21 @@ if TYPE_CHECKING:
     from .scenario import Scenario, load_scenario
 
 _HOME = {
-    "Comparison": "api",
-    "Decision": "core.plan",
-    "FixedRelay": "planners.pact.fixed",
-    "Grid": "core.state",
-    "Handover": "core.plan",
-    "InfeasibleError": "core.errors",
-    "Leg": "core.plan",
-    "OneSwitch": "planners.pact.baselines",
-    "Optimum": "planners.pact.planner",
-    "Pact": "planners.pact.planner",
-    "Pair": "core.problem",
-    "Plan": "core.plan",
-    "Problem": "core.problem",
-    "RelayTrainError": "core.errors",
-    "Scenario": "scenario",
-    "ScenarioError": "core.errors",
-    "Session": "relay.session",
-    "Single": "planners.pact.baselines",
-    "State": "core.state",
-    "StaticLearn": "planners.pact.baselines",
-    "Target": "core.problem",
-    "Trained": "relay.runs",
-    "compare": "api",
-    "front": "api",
-    "load_model": "relay.runs",
-    "load_scenario": "scenario",
-    "plan": "api",
-    "resume": "relay.runs",
-    "run": "relay.runs",
-    "train": "relay.runs",
+    name: module
+    for module, names in {
+        "api": "Comparison compare front plan",
+        "core.errors": "InfeasibleError RelayTrainError ScenarioError",
+        "core.plan": "Decision Handover Leg Plan",
+        "core.problem": "Pair Problem Target",
+        "core.state": "Grid State",
+        "planners.pact.baselines": "OneSwitch Single StaticLearn",
+        "planners.pact.fixed": "FixedRelay",
+        "planners.pact.planner": "Optimum Pact",
+        "relay.runs": "Trained load_model resume run train",
+        "relay.session": "Session",
+        "scenario": "Scenario load_scenario",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [
@@ -99,7 +84,7 @@ def _drawn_by(module: str, function: str) -> Callable[[Any], Any]:
     return lambda value: getattr(importlib.import_module(module, __name__), function)(value)
 
 
-draw_with("terminal", _drawn_by(".report.tables", "plan_view"))
+draw_with("terminal", _drawn_by(".report.tables", "plan_tables"))
 draw_with("notebook", _drawn_by(".report.notebook", "notebook_html"))
 
 

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.train
         (["out", "--preset", "v32", "--cifar100"], "only `paper` does"),
         (["quickstart", "out", "--data", "x"], "are for a preset"),
         (["quickstart", "out", "--switch", "2;5"], "--switch: got '2;5'"),
+        (["quickstart", "out", "--switch", "1" * 5000], "expected epochs such as 2,5,10"),
     ],
 )
 def test_words_that_do_not_fit(words: list[str], message: str, capsys: pytest.CaptureFixture[str]):

@@ -71,6 +71,7 @@ def test_report_writes_one_file(relaytrain, runs):
         (("audit", "nowhere"), "no runs here"),
         (("store", "check", "nowhere"), "no runs here"),
         (("export", "quick-good-1", "out", "--input", "3x32"), "expected sizes such as 3,32,32"),
+        (("export", "quick-good-1", "out", "--input", "1" * 5000), "expected sizes such as 3,32,32"),
     ],
 )
 def test_faults_are_one_sentence_and_exit_2(relaytrain, runs, arguments, words):

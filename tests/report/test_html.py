@@ -11,14 +11,14 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from sample_run import Sample, started
+from sample_run import Sample, started, write_run
 
 from relaytrain.core.errors import ScenarioError
 from relaytrain.report.baselines import Baseline, read_baselines
 from relaytrain.report.run_html import MAX_BYTES, command, report_html
 from relaytrain.report.run_view import RunView
 from relaytrain.scenario import load_scenario
-from relaytrain.store import Event
+from relaytrain.store import Clock, Event, RunStore
 
 ATTACK = "<script>alert('{0}')</script>\"'><img src=x onerror={0}()> & {{{{ {0} }}}} \x00\x1b\ud800"
 WORDS = ("full", "medium", "small", "gold", "silver", "bronze", "cloud", "edge-1", "edge-2", "far-1", "far-2", "far-3")
@@ -209,3 +209,11 @@ def test_long_runs_make_small_files():
     page = Page(html)
     assert "2800 of 3000 epochs are left out" in page.text and "and 860 more nodes" in page.text
     assert "The scenario is not shown here" in page.text
+
+
+def test_when_it_ran_is_said_and_a_clock_of_another_world_is_unknown(play, tmp_path):
+    assert "started 2026-01-01 00:00:0" in Page(report_html(play())).text
+    store = RunStore.open(tmp_path / "wild", clock=Clock(wall_s=lambda: 1e18))
+    write_run(store, "quickstart-0002")
+    page = Page(report_html(RunView.of(store.events("quickstart-0002"))))
+    assert "started unknown last event unknown" in page.text

@@ -33,7 +33,7 @@ def client_of() -> Callable[..., object]:
 
     def made(store: RunStore, *, token: str | None = TOKEN) -> TestClient:
         app = create_app(store, Door(TOKEN, frozenset({HOST})), warm=False)
-        app.app.state.room.readings.patience_s = 60.0  # a crowded machine is no long run
+        app.app.state.dashboard.readings.patience_s = 60.0  # a crowded machine is no long run
         client = TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
         if token is not None:
             client.headers["authorization"] = f"Bearer {token}"

@@ -60,8 +60,8 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def still_reading() -> str:
     """The page that is shown while a long run, or all of them, are being read."""
-    from relaytrain.report.pages import environment
-    from relaytrain.web.room import HERE
+    from relaytrain.report.page_templates import environment
+    from relaytrain.web.dashboard import HERE
 
     words = {"here": "/audit", "store": "runs", "words": "all runs, to audit them"}
     return environment(HERE / "templates").get_template("reading.html").render(words)

@@ -81,9 +81,9 @@ def test_a_stream_of_an_ended_run_tells_all_and_ends(client):
 
 
 def test_pages_that_watch_have_so_many_places_and_give_them_back(client):
-    from relaytrain.web.room import MOST_STREAMS
+    from relaytrain.web.dashboard import MOST_STREAMS
 
-    places, address = client.app.app.state.room.streams, "/api/runs/stub-met-1/stream"
+    places, address = client.app.app.state.dashboard.streams, "/api/runs/stub-met-1/stream"
     for _ in range(MOST_STREAMS):
         assert places.acquire(blocking=False)
     assert client.get(address).status_code == 429
@@ -172,6 +172,8 @@ def test_a_pipeline_shows_schedule_and_memory(client_of, tmp_path):
     page = client_of(store).get("/runs/far-pipeline/pipeline").text
     assert 'data-testid="schedule"' in page and 'data-testid="memory"' in page
     assert "minibatches under way" in page and "far-3" in page
+    for place in ("", "/why"):
+        assert 'href="/runs/far-pipeline/pipeline"' in client_of(store).get(f"/runs/far-pipeline{place}").text, place
 
 
 def test_an_empty_folder_is_no_error(client_of, tmp_path):

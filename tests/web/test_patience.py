@@ -44,7 +44,7 @@ def test_what_nobody_came_back_for_is_read_anew_and_takes_no_place():
         readings.ask("one more", read)
     gate.set()
     for reading in tuple(readings._begun.values()):
-        reading.found.result(timeout=60)
+        reading.answer.result(timeout=60)
     readings.patience_s = 60.0
     assert readings.ask("run 0", lambda: "read anew") == "as it was then"
     now_s[0] = 2 * KEPT_S
@@ -62,10 +62,10 @@ def test_what_goes_wrong_is_told_to_who_asked():
 
 def test_the_page_says_that_it_reads_and_asks_again(client_of, filled):
     client = client_of(filled)
-    readings = client.app.app.state.room.readings
+    readings = client.app.app.state.dashboard.readings
     readings.patience_s = 0.0
     gate = threading.Event()
-    shelf = client.app.app.state.room.shelf
+    shelf = client.app.app.state.dashboard.shelf
     view = shelf.view
     shelf.view = lambda run: gate.wait(60) and view(run)
     page = client.get("/runs/stub-met-1")

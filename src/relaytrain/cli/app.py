@@ -13,11 +13,11 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from ..core.errors import RelayTrainError, StoppedByUser, UsageError, interrupted
 from ..core.notices import hearing
@@ -61,8 +61,20 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+def _heard(context: click.Context, option: click.Parameter, value: bool) -> None:
+    setattr(talk, str(option.name), value)
+
+
 class _PlainCommand(TyperCommand):
-    """Help as plain text: nothing in it is escaped for a reader of markup that does not read it."""
+    """A verb, which is told also how much to say. Its help is plain text: nothing is escaped for a reader of markup."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        for words, help in ("quiet", "Only the result and errors."), ("verbose", "Tracebacks of unexpected errors."):
+            names = [words, f"--{words}", f"-{words[0]}"]
+            self.params.append(
+                TyperOption(param_decls=names, is_flag=True, expose_value=False, callback=_heard, help=help)
+            )
 
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).replace("\\[", "[")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Sets, Verbose
-from .output import check_folder, emit, emit_json, note, progress
+from .options import Format, Output, Sets, whole_numbers
+from .output import check_file, emit, emit_json, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ Examples:
   relaytrain atlas mine.npz --scenario my.toml --set target.loss=0.3
   relaytrain atlas mine.npz --scenario my.toml --teach taught.json
 """
+LENGTHS = "24,20,14"
 
 Words = Annotated[
     list[str],
@@ -94,8 +95,6 @@ def atlas(
     teach: Teach = None,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Estimate and record, or summarise."""
     if len(words) == 1:
@@ -115,13 +114,12 @@ def atlas(
     if scenario is not None:
         raise UsageError("--scenario: got two words beside it, expected FILE alone, to summarise it")
     path = Path(words[1])
-    if path.suffix != ".npz":
-        raise UsageError(f"FILE: got '{words[1][:200]}', expected a file name that ends in .npz")
-    check_folder("FILE", path)
+    check_file("FILE", path, ".npz")
     begin, count = _number("--seed", first, 0, (0, 2**31)), _number("--seeds", seeds, 4, (1, 10_000))
     crew = _number("--workers", workers, 2, (1, 1000))
     step = _number("--every", every, 4, (1, 100_000))
-    lengths = _lengths(epochs)
+    listed = LENGTHS if epochs is None else epochs
+    lengths = whole_numbers("--epochs", listed, f"lengths of legs such as {LENGTHS}", most=999_999)
     need_torch("atlas")
     from .. import api
     from ..campaigns.atlas_recording import AtlasRecording, LegGrid
@@ -228,9 +226,7 @@ def _taught(scenario: Scenario, held: Atlas, path: Path) -> str:
     from ..scenario import load_scenario
     from ..store.files import write_atomic
 
-    if path.suffix != ".json":
-        raise UsageError(f"--teach: got '{path}', expected a file name that ends in .json")
-    check_folder("--teach", path)
+    check_file("--teach", path, ".json")
     tables = taught(scenario, held)
     load_scenario(tables)  # nothing is written that could not be read
     write_atomic(path, json.dumps(tables, indent=1) + "\n")
@@ -270,12 +266,3 @@ def _number(option: str, given: int | None, usual: int, bounds: tuple[int, int])
     if given is not None and not bounds[0] <= given <= bounds[1]:
         raise UsageError(f"{option}: got {given}, expected {bounds[0]} to {bounds[1]}")
     return usual if given is None else given
-
-
-def _lengths(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return (24, 20, 14)
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 7 and int(part) for part in parts):
-        raise UsageError(f"--epochs: got '{text[:60]}', expected lengths of legs such as 24,20,14")
-    return tuple(int(part) for part in parts)

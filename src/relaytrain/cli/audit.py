@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit_json, emit_view
 from .reading import open_store
 
@@ -31,7 +31,7 @@ Folder = Annotated[
 ]
 
 
-def audit(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def audit(folder: Folder = None, output: Output = Format.text) -> int:
     """Read all runs, judge, show."""
     from ..report.audit import audit as judge
 

@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Sets, Verbose
+from .options import Format, Output, Sets, whole_numbers
 from .output import emit, emit_json, note, progress
 from .reading import need_torch
 
@@ -70,8 +70,6 @@ def collect(
     dry_run: DryRun = False,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Estimate, train, write."""
     scenario, folder = _words(words, preset)
@@ -97,7 +95,7 @@ def collect(
 
         usual = SwitchGrid()
         grid = SwitchGrid(
-            _numbers("--switch", switch, usual.first), _numbers("--then", then, usual.second), epochs or usual.epochs
+            _switches("--switch", switch, usual.first), _switches("--then", then, usual.second), epochs or usual.epochs
         )
         campaign = campaign_of(api.scenario(scenario, overrides=sets or ()), grid)
     count = seeds if seeds is not None else campaign.seeds
@@ -159,10 +157,7 @@ def _words(words: list[str], preset: str | None) -> tuple[str, Path]:
     raise UsageError(f"collect: got {len(words)} words ({' '.join(words)[:80]}), expected {wanted}")
 
 
-def _numbers(option: str, text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
+def _switches(option: str, text: str | None, usual: tuple[int, ...]) -> tuple[int, ...]:
     if text is None:
         return usual
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= 100_000 for part in parts):
-        raise UsageError(f"{option}: got '{text[:60]}', expected epochs such as 2,5,10")
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted(set(whole_numbers(option, text, "epochs such as 2,5,10", most=100_000))))

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
-from .output import check_report, emit_json, emit_view, write_report
+from .compiled import compiled, needs_scipy
+from .options import SCENARIO, Format, Output, Report, Scenario, Sets, Without
+from .output import check_file, emit_json, emit_view, write_report
 
 SHORT = "All planners side by side on one scenario."
 HELP = """Compare all planners on one scenario: energy, time, and how far from the optimum.
@@ -39,16 +39,14 @@ def compare(
     atlas: Recorded = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Compare and show."""
     from .. import api
 
-    check_report(report)
+    check_file("--report", report, ".html", ".htm")
     recorded = [] if atlas is None else [f"planner.atlas={json.dumps(str(atlas.resolve()))}"]
     loaded = api.scenario(scenario, overrides=[*(sets or ()), *recorded], without=without or ())
-    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
+    with compiled(scipy=needs_scipy(loaded)):
         comparison = api.compare(loaded)
     if output is Format.json:
         emit_json(comparison.to_dict())

@@ -12,10 +12,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import RelayTrainError
 from .output import note, talk
+
+if TYPE_CHECKING:
+    from ..scenario import Scenario
 
 FIRST_TIME = "compiling the searches, once: about 20 s"
 SAID = "relaytrain-compiled"
@@ -31,6 +34,11 @@ UNUSED = ("scipy.linalg.cython_blas", "cffi", "yaml")
 """What numba imports in case somebody uses it, and no search does: BLAS, and with it all of scipy.linalg; functions of
 C; a file of settings. A quarter of the time of a `plan`. Whoever needs one of them still finds it afterwards."""
 NUMBA_SETTINGS = ".numba_config.yaml"
+
+
+def needs_scipy(scenario: Scenario) -> bool:
+    """Whether planning this scenario needs all of scipy: DepL's epochs that hang together do."""
+    return scenario.depl is not None and not scenario.depl.belief.independent
 
 
 @contextmanager

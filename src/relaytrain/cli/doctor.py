@@ -8,7 +8,7 @@ import typer
 
 from ..core.errors import ScenarioError
 from . import completion
-from .options import Format, Output, Quiet, Sets, Verbose
+from .options import Format, Output, Sets
 from .output import emit, emit_json
 from .reading import Store
 
@@ -41,8 +41,6 @@ def doctor(
     sets: Sets = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Look, list, judge."""
     from .. import api

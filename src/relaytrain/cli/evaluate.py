@@ -9,8 +9,8 @@ import typer
 
 from ..core.errors import LEARNING, UsageError, need_packages
 from .fit import MetricName, SeedOption, Traces, bundle_named
-from .options import Figure, Format, Output, Quiet, Verbose
-from .output import check_figure, emit_json, emit_view, note, progress, write_figure
+from .options import Figure, Format, Output
+from .output import check_file, emit_json, emit_view, note, progress, write_figure
 
 if TYPE_CHECKING:
     from ..estimators.judging.evaluate import FoldResult
@@ -45,11 +45,9 @@ def evaluate(
     seed: SeedOption = 0,
     figure: Figure = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, fit on folds, judge, show."""
-    check_figure(figure)
+    check_file("--figure", figure, ".svg")
     chosen = names or (["paper", "auto", "zero-trace"] if fitted is None else [])
     for name in chosen:
         if name not in ("paper", "auto", "zero-trace"):

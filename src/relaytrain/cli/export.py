@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..core.errors import UsageError
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output, whole_numbers
 from .output import emit, emit_json, note
 from .reading import Run, Store, find_run, need_torch, open_store
 
@@ -69,8 +68,6 @@ def export(
     force: Force = False,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Find, write, check."""
     folder = Path(place)
@@ -81,7 +78,8 @@ def export(
     if kind is not ExportKind.network:
         return _log(run, f"{kind.value}={place}", store, output)
     need_torch("export")
-    sizes = _sizes(shape)
+    expected = "sizes such as 3,32,32"
+    sizes = None if shape is None else whole_numbers("--input", shape, expected, most=4096, count=range(1, 5))
     opened = open_store(store)
     name = find_run(opened, run)
     from ..export.exported_network import export_run
@@ -152,12 +150,3 @@ def _log(run: str, text: str, store: Path | None, output: Format) -> int:
     else:
         emit(f"{logged.events} events of {logged.run} read, {logged.new} new entries -> {logged.where}")
     return 0
-
-
-def _sizes(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = text.split(",")
-    if not 1 <= len(parts) <= 4 or not all(part.strip().isdecimal() and 0 < int(part) <= 4096 for part in parts):
-        raise UsageError(f"--input: got '{text[:60]}', expected sizes such as 3,32,32")
-    return tuple(int(part) for part in parts)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import LEARNING, UsageError, need_packages
-from .options import Format, Output, Quiet, Verbose
-from .output import emit, emit_json, note, progress
+from .options import Format, Output
+from .output import check_file, emit, emit_json, note, progress
 
 if TYPE_CHECKING:
     from ..estimators.learned.bundle import Bundle
@@ -73,16 +73,13 @@ def fit(
     change_target: ChangeTarget = None,
     seed: SeedOption = 0,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, learn, write."""
     if estimator not in ("auto", "paper"):
         raise UsageError(f"--estimator: got '{estimator}', expected auto or paper")
     if change_target not in (None, "jump", "first-epoch"):
         raise UsageError(f"--change-target: got '{change_target}', expected jump or first-epoch")
-    if out.suffix != ".npz" or not out.parent.is_dir():
-        raise UsageError(f"OUT: got '{out}', expected a file name that ends in .npz, in a folder that exists")
+    check_file("OUT", out, ".npz")
     bundle, stored = bundle_named(traces, metric)
     need_packages("fit learns with", LEARNING)
     from ..estimators.learned.fit import fit as learn

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from ..core.errors import StoppedByUser, WorkerLost
-from .options import Quiet, Verbose
 from .output import emit, note
 from .signals import signals
 
@@ -28,9 +27,7 @@ Names = Annotated[list[str] | None, typer.Option("--node", metavar="NODE", help=
     short_help="Development certificates and node keys.",
     epilog="\b\nExamples:\n  relaytrain flower certs DIR --host 10.0.0.1 --node cloud --node edge-1",
 )
-def certs(
-    folder: Folder, host: Hosts = None, node: Names = None, quiet: Quiet = False, verbose: Verbose = False
-) -> int:
+def certs(folder: Folder, host: Hosts = None, node: Names = None) -> int:
     """Make development certificates and node keys; call it again to add nodes or hosts.
 
     DIR/nodes/NAME is for the machine of node NAME; the rest stays where the SuperLink runs. They are valid for a year.
@@ -62,8 +59,6 @@ def superlink(
     address: Address = "127.0.0.1:8000",
     certs: Certs = None,
     database: Database = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Start a SuperLink as relaytrain needs it, until Ctrl-C or SIGTERM: TLS, registered nodes only, no telemetry.
 

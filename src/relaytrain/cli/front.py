@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UsageError
-from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
-from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
+from .compiled import compiled, needs_scipy
+from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
+from .output import check_file, emit_json, emit_view, write_figure, write_report
 
 SHORT = "What each deadline and loss costs at least."
 HELP = """Show the trade-off: the least energy for each deadline and loss, from one sweep.
@@ -43,19 +43,17 @@ def front(
     figure: Figure = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Sweep, show, draw."""
     from .. import api
 
-    check_figure(figure)
-    check_report(report)
+    check_file("--figure", figure, ".svg")
+    check_file("--report", report, ".html", ".htm")
     if level is not None and not 0.0 < level < 1.0:
         raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
     columns = [_duration(text) for text in deadlines or ()]
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled(scipy=loaded.depl is not None and not loaded.depl.belief.independent):
+    with compiled(scipy=needs_scipy(loaded)):
         swept = api.front(loaded, level=level)
     from ..report.front_view import front_svg, front_view
 

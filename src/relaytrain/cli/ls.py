@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import StoreDamaged
 from ..core.explain import say_energy, say_time
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import complain, emit, emit_json, emit_view
 from .reading import Store, elsewhere
 
@@ -26,7 +26,7 @@ MOST_HINTS = 5
 """Runs that can go on and are told how to, those written last."""
 
 
-def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def ls(store: Store = None, output: Output = Format.text) -> int:
     """Read and list."""
     from ..store import RunStore
     from ..store.database import way_out
@@ -66,14 +66,9 @@ def ls(store: Store = None, output: Output = Format.text, quiet: Quiet = False, 
 
 
 def _row(summary: Any, store: Path | None) -> dict[str, Any]:
-    from datetime import UTC, datetime
-
+    from ..report.event_fields import say_moment
     from ..report.verdict import RESUMABLE, go_on
 
-    try:
-        updated = datetime.fromtimestamp(summary.updated_wall_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a clock of another world
-        updated = "unknown"
     return {
         "run": summary.run,
         "status": summary.status + (" (stopping)" if summary.stop_requested else ""),
@@ -83,7 +78,7 @@ def _row(summary: Any, store: Path | None) -> dict[str, Any]:
         "energy_j": summary.totals.energy_j,
         "wasted_j": summary.totals.wasted_j,
         "elapsed_s": summary.totals.elapsed_s,
-        "updated": updated,
+        "updated": say_moment(summary.updated_wall_s, zone=None),
         "resume": go_on(summary.run, summary.started, store) if summary.status in RESUMABLE else None,
         **({"damage": summary.damage} if summary.damage else {}),
     }

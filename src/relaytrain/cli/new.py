@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import UsageError, did_you_mean
-from .options import Format, Output, Quiet, Verbose
-from .output import check_folder, emit, emit_json, progress
+from .options import Format, Output
+from .output import check_file, emit, emit_json, progress
 from .reading import need_torch
 from .schema import schema_text
 
@@ -88,8 +88,6 @@ def new(
     loss: Loss = None,
     force: Force = False,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Write a skeleton, or a preset under a new name."""
     from ..store.files import write_atomic
@@ -160,9 +158,9 @@ def _counted(
 
 
 def _check(file: Path, *, force: bool) -> None:
-    if file.suffix.lower() != ".toml" or not str(file).isprintable():
-        raise UsageError(f"new: got {str(file)!r}, expected a file name that ends in .toml")
-    check_folder("new", file)
+    if not str(file).isprintable():
+        raise UsageError(f"new: got {str(file)!r}, expected a file name of characters that are seen")
+    check_file("new", file, ".toml")
     if file.exists() and not force:
         raise UsageError(f"new: {file} is there already; choose another name, or add --force to overwrite it")
 

@@ -13,7 +13,7 @@ import typer
 from ..core.errors import ScenarioError, StoppedByUser, UsageError, WorkerLost, did_you_mean
 from . import completion
 from .on_flower import Certificates
-from .options import Quiet, Sets, Verbose
+from .options import Sets
 from .output import note
 from .reading import need_torch
 from .signals import signals
@@ -86,8 +86,6 @@ def node(
     meter: OwnMeter = None,
     listen: Listen = None,
     sets: Sets = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Check, join, stay."""
     need_torch("node")

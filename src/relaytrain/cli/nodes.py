@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .on_flower import Certificates, SuperLinkAddress, at_superlink
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, emit_view
 
 SHORT = "Who is there: nodes at a SuperLink."
@@ -28,8 +28,6 @@ def nodes(
     certs: Certificates = None,
     wait: Wait = 30.0,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Ask and list."""
     from ..executors.flower.inside import is_serverapp, the_grid

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..core.errors import UsageError
 from . import completion
-from .output import talk
 
 SCENARIO = "quickstart"
 
@@ -21,14 +22,19 @@ class Format(StrEnum):
     json = "json"
 
 
-def _hush(value: bool) -> bool:
-    talk.quiet = value
-    return value
+def whole_numbers(
+    option: str, text: str, expected: str, *, most: int, count: Container[int] | None = None, separator: str = ","
+) -> tuple[int, ...]:
+    """The numbers that `text`, given as `option`, lists, each from 1 to `most`; `count`: how many there may be.
 
-
-def _more(value: bool) -> bool:
-    talk.verbose = value
-    return value
+    Raises:
+        UsageError: it lists something else; `expected` says what it should.
+    """
+    parts = [part.strip() for part in text.split(separator)]
+    right = all(part.isdecimal() and len(part) < 20 and 1 <= int(part) <= most for part in parts)
+    if not right or (count is not None and len(parts) not in count):
+        raise UsageError(f"{option}: got '{text[:60]}', expected {expected}")
+    return tuple(map(int, parts))
 
 
 _SCENARIO_HELP = "A TOML or JSON file, or a preset's name; quickstart without one."
@@ -59,8 +65,6 @@ Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Also write the result as one HTML file here.")
 ]
 Output = Annotated[Format, typer.Option("--format", help="How the result is written (text).", show_default=False)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_hush, help="Only the result and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", callback=_more, help="Tracebacks of unexpected errors.")]
 Logs = Annotated[
     list[str] | None,
     typer.Option(

@@ -121,15 +121,15 @@ def emit_view(view: RenderableType, plain: str | None = None) -> None:
     from rich.console import Console
     from rich.segment import Segment, Segments
 
-    watched = Console(highlight=False)
-    if plain is not None and not watched.is_terminal:
+    console = Console(highlight=False)
+    if plain is not None and not console.is_terminal:
         emit(plain)
         return
-    width = None if watched.is_terminal else PIPE_WIDTH
+    width = None if console.is_terminal else PIPE_WIDTH
     shown = Console(
-        file=io.StringIO(), force_terminal=watched.is_terminal, width=width or watched.width, highlight=False
+        file=io.StringIO(), force_terminal=console.is_terminal, width=width or console.width, highlight=False
     )
-    if not watched.is_terminal:
+    if not console.is_terminal:
         _plain_boxes(view)
     parts = [Segment(harmless(part.text), part.style, part.control) for part in shown.render(view)]
     shown.print(Segments(parts))
@@ -149,16 +149,13 @@ def _plain_boxes(view: Any) -> None:
             _plain_boxes(part)
 
 
-def check_figure(path: Path | None) -> None:
-    """Refuse a picture's path before the work, not after it."""
-    if path is not None and path.suffix.lower() != ".svg":
-        raise UsageError(f"--figure: got '{path}', expected a file name that ends in .svg")
-    check_folder("--figure", path)
-
-
-def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file whose folder is not there before the work, not after it."""
-    if path is not None and not path.parent.is_dir():
+def check_file(option: str, path: Path | None, *suffixes: str) -> None:
+    """Refuse a file before the work, not after it: its name ends in one of `suffixes`, if any, its folder is there."""
+    if path is None:
+        return
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise UsageError(f"{option}: got '{path}', expected a file name that ends in {suffixes[0]}")
+    if not path.parent.is_dir():
         raise UsageError(
             f"{option}: got '{path}', expected a folder that exists; make it first: mkdir -p {path.parent}"
         )
@@ -171,13 +168,6 @@ def write_figure(path: Path | None, svg: str) -> None:
 
         write_atomic(path, svg)
         note(f"picture: {path}")
-
-
-def check_report(path: Path | None) -> None:
-    """Refuse a report's path before the work, not after it."""
-    if path is not None and path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--report: got '{path}', expected a file name that ends in .html")
-    check_folder("--report", path)
 
 
 def write_report(path: Path | None, page: Callable[[Sequence[str]], str]) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..core.errors import UsageError
 from . import pipeline_run
-from .options import Format, Output, Quiet, Report, Verbose
-from .output import check_report, emit, emit_json, emit_view, write_report
-from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
+from .options import Format, Output, Report, whole_numbers
+from .output import check_file, emit, emit_json, emit_view, write_report
+from .pipeline_options import Batch, InFlight, Keep, argument, device_option, devices_of, named, option
 from .reading import need_torch
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from ..planners.pipeline.keeping_plans import KeepingPlans
 
 SHORT = "Split a network over devices that cannot hold it."
 HELP = """Split a network that no device can hold over several, as a pipeline."""
@@ -35,12 +29,7 @@ Examples:
 DEVICES = tuple(f"{name}, 10 GFLOP/s, 80 MiB, 100 Mbit/s" for name in ("one", "two", "three"))
 
 Network = Annotated[str, argument("[NETWORK]", "A family's name; vgg16-4096 without one.")]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three of 80 MiB)."
-    ),
-]
+Devices = Annotated[list[str] | None, device_option("three of 80 MiB")]
 Width = Annotated[float, option("--width", "X", "All widths times this (1).")]
 Image = Annotated[str, option("--input", "CxHxW", "The images' shape (3x32x32).")]
 Classes = Annotated[int, option("--classes", "N", "Number of classes (10).")]
@@ -88,12 +77,10 @@ def plan(
     checkpoint: Checkpoint = False,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Measure the network, split it, show it."""
     need_torch("pipeline plan")
-    check_report(report)
+    check_file("--report", report, ".html", ".htm")
     from ..pipeline.unit_counter import measure_named
     from ..pipeline.update_rules import rule_named
     from ..planners.pipeline.keeping_plans import plan_each_keeping
@@ -104,7 +91,9 @@ def plan(
     devices = devices_of(device or DEVICES)
     way, keeping = named(Window, "--window", window), named(Keeping, "--keep", keep)
     state_tensors = rule_named(optimizer).state_tensors
-    units = measure_named(network, width=width, input=_shape(image), classes=classes, batch=batch)
+    expected = "channels x height x width, such as 3x32x32"
+    channels, height, side = whole_numbers("--input", image, expected, most=99_999, count=(3,), separator="x")
+    units = measure_named(network, width=width, input=(channels, height, side), classes=classes, batch=batch)
     planned = plan_each_keeping(
         network,
         units,
@@ -118,12 +107,14 @@ def plan(
     if output is Format.json:
         emit_json(planned.to_dict())
     else:
-        emit_view(_view(planned))
+        from ..report.tables import pipeline_tables
+
+        emit_view(pipeline_tables(planned))
         emit("\n" + picture(planned.plan, planned.devices))
     if report is not None:
         from ..report.answer_html import pipeline_report
 
-        write_report(report, lambda command: pipeline_report(planned, _view(planned), command))
+        write_report(report, lambda command: pipeline_report(planned, command))
     return 0
 
 
@@ -137,8 +128,6 @@ def count(
     scenario: ScenarioName,
     version: VersionName = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Build every version and count it."""
     need_torch("pipeline count")
@@ -158,43 +147,3 @@ def count(
         lines = [f"{key} = {list(value) if isinstance(value, tuple) else value}" for key, value in figures.items()]
         emit("\n".join([f"# {name}, for a minibatch of {figures['batch']}", "[versions.chain]", *lines, ""]))
     return 0
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    parts = text.split("x")
-    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 6 for part in parts):
-        raise UsageError(f"--input: got {text[:40]!r}, expected channels x height x width, such as 3x32x32")
-    channels, height, side = map(int, parts)
-    return channels, height, side
-
-
-def _view(planned: KeepingPlans) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from ..core.explain import say_time
-    from ..report.tables import table, titled
-
-    sizes = ("weights", "versions", "optimizer", "in flight", "transient", "total")
-    columns = ("device", "units", "compute", "link", *sizes, "on demand")
-    stages = table(columns, numbers=columns[2:10])
-    for stage in planned.plan.stages:
-        size = stage.choice.size
-        held = (size.weights, size.versions, size.optimizer, size.in_flight, size.transient, size.total)
-        demanded = sum(policy.value == "on-demand" for policy in stage.choice.policies.values())
-        stages.add_row(
-            Text(stage.device),
-            f"{stage.first}-{stage.end - 1}",
-            say_time(stage.compute_s),
-            say_time(stage.link_s),
-            *(f"{count / 2**20:.1f}" for count in held),
-            f"{demanded} of {len(stage.choice.policies)} layers" + (", twice" if stage.choice.checkpoint else ""),
-        )
-    head = (
-        f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
-    )
-    ways = table(("versions", "a minibatch", "over the fastest device alone"), numbers=("a minibatch",))
-    for way, other in planned.others.items():
-        row = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")
-        ways.add_row(way.value, *row)
-    return Group(titled(head, stages), Text(), titled("by how versions are kept", ways))

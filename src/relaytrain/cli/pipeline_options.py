@@ -23,6 +23,12 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
+def device_option(usual: str) -> Any:
+    """The devices, one by one; `usual` are those that stand in for none."""
+    words = f"A device, in order (repeatable; {usual})."
+    return typer.Option("--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help=words)
+
+
 Batch = Annotated[int, option("--batch", "N", "Samples of a minibatch (8).")]
 InFlight = Annotated[
     int | None, typer.Option("--in-flight", "-m", metavar="N", help="Minibatches under way (as many as devices).")

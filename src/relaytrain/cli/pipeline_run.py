@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import StoppedByUser, TargetMissed, UsageError
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, emit_view, note, talk
-from .pipeline_options import Batch, InFlight, Keep, argument, devices_of, named, option
+from .pipeline_options import Batch, InFlight, Keep, argument, device_option, devices_of, named, option
 from .reading import Store, elsewhere, need_torch, read_run
 from .signals import signals
 
@@ -47,12 +47,7 @@ Examples:
 THREE = ("one, 10 GFLOP/s", "two, 10 GFLOP/s", "three, 10 GFLOP/s")
 
 Network = Annotated[str, argument("[NETWORK]", "A family's name or module:function; vgg11 without one.")]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device", metavar="NAME,SPEED[,MEMORY[,LINK]]", help="A device, in order (repeatable; three alike)."
-    ),
-]
+Devices = Annotated[list[str] | None, device_option("three alike")]
 Data = Annotated[str, option("--data", "NAME", "digits, fashion-mnist, cifar10 ... or module:function (digits).")]
 Width = Annotated[float, option("--width", "X", "All widths times this (0.125).")]
 Minibatches = Annotated[int, option("--minibatches", "N", "How many an epoch has (40).")]
@@ -105,8 +100,6 @@ def run(
     name: Name = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Plan, start, watch, show."""
     need_torch("pipeline run")
@@ -154,22 +147,22 @@ def run(
 def conclude_pipeline(ended: PipelineEnded, job: PipelineJob, store: RunStore, output: Format) -> int:
     """What came out, on stdout; the exit status is the run's outcome."""
     from ..pipeline.named_run import said
-    from ..report.verdict import verdict_of
+    from ..report.verdict import say_tested, verdict_of
 
     status = {"met": 0, "stopped": StoppedByUser.exit_status}.get(ended.verdict, TargetMissed.exit_status)
     if output is Format.json:
         results = said(job.order, ended.results) if ended.results else {"schema": "relaytrain.pipeline-run/1"}
         kept = {"run": ended.run, "store": str(store.folder), "verdict": ended.verdict, "exit_status": status}
-        tested = {"test_loss": ended.tested.loss, "test_accuracy": ended.tested.accuracy}
-        known = {key: value if math.isfinite(value) else None for key, value in tested.items()}
+        figures = {"test_loss": ended.tested.loss, "test_accuracy": ended.tested.accuracy}
+        known = {key: value if math.isfinite(value) else None for key, value in figures.items()}
         emit_json({**results, **kept, "epoch_losses": list(ended.losses), **known, "notes": list(ended.notes)})
         return status
     if ended.results:
         emit_view(_view(job.order.network, ended.results))
     verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}")
-    if math.isfinite(ended.tested.loss):
-        emit(f"  test loss {ended.tested.loss:.4g}, accuracy {ended.tested.accuracy:.1%}")
+    if tested := say_tested(ended.tested.loss, ended.tested.accuracy):
+        emit(f"  {tested}")
     for words in ended.notes:
         note(f"  note: {words}")
     return status

@@ -10,9 +10,9 @@ import typer
 from ..core.errors import InfeasibleError
 from ..core.planner_names import ALL_PLANNERS, ALL_RULES
 from . import completion
-from .compiled import compiled
-from .options import SCENARIO, Figure, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
-from .output import check_figure, check_report, emit_json, emit_view, write_figure, write_report
+from .compiled import compiled, needs_scipy
+from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
+from .output import check_file, emit_json, emit_view, write_figure, write_report
 
 SHORT = "The cheapest relay that meets the target, and why."
 HELP = """Find the cheapest relay that meets the target, and say why.
@@ -74,22 +74,19 @@ def plan(
     figure: Figure = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Plan, show, draw."""
     from .. import api
 
-    check_figure(figure)
-    check_report(report)
+    check_file("--figure", figure, ".svg")
+    check_file("--report", report, ".html", ".htm")
     changes = list(sets or ())
     if estimator is not None or fitted is not None:
         from ..relay.runs import estimator_overrides
 
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
-    scipy = loaded.depl is not None and not loaded.depl.belief.independent
-    with compiled(scipy=scipy, small=_exact_search(planner or loaded.planner.name, rule or loaded.rule)):
+    with compiled(scipy=needs_scipy(loaded), small=_exact_search(planner or loaded.planner.name, rule or loaded.rule)):
         planned = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(planned.to_dict())

@@ -10,8 +10,8 @@ import typer
 
 from ..core.errors import UsageError
 from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower, on_its_nodes
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose
-from .output import check_folder, emit_json, emit_view, note, progress
+from .options import SCENARIO, Format, Output, Scenario, Sets
+from .output import check_file, emit_json, emit_view, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ def profile(
     certs: Certificates = None,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Time, fit, show."""
     from .. import api
@@ -64,7 +62,7 @@ def profile(
     need_torch("profile")
     if batches < 1:
         raise UsageError(f"--batches: got {batches}, expected at least 1")
-    check_folder("--pairs", pairs)
+    check_file("--pairs", pairs)
     loaded = api.scenario(scenario, overrides=sets or ())
     if (local_flower, superlink, certs) != (None, None, None):
         return _on_nodes(loaded, Where(local_flower, superlink, certs), batches, pairs, output)

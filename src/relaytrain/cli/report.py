@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, Output, Quiet, Verbose
-from .output import check_folder, emit, emit_json
+from .options import Format, Output
+from .output import check_file, emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
 SHORT = "A run as one HTML file."
@@ -39,11 +39,9 @@ def report(
     baselines: Others = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read, render, write."""
-    check_folder("--out", out)
+    check_file("--out", out)
     opened = open_store(store)
     name = find_run(opened, run)
     view = read_run(opened, name)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import UsageError
 from .compiled import compiled
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json, emit_view, note, progress
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ def reproduce(
     rule: Rule = None,
     seeds: Seeds = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """List, or redraw and judge."""
     from .. import experiments
@@ -100,23 +97,12 @@ def reproduce(
                 emit_view(findings_table(every.findings))
                 emit("\n".join(f"wrote {path}" for path in every.files))
             return 0
-        redrawn = _run_one(name, out, options)
+        redrawn = experiments.run(name, out, note, **options)
     if output is Format.json:
         emit_json(redrawn.to_dict())
     else:
         _show(redrawn)
     return 0
-
-
-def _run_one(name: str, out: Path, options: dict[str, Any]) -> Reproduction:
-    from .. import experiments
-
-    try:
-        return experiments.run(name, out, note, **options)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "matplotlib":
-            raise
-        raise UsageError('reproduce draws with matplotlib: pip install "relaytrain[figures]"') from None
 
 
 def _show_list(lines: dict[str, str], output: Format) -> None:

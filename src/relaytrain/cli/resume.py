@@ -10,7 +10,7 @@ import typer
 from ..core.errors import UsageError
 from .compiled import compiled
 from .on_flower import Certificates, LocalFlower, SuperLinkAddress, Where, on_flower
-from .options import Format, Logs, Output, Quiet, Verbose
+from .options import Format, Logs, Output
 from .reading import LastRun, Store, find_run, need_torch, open_store
 from .signals import signals
 
@@ -58,8 +58,6 @@ def resume(
     certs: Certificates = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Find, go on, judge."""
     need_torch("resume")

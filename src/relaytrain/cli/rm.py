@@ -9,7 +9,6 @@ import typer
 
 from ..core.errors import UsageError
 from . import completion
-from .options import Quiet, Verbose
 from .output import emit
 from .reading import Store, find_run, open_store
 
@@ -28,7 +27,7 @@ Runs = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def rm(runs: Runs, yes: Yes = False, store: Store = None, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def rm(runs: Runs, yes: Yes = False, store: Store = None) -> int:
     """Ask and remove."""
     opened = open_store(store)
     names = list(dict.fromkeys(find_run(opened, run) for run in runs))

@@ -8,7 +8,7 @@ import typer
 
 from .compiled import compiled
 from .on_flower import Certificates, LocalFlower, ProfileNodes, SuperLinkAddress, Where, on_flower, on_its_nodes
-from .options import SCENARIO, Format, Logs, Output, Quiet, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Format, Logs, Output, Scenario, Sets, Without
 from .output import note
 from .plan import EstimatorName, FittedFile, PlannerName, RuleName
 from .reading import Store, need_torch
@@ -63,8 +63,6 @@ def run(
     without: Without = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Load, train, judge."""
     need_torch("run")

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from .options import Quiet, Verbose
 from .output import emit, note
 
 SHORT = "The scenario file's JSON Schema, for editors."
@@ -24,7 +23,7 @@ Examples:
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here instead of stdout.")]
 
 
-def schema(out: Out = None, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def schema(out: Out = None) -> int:
     """Write the schema."""
     text = schema_text()
     if out is None:

@@ -12,8 +12,8 @@ import typer
 
 from ..core.errors import UsageError
 from ..core.explain import say_energy, say_share
-from .options import Format, Output, Quiet, Sets, Verbose
-from .output import check_folder, emit, emit_json, note, progress
+from .options import Format, Output, Sets
+from .output import check_file, emit, emit_json, note, progress
 from .reading import need_torch
 
 if TYPE_CHECKING:
@@ -54,13 +54,9 @@ def scout(
     seed: Seed = 7000,
     sets: Sets = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Train, fit, write, say what it is worth."""
-    if out.suffix != ".json":
-        raise UsageError(f"OUT: got '{out}', expected a file name that ends in .json")
-    check_folder("OUT", out)
+    check_file("OUT", out, ".json")
     reach = budget_of(budget)
     if not 0 <= seed < 2**31:
         raise UsageError(f"--seed: got {seed}, expected 0 to {2**31 - 1}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.explain import say_energy, say_time
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
 
@@ -29,8 +29,6 @@ def show(
     run: LastRun = None,
     store: Store = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Read and tell."""
     opened = open_store(store)
@@ -44,9 +42,9 @@ def show(
 
 def as_text(view: RunView, store: Path | None = None) -> str:
     """A run in plain lines; `store`: its folder, if it must be named."""
-    from ..report.event_fields import number, table
+    from ..report.event_fields import table
     from ..report.happenings import happenings
-    from ..report.verdict import say_sets, verdict_of
+    from ..report.verdict import say_sets, say_tested, verdict_of
 
     verdict = verdict_of(view, store)
     time_unit, energy_unit = view.asked.time_unit, view.asked.energy_unit
@@ -68,9 +66,8 @@ def as_text(view: RunView, store: Path | None = None) -> str:
         f" = {say_energy(totals.energy_j, energy_unit)}"
     )
     ended = view.verdict or {}
-    if (test_loss := number(ended.get("test_loss"))) is not None:
-        accuracy = number(ended.get("test_accuracy"))
-        lines.append(f"  test loss {test_loss:.4g}" + (f", accuracy {accuracy:.1%}" if accuracy is not None else ""))
+    if tested := say_tested(ended.get("test_loss"), ended.get("test_accuracy")):
+        lines.append(f"  {tested}")
     if sets := say_sets(table(ended.get("prediction_sets"))):
         lines.append(f"  {sets}")
     happened = happenings(view)

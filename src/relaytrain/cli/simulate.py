@@ -8,8 +8,8 @@ import typer
 
 from ..core.errors import UsageError
 from .compiled import compiled
-from .options import SCENARIO, Format, Output, Quiet, Report, Scenario, Sets, Verbose, Without
-from .output import check_report, emit_json, emit_view, note, progress, write_report
+from .options import SCENARIO, Format, Output, Report, Scenario, Sets, Without
+from .output import check_file, emit_json, emit_view, note, progress, write_report
 
 SHORT = "The relay in many noisy worlds, all rules side by side."
 HELP = """Play the relay in many noisy worlds, planning again after every epoch, with all rules side by side.
@@ -51,13 +51,11 @@ def simulate(
     without: Without = None,
     report: Report = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Simulate and show."""
     from .. import api
 
-    check_report(report)
+    check_file("--report", report, ".html", ".htm")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers: got {workers}, expected at least 1")
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())

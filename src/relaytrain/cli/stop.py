@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .options import Quiet, Verbose
 from .output import emit
 from .reading import LastRun, Store, elsewhere, find_run, open_store
 
@@ -15,7 +14,7 @@ Examples:
 """
 
 
-def stop(run: LastRun = None, store: Store = None, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def stop(run: LastRun = None, store: Store = None) -> int:
     """Leave the request."""
     opened = open_store(store)
     name = find_run(opened, run)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import StoreDamaged
-from .options import Format, Output, Quiet, Verbose
+from .options import Format, Output
 from .output import emit, emit_json
 from .reading import open_store, store_folder
 
@@ -63,7 +63,7 @@ app = typer.Typer(name="store", help=HELP, short_help=SHORT, no_args_is_help=Tru
 @app.command(
     name="check", help=CHECK_HELP, short_help="Is everything there and as it was written?", epilog=CHECK_EXAMPLES
 )
-def check(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def check(folder: Folder = None, output: Output = Format.text) -> int:
     """Check and list."""
     from ..store import RunStore
     from ..store import check as look
@@ -90,8 +90,6 @@ def repair(
     dry_run: DryRun = False,
     force: Force = False,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """List, and put together."""
     from ..store import salvage
@@ -140,7 +138,7 @@ def _repair_json(place: Path, outcome: Salvage) -> dict[str, Any]:
 
 
 @app.command(name="gc", help=GC_HELP, short_help="Remove checkpoints that no run needs.", epilog=GC_EXAMPLES)
-def gc(folder: Folder = None, output: Output = Format.text, quiet: Quiet = False, verbose: Verbose = False) -> int:
+def gc(folder: Folder = None, output: Output = Format.text) -> int:
     """Thin and say what went."""
     removed = open_store(folder).gc()
     if output is Format.json:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ..core.errors import need_packages
-from .options import Quiet, Verbose
 from .output import emit, note
 from .reading import Store
 
@@ -51,8 +50,6 @@ def ui(
     certificate: Certificate = None,
     key: Key = None,
     names: Names = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Open the store, listen, say where."""
     need_packages("ui needs", {"fastapi": "web", "uvicorn": "web"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .options import SCENARIO, Format, Output, Quiet, Scenario, Sets, Verbose, Without
+from .options import SCENARIO, Format, Output, Scenario, Sets, Without
 from .output import emit, emit_json, note
 
 SHORT = "Check a scenario without planning."
@@ -25,8 +25,6 @@ def validate(
     sets: Sets = None,
     without: Without = None,
     output: Output = Format.text,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Load and summarise."""
     from ..core.explain import say_time

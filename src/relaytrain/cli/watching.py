@@ -123,19 +123,16 @@ def _cut(value: float, digits: int) -> float:
 
 def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) -> int:
     """The verdict on stdout; the exit status is the run's outcome. Notes that `watcher` has said are not said again."""
-    from ..report.verdict import say_sets, verdict_of
+    from ..report.verdict import say_sets, say_tested, verdict_of
 
     if output is Format.json:
         emit_json(as_json(ended, store))
         return ended.exit_status
     verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
-    tested = "" if ended.test_loss is None else f"\n  test loss {ended.test_loss:.4g}"
-    if ended.test_loss is not None and ended.test_accuracy is not None:
-        tested += f", accuracy {ended.test_accuracy:.1%}"
-    if ended.prediction_sets is not None:
-        tested += f"\n  {say_sets(ended.prediction_sets)}"
     legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
-    emit(f"{ended.run}: {verdict.word}. {verdict.sentence}" + (f"\n  {legs}" if legs else "") + tested)
+    sets = "" if ended.prediction_sets is None else say_sets(ended.prediction_sets)
+    below = (legs, say_tested(ended.test_loss, ended.test_accuracy), sets)
+    emit("\n  ".join([f"{ended.run}: {verdict.word}. {verdict.sentence}", *(words for words in below if words)]))
     for text in ended.notes:
         if text not in watcher.said:
             note(f"  note: {text}")

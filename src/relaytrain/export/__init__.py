@@ -1,6 +1,8 @@
-"""A finished run for others: `exported_network` writes what it trained, `run_traces` what its epochs showed.
+"""A finished run for others: what it trained, and what its epochs showed.
 
-`network_formats` has the bytes of every kind of file.
+Read in this order: `epoch_table` (its epochs as CSV or Parquet), `run_traces` (as traces to learn from),
+`network_formats` (the bytes of every kind of file), `exported_network` (what it trained), `export_readme` (what is
+said beside it).
 """
 
 from __future__ import annotations

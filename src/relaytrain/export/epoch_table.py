@@ -90,16 +90,16 @@ def tables_of(view: RunView) -> dict[str, list[Row]]:
 
 def _epochs(view: RunView) -> Iterator[Row]:
     for at, epoch in enumerate(view.epochs):
-        said = epoch.predicted
+        predicted = epoch.predicted
         yield {
             "run": view.run,
             "version": epoch.pair.version,
             "total_energy_j": math.fsum(done.energy_j for done in view.epochs[: at + 1]),
-            "expected_loss": said.loss,
-            "guaranteed_loss": said.guaranteed,
-            "level": said.level,
-            "expected_s": said.elapsed_s,
-            "expected_j": said.energy_j,
+            "expected_loss": predicted.loss,
+            "guaranteed_loss": predicted.guaranteed,
+            "level": predicted.level,
+            "expected_s": predicted.elapsed_s,
+            "expected_j": predicted.energy_j,
             **{name: getattr(epoch, name) for name, _ in COLUMNS["epochs"] if hasattr(epoch, name)},
             "nodes": epoch.pair.nodes,
             "failed_nodes": " ".join(epoch.failed_nodes),

@@ -10,7 +10,7 @@
 | `scenario.json` | the scenario of the run, every default written out |
 | `export.json` | where it came from, and the SHA-256 of every file |
 
-A version of a user's own factory is written without calling the factory; only who names it (`factory`) has it called.
+A version of a user's own factory is written without calling the factory; only who gives `resolve` has it called.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .pages import environment
+from .page_templates import environment
 
 if TYPE_CHECKING:
     from ..api import Comparison
@@ -48,11 +48,11 @@ class PageHead:
 def plan_report(plan: Plan, command: Sequence[str] = ()) -> str:
     """A plan."""
     from .plan_svg import plan_svg
-    from .tables import plan_view
+    from .tables import plan_tables
 
     word = "as sure as asked" if plan.met else "a guess" if plan.guess else "less than was asked"
     head = PageHead("plan", plan.problem, word, "good" if plan.met else "open" if plan.guess else "bad")
-    return answer_html(head, plan_view(plan), [plan_svg(plan, headed=False)] if plan.decisions else [], command)
+    return answer_html(head, plan_tables(plan), [plan_svg(plan, headed=False)] if plan.decisions else [], command)
 
 
 def comparison_report(comparison: Comparison, command: Sequence[str] = ()) -> str:
@@ -80,12 +80,13 @@ def simulation_report(result: Any, command: Sequence[str] = ()) -> str:
     return answer_html(PageHead("simulate", result.scenario), simulation_table(result), [], command)
 
 
-def pipeline_report(planned: KeepingPlans, view: RenderableType, command: Sequence[str] = ()) -> str:
-    """Who takes which layers; `view` as the terminal shows it."""
+def pipeline_report(planned: KeepingPlans, command: Sequence[str] = ()) -> str:
+    """Who takes which layers."""
     from .pipeline_view import memory_svg, schedule_svg
+    from .tables import pipeline_tables
 
     pictures = [schedule_svg(planned.plan), memory_svg(planned.plan, planned.devices)]
-    return answer_html(PageHead("pipeline plan", planned.network), view, pictures, command)
+    return answer_html(PageHead("pipeline plan", planned.network), pipeline_tables(planned), pictures, command)
 
 
 def answer_html(head: PageHead, view: RenderableType, pictures: Sequence[str] = (), command: Sequence[str] = ()) -> str:

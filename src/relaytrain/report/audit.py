@@ -39,6 +39,22 @@ class CostCheck:
     median_s: float | None
     median_j: float | None
 
+    @property
+    def ratio_s(self) -> float | None:
+        """Seconds booked over seconds predicted."""
+        return _ratio(self.cost.against_s, self.cost.predicted_s)
+
+    @property
+    def ratio_j(self) -> float | None:
+        """Joules booked over joules predicted."""
+        return _ratio(self.cost.against_j, self.cost.predicted_j)
+
+    @property
+    def figures(self) -> list[str]:
+        """The ratios of time and of energy, each before the median of its epochs, as they are shown."""
+        ratios = (self.ratio_s, self.median_s, self.ratio_j, self.median_j)
+        return ["" if value is None else f"{value:.3f}" for value in ratios]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; ratios are booked over predicted."""
         cost = self.cost
@@ -49,10 +65,10 @@ class CostCheck:
             "predicted_epochs": cost.predicted_epochs,
             "predicted_s": cost.predicted_s,
             "booked_s": cost.against_s,
-            "ratio_s": ratio(cost.against_s, cost.predicted_s),
+            "ratio_s": self.ratio_s,
             "predicted_j": cost.predicted_j,
             "booked_j": cost.against_j,
-            "ratio_j": ratio(cost.against_j, cost.predicted_j),
+            "ratio_j": self.ratio_j,
             "median_ratio_s": self.median_s,
             "median_ratio_j": self.median_j,
             "cpu_s": cost.cpu_s,
@@ -84,6 +100,22 @@ class Audit:
     infeasible: int
     wrong_noes: tuple[WrongNo, ...]
     left_out: dict[str, int]
+
+    def groups(self) -> list[tuple[str, tuple[Rate, ...]]]:
+        """The rates that belong together, by what they say; those that nothing was counted for are left out."""
+        groups = (
+            (
+                "targets met, against what the first plans stated",
+                (*self.levels, *((self.probability,) if self.probability.count else ())),
+            ),
+            (
+                "losses at or below what was promised just before (intervals count runs as far as their epochs agree)",
+                self.band,
+            ),
+            ("losses at or below what the plan of so many epochs before said, where it was followed", self.ahead),
+            ("energy of whole runs, against what their first plans stated", self.energy),
+        )
+        return [(words, rates) for words, rates in groups if rates]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values (docs/formats.md, audit)."""
@@ -136,9 +168,8 @@ def audit_views(views: Iterable[RunView]) -> Audit:
     )
 
 
-def ratio(got: float, said: float) -> float | None:
-    """`got` over `said`, or None where nothing was said."""
-    return got / said if said > 0 else None
+def _ratio(booked: float, predicted: float) -> float | None:
+    return booked / predicted if predicted > 0 else None
 
 
 def _levels(views: Sequence[RunView]) -> tuple[Rate, ...]:
@@ -165,8 +196,8 @@ def _probability(views: Sequence[RunView]) -> Rate:
     """Met targets against the mean of the probabilities that the first plans stated."""
     known = [(view.plans[0].probability, view.status == "met") for view in views if view.plans]
     stated = [(p, hit) for p, hit in known if p is not None]
-    said = mean([p for p, _ in stated]) if stated else None
-    return Rate("stated probability, mean", said, sum(hit for _, hit in stated), len(stated))
+    average = mean([p for p, _ in stated]) if stated else None
+    return Rate("stated probability, mean", average, sum(hit for _, hit in stated), len(stated))
 
 
 STATED_ENERGY, AT_MOST = 0.8, 0.9

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .audit import Audit, ratio
+from .audit import Audit
 from .audit_rates import Rate
 from .tables import table, titled
 
@@ -23,17 +23,8 @@ def audit_view(audit: Audit) -> RenderableType:
     parts: list[RenderableType] = [Text(head, style="bold")]
     if not audit.runs:
         return Group(*parts)
-    rates = [*audit.levels, *([audit.probability] if audit.probability.count else [])]
-    if rates:
-        parts += [Text(), titled("targets met, against what the first plans stated", _rates(rates))]
-    if audit.band:
-        words = "losses at or below what was promised just before (intervals count runs as far as their epochs agree)"
-        parts += [Text(), titled(words, _rates(audit.band))]
-    if audit.ahead:
-        words = "losses at or below what the plan of so many epochs before said, where it was followed"
-        parts += [Text(), titled(words, _rates(audit.ahead))]
-    if audit.energy:
-        parts += [Text(), titled("energy of whole runs, against what their first plans stated", _rates(audit.energy))]
+    for words, rates in audit.groups():
+        parts += [Text(), titled(words, _rates(rates))]
     if audit.costs:
         parts += [Text(), titled("costs spent over costs predicted", _costs(audit))]
     parts += [
@@ -63,9 +54,6 @@ def _costs(audit: Audit) -> Table:
     rows = table(columns, numbers=columns[2:])
     for check in audit.costs:
         cost = check.cost
-        ratio_s, ratio_j = ratio(cost.against_s, cost.predicted_s), ratio(cost.against_j, cost.predicted_j)
-        figures = (ratio_s, check.median_s, ratio_j, check.median_j)
-        shown = ["" if value is None else f"{value:.3f}" for value in figures]
         cpu = "" if cost.cpu_s is None else f"{cost.cpu_s:.4g}"
-        rows.add_row(Text(check.version), check.clock, str(cost.epochs), *shown, cpu)
+        rows.add_row(Text(check.version), check.clock, str(cost.epochs), *check.figures, cpu)
     return rows

@@ -17,6 +17,8 @@ INK, MUTED, FAINT, PAPER = "#1f2933", "#52606d", "#d9e2ec", "#ffffff"
 GOOD, BAD = "#1b7f4b", "#c0392b"
 # After Okabe and Ito, told apart also with colour-vision deficiency; darkened so that white text can stand on them.
 PALETTE = ("#0072b2", "#b8500a", "#00795a", "#8e4a86", "#7a6a00", "#2f4858", "#a11d50", "#4b6cb7")
+FAR = 1.6
+"""A deadline further than this many times what is drawn is named, not drawn: it would squeeze the rest."""
 FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
 
 
@@ -144,6 +146,24 @@ class Canvas:
         """A handover: a mark below the legs that end at `top`, and a dotted line down to `bottom`."""
         self.line((at, top), (at, bottom), stroke="#9aa5b1", dash="2 3")
         self.area([(at - 5, top + 9), (at + 5, top + 9), (at, top + 1)], fill=INK)
+
+    def target(self, y: AxisScale, loss: float, left: float, right: float, *, colour: str) -> None:
+        """The loss to reach: a line across with its name above."""
+        at = y(loss)
+        self.line((left, at), (right, at), stroke=colour, width=1.6, dash="7 4")
+        self.text((left + 6, at - 6), f"target {loss:g}", fill=colour, bold=True, halo=True)
+
+    def deadline(
+        self, x: AxisScale, deadline_s: float, unit: str, *, down: Point, name_y: float, far_y: float, size: float = 12
+    ) -> None:
+        """A deadline: a line `down` between two heights, named at `name_y`; beyond `x` its name alone, at `far_y`."""
+        words = f"deadline {say_time(deadline_s, unit)}"
+        if deadline_s <= x.high:
+            at = x(deadline_s)
+            self.line((at, down[0]), (at, down[1]), stroke=BAD, width=1.6, dash="7 4")
+            self.text((at - (size - 7), name_y), words, size=size, fill=BAD, anchor="end", bold=True, halo=True)
+        elif math.isfinite(deadline_s):
+            self.text((x.end, far_y), f"{words} →", fill=MUTED, anchor="end")
 
     def svg(self) -> str:
         """The whole picture."""

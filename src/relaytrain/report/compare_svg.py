@@ -43,8 +43,7 @@ def compare_svg(views: Sequence[RunView], over: Literal["energy", "time"]) -> st
             canvas.text((x(at), base + 18), words, size=11, fill=MUTED, anchor="middle")
         canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 42), "energy spent", fill=MUTED, anchor="middle")
     if target is not None:
-        canvas.line((LEFT, y(target)), (WIDTH - RIGHT, y(target)), stroke=GOOD, width=1.6, dash="7 4")
-        canvas.text((LEFT + 6, y(target) - 6), f"target {target:g}", fill=GOOD, bold=True, halo=True)
+        canvas.target(y, target, LEFT, WIDTH - RIGHT, colour=GOOD)
     wide = max(text_width(view.run, 12) for view in views)
     for index, (view, line) in enumerate(zip(views, lines, strict=True)):
         colour, dash = PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)]

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from ..core.problem import Pair
+
+MOMENT = "%Y-%m-%d %H:%M:%S"
+
+
+def say_moment(wall_s: float, form: str = MOMENT, *, zone: tzinfo | None = UTC) -> str:
+    """A time on the wall, which an event may state as it likes; `zone` None is where this machine is."""
+    try:
+        return datetime.fromtimestamp(wall_s, UTC).astimezone(zone).strftime(form)
+    except (OverflowError, ValueError, OSError):  # a clock of another world
+        return "unknown"
 
 
 def number(value: Any) -> float | None:

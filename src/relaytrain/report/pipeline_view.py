@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,8 @@ def pipelines_of(scenario: Scenario) -> list[PipelineView]:
     return views
 
 
-def stage_rows(plan: PipelinePlan) -> list[dict[str, Any]]:
-    """One row a stage."""
+def stage_rows(plan: PipelinePlan, say: Callable[[float], str]) -> list[dict[str, Any]]:
+    """One row a stage; `say` words its bytes."""
     rows = []
     for stage in plan.stages:
         size = stage.choice.size
@@ -75,7 +75,7 @@ def stage_rows(plan: PipelinePlan) -> list[dict[str, Any]]:
                 "units": f"{stage.first}–{stage.end - 1}",
                 "compute": say_time(stage.compute_s),
                 "link": say_time(stage.link_s),
-                "sizes": [say_bytes(count) for count in held],
+                "sizes": [say(count) for count in held],
                 "policies": f"{demanded} of {len(stage.choice.policies)} layers"
                 + (", activations twice" if stage.choice.checkpoint else ""),
             }

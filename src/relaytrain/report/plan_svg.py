@@ -15,7 +15,7 @@ from html import escape
 
 from ..core.explain import answer, say_energy, say_nearest, say_share, say_time
 from ..core.plan import Leg, Plan
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, text_width
+from .canvas import BAD, FAR, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, text_width
 from .leg_bars import Bar, draw_bars
 
 WIDTH, LEFT, RIGHT = 960.0, 70.0, 30.0
@@ -24,8 +24,6 @@ LOSS_Y, LOSS_H = 176.0, 250.0
 ENERGY_Y, ENERGY_H = 462.0, 76.0
 HEIGHT = 598.0
 BAND = "#f0a35e"
-FAR = 1.6
-"""A deadline further than this many times the plan's duration is named, not drawn: it would squeeze the rest."""
 
 
 def plan_svg(plan: Plan, *, headed: bool = True) -> str:
@@ -48,8 +46,8 @@ def plan_svg(plan: Plan, *, headed: bool = True) -> str:
     _loss(canvas, plan, x, first_s)
     _energy(canvas, plan, x, starts, colours)
     _time_axis(canvas, plan, x)
-    if math.isfinite(plan.deadline_s):
-        _deadline(canvas, plan, x, near=near)
+    down, far_y = (LOSS_Y, ENERGY_Y + ENERGY_H), ENERGY_Y + ENERGY_H + 38
+    canvas.deadline(x, plan.deadline_s, plan.time_unit, down=down, name_y=LOSS_Y + LOSS_H - 10, far_y=far_y)
     beside = near and x(plan.deadline_s) > (LEFT + WIDTH) * 0.6
     _legend(canvas, plan, x(plan.deadline_s) - 8 if beside else WIDTH - RIGHT - 8)
     return canvas.svg()
@@ -129,9 +127,7 @@ def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
     canvas.area([*drawn[: len(upper)], *reversed(upper)], fill=BAND, opacity=0.45)
     canvas.path(upper, stroke="#c76b15", width=1)
     canvas.path(drawn, stroke=INK, width=2.2)
-    colour, at = (GOOD if plan.met else BAD), y(plan.target_loss)
-    canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=colour, width=1.6, dash="7 4")
-    canvas.text((LEFT + 6, at - 6), f"target {plan.target_loss:g}", fill=colour, bold=True, halo=True)
+    canvas.target(y, plan.target_loss, LEFT, WIDTH - RIGHT, colour=GOOD if plan.met else BAD)
 
 
 def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
@@ -178,13 +174,3 @@ def _time_axis(canvas: Canvas, plan: Plan, x: AxisScale) -> None:
     canvas.time_axis(x, base, plan.time_unit)
     unit = "" if plan.time_unit in {"s", ""} else f", {plan.time_unit}"
     canvas.text(((LEFT + end) / 2, base + 38), f"time{unit}", fill=MUTED, anchor="middle")
-
-
-def _deadline(canvas: Canvas, plan: Plan, x: AxisScale, *, near: bool) -> None:
-    words = f"deadline {say_time(plan.deadline_s, plan.time_unit)}"
-    if near:
-        at = x(plan.deadline_s)
-        canvas.line((at, LOSS_Y), (at, ENERGY_Y + ENERGY_H), stroke=BAD, width=1.6, dash="7 4")
-        canvas.text((at - 5, LOSS_Y + LOSS_H - 10), words, fill=BAD, anchor="end", bold=True, halo=True)
-    else:
-        canvas.text((WIDTH - RIGHT, ENERGY_Y + ENERGY_H + 38), f"{words} →", fill=MUTED, anchor="end")

@@ -76,7 +76,7 @@ class PlanView:
         `path` are the pairs of all epochs of a run that follows one plan to the end: they count, not the new plan's.
         """
         body = event.body
-        plan, said = table(body.get("plan")), table(body.get("predicted"))
+        plan, predicted = table(body.get("plan")), table(body.get("predicted"))
         pair = pair_of(body.get("decision"))
         epoch = event.epoch or 0
         times_s, energies_j = _pace(plan, table(body.get("state")))
@@ -94,7 +94,7 @@ class PlanView:
             start_loss=number(plan.get("start_loss")),
             energy_j=number(plan.get("energy_j")),
             end_s=number(plan.get("elapsed_s")),
-            predicted=Predicted(*(number(said.get(key)) for key in Predicted._fields)),
+            predicted=Predicted(*(number(predicted.get(key)) for key in Predicted._fields)),
             losses=numbers(plan.get("expected_loss")),
             guaranteed=numbers(plan.get("guaranteed_loss")),
             times_s=times_s,
@@ -104,7 +104,7 @@ class PlanView:
             nearest=_nearest(plan),
             guess=plan.get("guess") is True,
             energy_interval_j=numbers(plan.get("energy_interval_j")),
-            to_go_j=_three(said.get("to_go_j")),
+            to_go_j=_three(predicted.get("to_go_j")),
         )
 
     @property
@@ -166,14 +166,16 @@ def _why(view: RunView, old: PlanView, new: PlanView) -> list[str]:
         words.append("the run was resumed")
     done = view.epochs[old.epoch - 1] if 0 < old.epoch <= len(view.epochs) else None
     if done is not None and new.epoch > old.epoch:
-        said = done.predicted
-        if said.loss is not None and abs(done.loss - said.loss) > TOLERANCE:
-            side = "below" if done.loss < said.loss else "above"
+        predicted = done.predicted
+        if predicted.loss is not None and abs(done.loss - predicted.loss) > TOLERANCE:
+            side = "below" if done.loss < predicted.loss else "above"
             beyond = " and above the band" if done.in_band is False else ""
-            words.append(f"loss {done.loss:.4g} after epoch {done.epoch}, {side} the {said.loss:.4g} expected{beyond}")
+            words.append(
+                f"loss {done.loss:.4g} after epoch {done.epoch}, {side} the {predicted.loss:.4g} expected{beyond}"
+            )
         for unit, got, expected in (
-            ("seconds", done.elapsed_s, said.elapsed_s),
-            ("joules", done.energy_j, said.energy_j),
+            ("seconds", done.elapsed_s, predicted.elapsed_s),
+            ("joules", done.energy_j, predicted.energy_j),
         ):
             if expected and abs(got / expected - 1.0) >= 0.01:
                 words.append(f"{unit} {got / expected - 1.0:+.0%} against the forecast")

@@ -14,24 +14,19 @@ from markupsafe import Markup
 
 from .baselines import Baseline
 from .event_fields import table, text
-from .pages import environment
+from .page_templates import environment
 from .run_sections import (
     MOST_EPOCHS,
-    TAGS,
     band_kept,
     baseline_rows,
-    cost_rows,
     environment_rows,
     epoch_rows,
-    handover_rows,
-    leg_rows,
     network_rows,
     node_rows,
     replan_rows,
     scenario_text,
+    shared_parts,
     tiles_of,
-    total_rows,
-    trouble_rows,
 )
 from .run_svg import run_svg
 from .run_view import RunView
@@ -43,21 +38,13 @@ MAX_BYTES = 400_000
 def report_html(view: RunView, *, baselines: Sequence[Baseline] = (), store: Path | None = None) -> str:
     """The whole report as HTML text."""
     context = {
-        "view": view,
+        **shared_parts(view),
         "verdict": verdict_of(view, store),
         "picture": Markup(run_svg(view)),  # the canvas escapes its own strings
         "tiles": tiles_of(view),
-        "legs": leg_rows(view),
-        "handovers": handover_rows(view),
-        "totals": total_rows(view),
-        "versions": cost_rows(view, view.by_version()),
-        "pairs": cost_rows(view, view.by_pair()),
         "nodes": node_rows(view),
-        "tags": TAGS,
-        "used_tags": sorted({e.provenance for e in view.epochs}),
         "band": band_kept(view),
         "replans": replan_rows(view),
-        "trouble": trouble_rows(view),
         "baselines": baseline_rows(view, baselines),
         "networks": network_rows(view),
         "environment": environment_rows(view),

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ..core.explain import say_energy, say_share, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .event_fields import table, text
-from .happenings import happenings
+from .event_fields import MOMENT, say_moment, table, text
+from .happenings import happenings, promises
 from .plan_view import replans
 from .run_parts import Cost
 from .run_svg import thinned, version_colours
@@ -58,6 +57,21 @@ def _off(got: float, said: float) -> str:
         return ""
     change = got / said - 1.0
     return "as predicted" if abs(change) < 0.0005 else f"{change:+.1%}"
+
+
+def shared_parts(view: RunView) -> Json:
+    """What the report and the run's page show alike, by the names in their templates."""
+    return {
+        "view": view,
+        "legs": leg_rows(view),
+        "handovers": handover_rows(view),
+        "totals": total_rows(view),
+        "versions": cost_rows(view, view.by_version()),
+        "pairs": cost_rows(view, view.by_pair()),
+        "tags": TAGS,
+        "used_tags": sorted({e.provenance for e in view.epochs}),
+        "trouble": trouble_rows(view),
+    }
 
 
 def tiles_of(view: RunView) -> list[Json]:
@@ -204,12 +218,13 @@ def node_rows(view: RunView) -> list[Json]:
 
 def band_kept(view: RunView) -> Json | None:
     """How often the loss stayed within what was promised just before the epoch."""
-    judged = [e.in_band for e in view.epochs if e.in_band is not None]
+    broken, judged = promises(view)
     if not judged:
         return None
     levels = [p.level for p in view.plans if p.level]
     level = say_share(math.fsum(levels) / len(levels)) if levels else "the plan's level"
-    return {"inside": sum(judged), "of": len(judged), "share": say_share(sum(judged) / len(judged)), "level": level}
+    inside = judged - broken
+    return {"inside": inside, "of": judged, "share": say_share(inside / judged), "level": level}
 
 
 def replan_rows(view: RunView) -> Json:
@@ -280,14 +295,10 @@ def _count(value: Any) -> str:
 
 def environment_rows(view: RunView) -> list[tuple[str, str]]:
     """When, by whom, with what it was run."""
-
-    def day(wall_s: float) -> str:
-        return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
     rows = [
         ("run", view.run),
-        ("started", day(view.started_wall_s)),
-        ("last event", day(view.updated_wall_s)),
+        ("started", say_moment(view.started_wall_s, f"{MOMENT} %Z")),
+        ("last event", say_moment(view.updated_wall_s, f"{MOMENT} %Z")),
         ("sessions", str(view.sessions)),
         ("planner", view.planner),
         ("clock", view.clock + (", lost work counts" if view.charged else ", lost work counted apart")),

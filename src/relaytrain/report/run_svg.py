@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ..core.explain import say_energy, say_share, say_time
 from ..core.problem import Pair
-from .canvas import BAD, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, text_width
+from .canvas import BAD, FAR, GOOD, INK, MUTED, PALETTE, PAPER, AxisScale, Canvas, Point, text_width
 from .leg_bars import Bar, draw_bars
 from .plan_view import PlanView
 from .run_parts import EpochView, LegView, legs_of
@@ -30,8 +30,6 @@ BAND, BAND_EDGE, FIRST = "#f0a35e", "#c76b15", "#7b8794"
 MOST_POINTS = 300
 LONGEST = 48
 """Characters of a pair's name; longer ones are cut."""
-FAR = 1.6
-"""A deadline further than this many times the run's duration is named, not drawn: it would squeeze the rest."""
 
 T = TypeVar("T")
 
@@ -52,16 +50,19 @@ def run_svg(view: RunView) -> str:
     _loss(canvas, view, x, colours, first)
     _energy(canvas, view, x, colours, first)
     _axes(canvas, view, x)
-    _deadline(canvas, view, x, near=near)
+    base, asked = ENERGY_Y + ENERGY_H, view.asked
+    down, name_y = (LOSS_Y, base), ENERGY_Y - 10
+    canvas.deadline(x, asked.deadline_s, asked.time_unit, down=down, name_y=name_y, far_y=base + 40)
     beside = near and x(view.asked.deadline_s) > WIDTH * 0.72
     _legend(canvas, view, x(view.asked.deadline_s) - 8 if beside else WIDTH - RIGHT)
     return canvas.svg()
 
 
 def version_colours(view: RunView) -> dict[str, str]:
-    """A colour for each version, in order of first use; the same in pictures and tables."""
-    versions = dict.fromkeys(e.pair.version for e in (*view.epochs, *view.undone))
-    return {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(versions)}
+    """A colour for each version, in order of first use, then for those planned; the same in pictures and tables."""
+    used = (e.pair.version for e in (*view.epochs, *view.undone))
+    planned = (pair.version for plan in (*view.plans[-2:], *view.plans[:1]) for pair in plan.pairs)
+    return {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(dict.fromkeys((*used, *planned)))}
 
 
 def thinned(rows: Sequence[T], most: int = MOST_POINTS) -> list[T]:
@@ -116,13 +117,13 @@ def _loss(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], 
             if e.predicted.loss is not None and e.predicted.guaranteed is not None
         ]
         if len(known) > 1:
-            lower = [(at, y(said.loss or 0.0)) for at, said in known]
-            upper = [(at, y(said.guaranteed or 0.0)) for at, said in known]
+            lower = [(at, y(promised.loss or 0.0)) for at, promised in known]
+            upper = [(at, y(promised.guaranteed or 0.0)) for at, promised in known]
             canvas.area([*lower, *reversed(upper)], fill=BAND, opacity=0.4)
             canvas.path(upper, stroke=BAND_EDGE, width=1)
         elif known:
-            at, said = known[0]
-            canvas.line((at, y(said.loss or 0.0)), (at, y(said.guaranteed or 0.0)), stroke=BAND, width=5)
+            at, promised = known[0]
+            canvas.line((at, y(promised.loss or 0.0)), (at, y(promised.guaranteed or 0.0)), stroke=BAND, width=5)
     measured = [(x(0.0), y(view.initial_loss))] if view.initial_loss is not None else []
     canvas.path([*measured, *_measured(view, rows, x, y)], stroke=INK, width=1.8)
     for epoch in thinned(view.undone, 60):
@@ -131,9 +132,7 @@ def _loss(canvas: Canvas, view: RunView, x: AxisScale, colours: dict[str, str], 
         radius = 3.2 if len(rows) < 90 else 2
         canvas.dot((x(epoch.end_s), y(epoch.loss)), fill=colours[epoch.pair.version], radius=radius, tip=_said(epoch))
     if view.asked.loss is not None:
-        colour, at = (GOOD if view.status == "met" else BAD), y(view.asked.loss)
-        canvas.line((LEFT, at), (WIDTH - RIGHT, at), stroke=colour, width=1.6, dash="7 4")
-        canvas.text((LEFT + 6, at - 6), f"target {view.asked.loss:g}", fill=colour, bold=True, halo=True)
+        canvas.target(y, view.asked.loss, LEFT, WIDTH - RIGHT, colour=GOOD if view.status == "met" else BAD)
 
 
 def _loss_scale(view: RunView, rows: list[EpochView], first: PlanView | None) -> AxisScale:
@@ -216,15 +215,3 @@ def _axes(canvas: Canvas, view: RunView, x: AxisScale) -> None:
     canvas.time_axis(x, base, unit)
     words = f"time on the {view.clock} clock" + ("" if unit in {"s", ""} else f", {unit}")
     canvas.text(((LEFT + WIDTH - RIGHT) / 2, base + 40), words, fill=MUTED, anchor="middle")
-
-
-def _deadline(canvas: Canvas, view: RunView, x: AxisScale, *, near: bool) -> None:
-    if not math.isfinite(view.asked.deadline_s):
-        return
-    words = f"deadline {say_time(view.asked.deadline_s, view.asked.time_unit)}"
-    if near:
-        at = x(view.asked.deadline_s)
-        canvas.line((at, LOSS_Y), (at, ENERGY_Y + ENERGY_H), stroke=BAD, width=1.6, dash="7 4")
-        canvas.text((at - 5, ENERGY_Y - 10), words, fill=BAD, anchor="end", bold=True, halo=True)
-    else:
-        canvas.text((WIDTH - RIGHT, ENERGY_Y + ENERGY_H + 40), f"{words} →", fill=MUTED, anchor="end")

@@ -28,6 +28,7 @@ from .comparison_rows import COLUMNS, comparison_notes, comparison_rows
 
 if TYPE_CHECKING:
     from ..api import Comparison
+    from ..planners.pipeline.keeping_plans import KeepingPlans
     from .front_view import FrontView
 
 
@@ -45,7 +46,7 @@ def titled(title: str, rows: Table) -> Group:
     return Group(Text(title, style="bold"), rows)
 
 
-def plan_view(plan: Plan) -> RenderableType:
+def plan_tables(plan: Plan) -> RenderableType:
     """A plan for a terminal: what `explain` says, as tables."""
     style = "bold green" if plan.met else "bold yellow" if plan.guess else "bold red"
     parts: list[RenderableType] = [Text(answer(plan), style=style)]
@@ -138,6 +139,26 @@ def front_tables(view: FrontView) -> RenderableType:
     if not view.complete:
         parts.append(Text("the sweep was cut short: cells may show more than the least energy", style="yellow"))
     return Group(*parts)
+
+
+def pipeline_tables(planned: KeepingPlans) -> Group:
+    """Who takes which units of a network and what each stage holds, then how fast every way of keeping versions is."""
+    from .pipeline_view import stage_rows
+
+    sizes = ("weights", "versions", "optimizer", "in flight", "transient", "total")
+    columns = ("device", "units", "compute", "link", *sizes, "on demand")
+    stages = table(columns, numbers=columns[2:10])
+    for row in stage_rows(planned.plan, lambda count: f"{count / 2**20:.1f}"):
+        units = row["units"].replace("–", "-")
+        stages.add_row(Text(row["device"]), units, row["compute"], row["link"], *row["sizes"], row["policies"])
+    head = (
+        f"{planned.network}: {len(planned.units)} units, window {planned.plan.window.value}, m = {planned.plan.m}; MiB"
+    )
+    ways = table(("versions", "a minibatch", "over the fastest device alone"), numbers=("a minibatch",))
+    for way, other in planned.others.items():
+        fits = ("does not fit", "-") if other is None else (say_time(other.step_s), f"{other.speedup:.2f}x")
+        ways.add_row(way.value, *fits)
+    return Group(titled(head, stages), Text(), titled("by how versions are kept", ways))
 
 
 def simulation_table(result: Any) -> Group:

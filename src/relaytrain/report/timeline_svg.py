@@ -12,17 +12,15 @@ from __future__ import annotations
 import math
 from itertools import groupby
 
-from ..core.explain import say_time
 from ..core.problem import Pair
-from .canvas import BAD, INK, MUTED, PALETTE, AxisScale, Canvas, text_width
+from .canvas import FAR, INK, MUTED, PALETTE, AxisScale, Canvas, text_width
 from .leg_bars import Bar, draw_bars
 from .plan_view import PlanView
-from .run_svg import thinned
+from .run_svg import thinned, version_colours
 from .run_view import RunView
 
 WIDTH, LEFT, RIGHT = 960.0, 74.0, 24.0
 TOP, ROW, GHOST = 40.0, 30.0, 22.0
-FAR = 1.6
 MOST_BARS = 80
 
 
@@ -37,7 +35,7 @@ def timeline_svg(view: RunView, before: PlanView | None = None) -> str:
     last_s = max([*(e for e in ends if math.isfinite(e)), 1e-9])
     near = view.asked.deadline_s <= FAR * last_s
     x = AxisScale(0.0, (max(last_s, view.asked.deadline_s) if near else last_s) * 1.03, LEFT, WIDTH - RIGHT)
-    colours = colours_of(view)
+    colours = version_colours(view)
     bars = [
         Bar(x(leg.start_s), x(leg.end_s), f"{leg.pair} ×{len(leg.epochs)}", colours[leg.pair.version], str(leg.pair))
         for leg in thinned(view.legs, MOST_BARS)
@@ -70,17 +68,9 @@ def timeline_svg(view: RunView, before: PlanView | None = None) -> str:
         at = x(view.elapsed_s)
         canvas.line((at, TOP - 8), (at, base), stroke=INK, width=1.6)
         canvas.text((at, TOP - 14), "now", anchor="middle", bold=True, size=11, halo=True)
-    _deadline(canvas, view, x, base, near=near)
+    asked, down = view.asked, (TOP - 8, base)
+    canvas.deadline(x, asked.deadline_s, asked.time_unit, down=down, name_y=TOP - 14, far_y=base + 36, size=11)
     return canvas.svg()
-
-
-def colours_of(view: RunView) -> dict[str, str]:
-    """A colour for each version that was or may be used, those used first as in all other pictures."""
-    seen = dict.fromkeys(e.pair.version for e in (*view.epochs, *view.undone))
-    planned = dict.fromkeys(pair.version for plan in view.plans[-2:] for pair in plan.pairs)
-    first = dict.fromkeys(pair.version for plan in view.plans[:1] for pair in plan.pairs)
-    every = dict.fromkeys((*seen, *planned, *first))
-    return {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(every)}
 
 
 def _bars_of(plan: PlanView, *, from_epoch: int) -> list[tuple[Pair, float, float, int]]:
@@ -110,15 +100,3 @@ def _faint(canvas: Canvas, bars: list[Bar], top: float, height: float, opacity: 
             canvas.line((bar.left, y), (bar.left + wide, y), stroke=bar.colour, dash="4 3")
         if text_width(bar.label, 11) + 8 <= wide:
             canvas.text(((bar.left + bar.right) / 2, top + height / 2 + 4), bar.label, size=11, anchor="middle")
-
-
-def _deadline(canvas: Canvas, view: RunView, x: AxisScale, base: float, *, near: bool) -> None:
-    if not math.isfinite(view.asked.deadline_s):
-        return
-    words = f"deadline {say_time(view.asked.deadline_s, view.asked.time_unit)}"
-    if near:
-        at = x(view.asked.deadline_s)
-        canvas.line((at, TOP - 8), (at, base), stroke=BAD, width=1.6, dash="7 4")
-        canvas.text((at - 4, TOP - 14), words, fill=BAD, anchor="end", bold=True, size=11, halo=True)
-    else:
-        canvas.text((WIDTH - RIGHT, base + 36), f"{words} →", fill=MUTED, anchor="end")

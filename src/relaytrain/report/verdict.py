@@ -50,6 +50,13 @@ def verdict_of(view: RunView, store: Path | None = None) -> Verdict:
     return Verdict(word, tone, sentence, tuple(text(note)[:400] for note in list(notes)[:20]))
 
 
+def say_tested(loss: Any, accuracy: Any) -> str:
+    """What the test set said of the network at the end; nothing where it was not asked."""
+    if number(loss) is None:
+        return ""
+    return f"test loss {loss:.4g}" + ("" if number(accuracy) is None else f", accuracy {accuracy:.1%}")
+
+
 def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> str:
     """What goes on with a run: a command that holds for whatever options it was started with.
 

@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from ..core.errors import RelayTrainError, StoreDamaged
-from ..report.pages import STYLE
+from ..report.page_templates import STYLE
 from ..store import RunStore
 from . import data, pages, scenario_page
+from .dashboard import HERE, Dashboard, dashboard_of
 from .guard import Door, Guard
 from .patience import StillReading
-from .room import HERE, Room, room_of
 from .shelf import NoSuchRun, Shelf
 
 STATIC = HERE / "static"
@@ -48,7 +48,7 @@ def create_app(store: RunStore, door: Door, *, warm: bool = True) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if warm:
-            threading.Thread(target=_warm, args=(app.state.room,), daemon=True).start()
+            threading.Thread(target=_warm, args=(app.state.dashboard,), daemon=True).start()
         yield
 
     app = FastAPI(
@@ -61,7 +61,7 @@ def create_app(store: RunStore, door: Door, *, warm: bool = True) -> ASGIApp:
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    app.state.room = Room(Shelf(store))
+    app.state.dashboard = Dashboard(Shelf(store))
     app.get("/static/house.css", include_in_schema=False)(_style)
     app.mount("/static", StaticFiles(directory=STATIC, follow_symlink=False))
     for router in (pages.router, scenario_page.router, data.router):
@@ -73,14 +73,14 @@ def create_app(store: RunStore, door: Door, *, warm: bool = True) -> ASGIApp:
     return Guard(app, door)
 
 
-def _warm(room: Room) -> None:
+def _warm(dashboard: Dashboard) -> None:
     """What the first question would have to wait for."""
     with suppress(Exception):
         from ..api import plan
 
         plan("quickstart")
     with suppress(Exception):
-        room.shelf.glances.read_all()
+        dashboard.shelf.glances.read_all()
 
 
 def _style() -> Response:
@@ -88,9 +88,7 @@ def _style() -> Response:
 
 
 async def _not_yet(request: Request, error: Exception) -> Response:
-    room = room_of(request)
-    context = {"here": request.url.path, "store": str(room.shelf.store.folder), "words": str(error)}
-    return Response(room.templates.get_template("reading.html").render(context), 200, None, "text/html; charset=utf-8")
+    return dashboard_of(request).page(request, "reading.html", {"words": str(error)})
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -98,10 +96,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     headers = dict(getattr(error, "headers", None) or {})
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": words}, status, headers)
-    room = room_of(request)
-    context = {"here": request.url.path, "store": str(room.shelf.store.folder), "status": status, "words": words}
-    page = room.templates.get_template("error.html").render(context)
-    return Response(page, status, headers, "text/html; charset=utf-8")
+    return dashboard_of(request).page(request, "error.html", {"status": status, "words": words}, status, headers)
 
 
 def _status(error: Exception) -> tuple[int, Any]:

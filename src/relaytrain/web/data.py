@@ -10,10 +10,10 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.plan import Json
+from .dashboard import MOST_STREAMS, dashboard_of
 from .feed import Feed
 from .pages import Deadline, Epoch, Loss, Probability, RunName, Status, Words
 from .questions import plan_parts
-from .room import MOST_STREAMS, room_of
 from .run_words import ahead, columns, filtered, run_row, scene
 from .scenario_page import planned_from
 
@@ -47,14 +47,14 @@ class Checked(BaseModel):
 @router.get("/runs", summary="All runs")
 def runs(request: Request, q: Words = "", status: Status = "") -> dict[str, Any]:
     """The list of runs, as the page of runs shows it."""
-    rows = filtered([run_row(glance) for glance in room_of(request).shelf.runs()], q, status)
+    rows = filtered([run_row(glance) for glance in dashboard_of(request).shelf.runs()], q, status)
     return {"schema": "relaytrain.ui-runs/1", "runs": rows}
 
 
 @router.get("/runs/{run}/series", summary="A run's figures")
 def series(request: Request, run: RunName, since: Annotated[int, Query(ge=0, le=100_000_000)] = 0) -> dict[str, Any]:
     """Losses, bands and energies by epoch, after `since` epochs."""
-    shown = room_of(request).shelf.view(run)
+    shown = dashboard_of(request).shelf.view(run)
     told: Json = {"schema": "relaytrain.ui-series/1", "seq": shown.seq, "scene": scene(shown.view)}
     return {**told, "columns": columns(shown.view, since=since), "ahead": ahead(shown.view)}
 
@@ -70,33 +70,33 @@ def replan(
     way_out: Annotated[bool, Query(description="Look for targets in reach where this one is not.")] = True,
 ) -> Replanned:
     """The decision of an epoch planned again, under another target. Nothing is changed by it."""
-    room = room_of(request)
-    question, _ = room.shelf.what_if(run, epoch)
-    with room.planning:
+    dashboard = dashboard_of(request)
+    question, _ = dashboard.shelf.what_if(run, epoch)
+    with dashboard.planning:
         plan = question.plan(loss=loss, probability=probability, deadline_s=deadline, way_out=way_out)
-    page = room.templates.get_template("parts/plan.html").render(plan_parts(plan))
+    page = dashboard.templates.get_template("parts/plan.html").render(plan_parts(plan))
     return Replanned(plan=plan.to_dict(), html=page, note=question.note)
 
 
 @router.post("/plan", summary="Check and plan a scenario")
 def plan(request: Request, pasted: Pasted) -> Checked:
     """What is wrong with a scenario, or its plan. Nothing that it names is imported or read."""
-    room = room_of(request)
-    outcome = planned_from(room, pasted.scenario)
-    page = room.templates.get_template("parts/checked.html").render(outcome.context)
+    dashboard = dashboard_of(request)
+    outcome = planned_from(dashboard, pasted.scenario)
+    page = dashboard.templates.get_template("parts/checked.html").render(outcome.context)
     return Checked(ok=outcome.plan is not None, faults=list(outcome.faults), plan=outcome.plan_json, html=page)
 
 
 def _slot(request: Request, run: RunName) -> Iterator[Feed]:
     """One of the places for watchers, given back when the page is left."""
-    room = room_of(request)
-    room.shelf.view(run)
-    if not room.streams.acquire(blocking=False):
+    dashboard = dashboard_of(request)
+    dashboard.shelf.view(run)
+    if not dashboard.streams.acquire(blocking=False):
         raise HTTPException(429, f"{MOST_STREAMS} pages watch already; close one")
     try:
-        yield Feed(room.shelf, room.templates, run)
+        yield Feed(dashboard.shelf, dashboard.templates, run)
     finally:
-        room.streams.release()
+        dashboard.streams.release()
 
 
 @router.get("/runs/{run}/stream", summary="News of a run as they come", response_class=EventSourceResponse)

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from ..core.errors import RelayTrainError, ScenarioError, UsageError
 from ..core.explain import say_energy, say_time
-from ..report.audit import Audit, ratio
 from ..report.compare_svg import compare_svg
 from ..report.pipeline_view import PipelineView, memory_svg, pipelines_of, say_bytes, schedule_svg, stage_rows
 from ..report.run_comparison import compared
@@ -19,10 +18,10 @@ from ..report.run_sections import epoch_rows
 from ..report.run_svg import run_svg
 from ..report.verdict import verdict_of
 from ..scenario import load_scenario
+from .dashboard import dashboard_of
 from .guard import FILE_POLICY
 from .patience import StillReading
 from .questions import asked_of, plan_parts, sliders
-from .room import Room, room_of
 from .run_words import filtered, run_parts, run_row
 
 RUN_PATTERN = "^[a-z0-9-]{8,40}$"
@@ -40,16 +39,11 @@ STATUSES = ("running", "met", "missed", "stopped", "failed", "interrupted", "dam
 router = APIRouter(default_response_class=HTMLResponse)
 
 
-def _page(room: Room, request: Request, name: str, context: dict[str, Any], status: int = 200) -> HTMLResponse:
-    words = {"here": request.url.path, "store": str(room.shelf.store.folder), **context}
-    return HTMLResponse(room.templates.get_template(name).render(words), status)
-
-
 @router.get("/", summary="All runs")
 def runs(request: Request, q: Words = "", status: Status = "") -> HTMLResponse:
     """The runs of the store, newest first, with a filter, and a way to put some side by side."""
-    room = room_of(request)
-    rows = [run_row(glance) for glance in room.shelf.runs()]
+    dashboard = dashboard_of(request)
+    rows = [run_row(glance) for glance in dashboard.shelf.runs()]
     counts = {name: sum(row["word"] == name for row in rows) for name in STATUSES}
     shown = filtered(rows, q, status)
     context = {
@@ -60,14 +54,14 @@ def runs(request: Request, q: Words = "", status: Status = "") -> HTMLResponse:
         "pending": any(row["epochs"] is None for row in shown),
         "counts": {name: count for name, count in counts.items() if count},
     }
-    return _page(room, request, "runs.html", context)
+    return dashboard.page(request, "runs.html", context)
 
 
 @router.get("/runs/{run}", summary="One run, live")
 def run(request: Request, run: RunName) -> HTMLResponse:
     """A run as it stands; with a script it goes on by itself."""
-    room = room_of(request)
-    shown = room.view(run)
+    dashboard = dashboard_of(request)
+    shown = dashboard.view(run)
     context = {
         **run_parts(shown.view),
         "run": run,
@@ -77,7 +71,7 @@ def run(request: Request, run: RunName) -> HTMLResponse:
         "command": command(shown.view),
         "pipeline": _has_pipeline(shown.view.scenario),
     }
-    return _page(room, request, "run.html", context)
+    return dashboard.page(request, "run.html", context)
 
 
 @router.get("/runs/{run}/why", summary="Why this decision, and what if")
@@ -90,13 +84,13 @@ def why(
     deadline: Deadline = None,
 ) -> HTMLResponse:
     """A decision, its alternatives, and the plan for another target."""
-    room = room_of(request)
-    shown = room.view(run)
+    dashboard = dashboard_of(request)
+    shown = dashboard.view(run)
     chosen = asked_of(loss=loss, probability=probability, deadline=deadline)
     context: dict[str, Any] = {"view": shown.view, "run": run, "epoch": epoch, "sliders": [], "refused": "", "note": ""}
     try:
-        question, planned = room.shelf.what_if(run, epoch)
-        with room.planning:
+        question, planned = dashboard.shelf.what_if(run, epoch)
+        with dashboard.planning:
             plan = question.plan(loss=loss, probability=probability, deadline_s=deadline)
     except UsageError as error:
         context |= {"refused": str(error), "plan": None, "picture": "", "epoch": epoch or len(shown.view.epochs) + 1}
@@ -108,21 +102,22 @@ def why(
             "asked": any(value is not None for value in chosen.values()),
         }
     context["last"] = shown.view.plans[-1].epoch if shown.view.plans else 0
-    return _page(room, request, "why.html", context)
+    context["pipeline"] = _has_pipeline(shown.view.scenario)
+    return dashboard.page(request, "why.html", context)
 
 
 @router.get("/runs/{run}/pipeline", summary="A run's pipelines")
 def pipeline(request: Request, run: RunName) -> HTMLResponse:
     """Schedule and memory of every pipeline node set of the run's scenario."""
-    room = room_of(request)
-    view = room.view(run).view
+    dashboard = dashboard_of(request)
+    view = dashboard.view(run).view
     try:
         pipelines = pipelines_of(load_scenario(dict(view.scenario)))
         refused = ""
     except ScenarioError as error:
         pipelines, refused = [], str(error)
     context = {"view": view, "run": run, "pipelines": [pipeline_parts(row) for row in pipelines], "refused": refused}
-    return _page(room, request, "pipeline.html", context)
+    return dashboard.page(request, "pipeline.html", context)
 
 
 def pipeline_parts(row: PipelineView) -> dict[str, Any]:
@@ -138,7 +133,7 @@ def pipeline_parts(row: PipelineView) -> dict[str, Any]:
         f"alone; {plan.m} minibatches under way, window {plan.window.value}",
         "stages": [
             {**stage, "cap": say_bytes(device.memory_bytes)}
-            for stage, device in zip(stage_rows(plan), row.devices, strict=True)
+            for stage, device in zip(stage_rows(plan, say_bytes), row.devices, strict=True)
         ],
         "schedule": Markup(schedule_svg(plan)),
         "memory": Markup(memory_svg(plan, row.devices)),
@@ -148,24 +143,24 @@ def pipeline_parts(row: PipelineView) -> dict[str, Any]:
 @router.get("/runs/{run}/report", summary="A run's report")
 def report(request: Request, run: RunName) -> HTMLResponse:
     """The same file that `relaytrain report` writes."""
-    page = report_html(room_of(request).view(run).view)
+    page = report_html(dashboard_of(request).view(run).view)
     return HTMLResponse(page, headers={"content-security-policy": FILE_POLICY})
 
 
 @router.get("/compare", summary="Runs side by side")
 def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
     """Two to eight runs side by side."""
-    room = room_of(request)
+    dashboard = dashboard_of(request)
     names = list(dict.fromkeys(run))
     views, refused = [], []
     for name in names:
         try:
-            views.append(room.view(name).view)
+            views.append(dashboard.view(name).view)
         except StillReading:
             raise
         except RelayTrainError as error:
             refused.append(str(error))
-    rows = [run_row(glance) for glance in room.shelf.runs()]
+    rows = [run_row(glance) for glance in dashboard.shelf.runs()]
     context = {
         "views": views,
         "refused": refused,
@@ -176,41 +171,15 @@ def compare(request: Request, run: Picked = []) -> HTMLResponse:  # noqa: B006
         "by_energy": Markup(compare_svg(views, "energy")) if len(views) > 1 else "",
         "by_time": Markup(compare_svg(views, "time")) if len(views) > 1 else "",
     }
-    return _page(room, request, "compare.html", context)
+    return dashboard.page(request, "compare.html", context)
 
 
 @router.get("/audit", summary="Was what was promised kept?")
 def audit(request: Request) -> HTMLResponse:
     """What plans stated, against what came, over all finished runs."""
-    room = room_of(request)
-    return _page(room, request, "audit.html", _audit_words(*room.audit()))
-
-
-def _audit_words(verdict: Audit, unread: int) -> dict[str, Any]:
-    rates = [*verdict.levels, *([verdict.probability] if verdict.probability.count else [])]
-    groups = [
-        ("targets met, against what the first plans stated", rates),
-        ("losses at or below what was promised just before them", verdict.band),
-        ("losses at or below what the plan of so many epochs before said", verdict.ahead),
-        ("energy of whole runs, against what their first plans stated", verdict.energy),
-    ]
-    costs = []
-    for check in verdict.costs:
-        cost = check.cost
-        figures = (
-            ratio(cost.against_s, cost.predicted_s),
-            check.median_s,
-            ratio(cost.against_j, cost.predicted_j),
-            check.median_j,
-        )
-        shown = ["" if value is None else f"{value:.3f}" for value in figures]
-        costs.append({"version": check.version, "clock": check.clock, "epochs": cost.epochs, "figures": shown})
-    return {
-        "audit": verdict,
-        "unread": unread,
-        "groups": [(name, list(rows)) for name, rows in groups if rows],
-        "costs": costs,
-    }
+    dashboard = dashboard_of(request)
+    found, unread = dashboard.audit()
+    return dashboard.page(request, "audit.html", {"audit": found, "unread": unread})
 
 
 def _has_pipeline(scenario: Any) -> bool:

@@ -31,7 +31,7 @@ class _Reading:
     """One under way, or done since `done_s`."""
 
     def __init__(self) -> None:
-        self.found: Future[Any] = Future()
+        self.answer: Future[Any] = Future()
         self.done_s = math.inf
 
 
@@ -52,13 +52,13 @@ class Readings:
         """
         reading = self._reading(what, read)
         try:
-            answer = reading.found.result(timeout=self.patience_s)
+            answer = reading.answer.result(timeout=self.patience_s)
         except NotYet:
-            if not reading.found.done():
+            if not reading.answer.done():
                 raise StillReading(what) from None
-            answer = reading.found.result()
+            answer = reading.answer.result()
         finally:
-            if reading.found.done():
+            if reading.answer.done():
                 with self._lock:
                     if self._begun.get(what) is reading:
                         del self._begun[what]
@@ -71,7 +71,7 @@ class Readings:
             self._begun = {name: each for name, each in self._begun.items() if now_s - each.done_s <= KEPT_S}
             reading = self._begun.get(what)
             if reading is None:
-                waiting = sum(not each.found.done() for each in self._begun.values())
+                waiting = sum(not each.answer.done() for each in self._begun.values())
                 if waiting >= MOST_WAITING:
                     raise StillReading(f"{what}, after {waiting} others")
                 reading = self._begun[what] = _Reading()
@@ -84,7 +84,7 @@ class Readings:
                 answer = read()
             except BaseException as error:  # it belongs to whoever asked
                 reading.done_s = self._clock()
-                reading.found.set_exception(error)
+                reading.answer.set_exception(error)
             else:
                 reading.done_s = self._clock()
-                reading.found.set_result(answer)
+                reading.answer.set_result(answer)

@@ -97,46 +97,23 @@ def _over(energy_j: float | None, least_j: float) -> str:
 
 
 def sliders(question: WhatIf, chosen: dict[str, float | None]) -> list[Json]:
-    """The three figures that may be moved: range, step, present value, and the run's own."""
+    """The three figures that may be moved: range, present value, and what the run asks."""
     own, state = question.problem.target, question.state
     unit = question.problem.units.time
-    top = max(state.loss, own.loss, 1e-9)
     loss = _given(chosen["loss"], own.loss)
-    rows: list[Json] = [
-        _slider(
-            "loss",
-            "target loss",
-            (min(own.loss, loss) * 0.4, max(top, own.loss * 1.5, loss)),
-            loss,
-            own.loss,
-            f"{own.loss:g}",
-        ),
-        _slider(
-            "probability",
-            "probability",
-            (0.5, 0.999),
-            _given(chosen["probability"], own.probability),
-            own.probability,
-            say_share(own.probability),
-        ),
-    ]
+    losses = min(own.loss, loss) * 0.4, max(state.loss, own.loss * 1.5, loss, 1e-9)
     left_s = state.elapsed_s
     end_s = own.deadline_s if math.isfinite(own.deadline_s) else left_s + 2000 * _epoch_s(question)
     deadline_s = _given(chosen["deadline"], own.deadline_s)
     high = max(end_s * 2.0 - left_s, deadline_s if math.isfinite(deadline_s) else 0.0, left_s + 1e-6)
     shown = deadline_s if math.isfinite(deadline_s) else high
     low = min(left_s + _epoch_s(question), shown)
-    rows.append(
-        _slider(
-            "deadline",
-            f"deadline, {unit or 'time'}",
-            (low, high),
-            shown,
-            own.deadline_s,
-            say_time(own.deadline_s, unit),
-        )
-    )
-    return rows
+    sure = _given(chosen["probability"], own.probability)
+    return [
+        _slider("loss", "target loss", losses, loss, f"{own.loss:g}"),
+        _slider("probability", "probability", (0.5, 0.999), sure, say_share(own.probability)),
+        _slider("deadline", f"deadline, {unit or 'time'}", (low, high), shown, say_time(own.deadline_s, unit)),
+    ]
 
 
 def _epoch_s(question: WhatIf) -> float:
@@ -149,25 +126,16 @@ def _given(value: float | None, own: float) -> float:
     return own if value is None else value
 
 
-def _slider(name: str, label: str, span: tuple[float, float], value: float, own: float, said: str) -> Json:
+def _slider(name: str, label: str, span: tuple[float, float], value: float, asked: str) -> Json:
     low, high = span
-    step = 0.001 if name == "probability" else _round(max((high - low) / 400, 1e-12))
     return {
         "name": name,
         "label": label,
         "low": _plain(low),
         "high": _plain(high),
-        "step": _plain(step),
         "value": _plain(value),
-        "own": _plain(own) if math.isfinite(own) else "",
-        "said": said,
+        "asked": asked,
     }
-
-
-def _round(value: float) -> float:
-    """Down to one digit, so that values are short."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return math.floor(value / power) * power
 
 
 def _plain(value: float) -> str:

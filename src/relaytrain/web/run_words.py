@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -12,23 +11,19 @@ from markupsafe import Markup
 
 from ..core.explain import say_energy, say_share, say_time
 from ..core.plan import Json
-from ..report.event_fields import table, text
+from ..report.event_fields import say_moment, table, text
 from ..report.happenings import promises
 from ..report.node_states import nodes_now
 from ..report.plan_view import Replan, latest_replans
 from ..report.run_sections import (
-    TAGS,
-    cost_rows,
-    handover_rows,
-    leg_rows,
+    shared_parts,
     shortened,
     tiles_of,
-    total_rows,
-    trouble_rows,
 )
+from ..report.run_svg import version_colours
 from ..report.run_view import RunView
 from ..report.standing import standing_line
-from ..report.timeline_svg import colours_of, timeline_svg
+from ..report.timeline_svg import timeline_svg
 from ..report.verdict import verdict_of
 from ..store.following import Glance
 
@@ -44,7 +39,7 @@ def run_parts(view: RunView) -> Json:
     changes = changes_of(view)
     verdict = verdict_of(view)
     return {
-        "view": view,
+        **shared_parts(view),
         "verdict": verdict,
         "line": standing_line(view),
         "tiles": _tiles(view),
@@ -60,15 +55,7 @@ def run_parts(view: RunView) -> Json:
             for change in changes
         ],
         "broken": promises(view),
-        "legs": leg_rows(view),
-        "handovers": handover_rows(view),
-        "totals": total_rows(view),
-        "versions": cost_rows(view, view.by_version()),
-        "pairs": cost_rows(view, view.by_pair()),
-        "tags": TAGS,
-        "used_tags": sorted({e.provenance for e in view.epochs}),
         "nodes": nodes_now(view),
-        "trouble": trouble_rows(view),
     }
 
 
@@ -129,7 +116,7 @@ def ahead(view: RunView) -> Json:
 
 def scene(view: RunView) -> Json:
     """What the charts are drawn on: target, deadline, legs with their colours, handovers."""
-    colours = colours_of(view)
+    colours = version_colours(view)
     asked = view.asked
     legs = [
         {
@@ -182,18 +169,10 @@ def run_row(glance: Glance) -> Json:
         "time": say_time(seconds, time_unit) if known else None,
         "time_s": seconds if known else None,
         "deadline": say_time(float(deadline_s), time_unit) if isinstance(deadline_s, int | float) else "",
-        "updated": day(row.updated_wall_s),
+        "updated": say_moment(row.updated_wall_s),
         "updated_s": row.updated_wall_s,
         "damage": row.damage,
     }
-
-
-def day(wall_s: float) -> str:
-    """A time on the wall, in UTC."""
-    try:
-        return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a clock of another world
-        return "unknown"
 
 
 def _figure(value: float | None) -> float | None:

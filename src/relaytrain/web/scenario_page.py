@@ -17,17 +17,17 @@ from ..core.plan import Plan
 from ..report.pipeline_view import pipelines_of
 from ..scenario import Scenario, load_scenario
 from ..scenario.read import PRESETS, preset_names, read_pasted
+from .dashboard import Dashboard, dashboard_of
 from .guard import MOST_BYTES
 from .pages import pipeline_parts
 from .questions import plan_parts
-from .room import Room, room_of
 
 router = APIRouter(default_response_class=HTMLResponse)
 NO_FILES = "files are not read from here; use the command line: relaytrain plan FILE"
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedScenario:
     """What a text came to: faults, or a plan; `context` is for the template."""
 
     faults: tuple[str, ...]
@@ -40,19 +40,20 @@ class Found:
         return None if self.plan is None else self.plan.to_dict()
 
 
-def planned_from(room: Room, text: str) -> Found:
+def planned_from(dashboard: Dashboard, text: str) -> CheckedScenario:
     """Check a scenario's text, and plan it if it is sound."""
     try:
         loaded = load_scenario(read_pasted(text))
         check_self_contained(loaded)
-        with room.planning:
+        with dashboard.planning:
             plan = plan_scenario(loaded)
     except RelayTrainError as error:
         faults = tuple(str(error).splitlines())
-        return Found(faults, None, {"faults": faults, "plan": None, "name": "", "warnings": (), "pipelines": []})
+        nothing: dict[str, Any] = {"plan": None, "name": "", "warnings": (), "pipelines": []}
+        return CheckedScenario(faults, None, {"faults": faults, **nothing})
     pipelines = [pipeline_parts(row) for row in pipelines_of(loaded)]
     words = {"faults": (), "name": loaded.name, "warnings": loaded.warnings, "pipelines": pipelines}
-    return Found((), plan, {**words, **plan_parts(plan)})
+    return CheckedScenario((), plan, {**words, **plan_parts(plan)})
 
 
 def check_self_contained(loaded: Scenario) -> None:
@@ -72,9 +73,9 @@ def preset_text(name: str) -> str:
     return (PRESETS / f"{name}.toml").read_text("utf-8") if name in preset_names() else ""
 
 
-def _page(room: Room, request: Request, context: dict[str, Any]) -> HTMLResponse:
-    base = {"here": request.url.path, "store": str(room.shelf.store.folder), "presets": preset_names(), "preset": ""}
-    return HTMLResponse(room.templates.get_template("scenario.html").render({**base, **context}))
+def _page(request: Request, context: dict[str, Any]) -> HTMLResponse:
+    base = {"presets": preset_names(), "preset": ""}
+    return dashboard_of(request).page(request, "scenario.html", {**base, **context})
 
 
 @router.get("/scenario", summary="Check and plan a scenario")
@@ -82,7 +83,7 @@ def ask(
     request: Request, preset: Annotated[str, Query(max_length=64, description="Begin with one that ships.")] = ""
 ) -> HTMLResponse:
     """A place to paste one."""
-    return _page(room_of(request), request, {"text": preset_text(preset), "preset": preset, "checked": False})
+    return _page(request, {"text": preset_text(preset), "preset": preset, "checked": False})
 
 
 @router.post(
@@ -100,11 +101,10 @@ def ask(
 )
 async def check(request: Request) -> HTMLResponse:
     """The same page with what was found."""
-    room = room_of(request)
     body = (await request.body())[:MOST_BYTES].decode("utf-8", "replace")
     try:
         text = parse_qs(body, keep_blank_values=True, max_num_fields=8).get("scenario", [""])[0]
     except ValueError:
         text = ""
-    outcome = await run_in_threadpool(planned_from, room, text)
-    return _page(room, request, {"text": text, "checked": True, **outcome.context})
+    outcome = await run_in_threadpool(planned_from, dashboard_of(request), text)
+    return _page(request, {"text": text, "checked": True, **outcome.context})

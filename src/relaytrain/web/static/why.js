@@ -25,10 +25,7 @@
       const told = await answer.json();
       if (answer.ok) {
         place.innerHTML = told.html;
-        const ms = Math.round(performance.now() - began);
-        took.textContent = `planned again in ${ms} ms`;
-        took.dataset.ms = ms;
-        took.dataset.count = 1 + Number(took.dataset.count || 0);
+        took.textContent = `planned again in ${Math.round(performance.now() - began)} ms`;
         took.dataset.resting = resting;
       } else {
         took.textContent = told.detail;

@@ -1,18 +1,20 @@
-"""What every route works with: the shelf of runs, the templates, and how much may be planned at once."""
+"""What every route works with: the shelf of runs, the pages from templates, and how much may be planned at once."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from jinja2 import Environment
 from starlette.requests import Request
+from starlette.responses import HTMLResponse
 
 from ..core.errors import StoreDamaged
 from ..report.audit import Audit, audit_views
-from ..report.pages import environment
+from ..report.page_templates import environment
 from ..report.run_view import RunView
 from ..store import RunStore
 from ..store.following import Sign, sign_of
@@ -28,8 +30,8 @@ MOST_AUDITED, MOST_AUDITED_EVENTS = 300, 200_000
 
 
 @dataclass
-class Room:
-    """One dashboard's own. `streams` are the places of pages that watch a run."""
+class Dashboard:
+    """One of them. `streams` are the places of pages that watch a run."""
 
     shelf: Shelf
     templates: Environment = field(default_factory=lambda: environment(HERE / "templates"))
@@ -38,6 +40,18 @@ class Room:
     streams: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_STREAMS))
     _audited: tuple[Sign, Audit, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def page(
+        self,
+        request: Request,
+        name: str,
+        context: Mapping[str, Any],
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> HTMLResponse:
+        """The template `name` as a page, which also says where it is and whose runs these are."""
+        words = {"here": request.url.path, "store": str(self.shelf.store.folder), **context}
+        return HTMLResponse(self.templates.get_template(name).render(words), status, headers)
 
     def view(self, run: str) -> Shown:
         """A run for a page: `StillReading` where it is so long that the page would have to wait for it."""
@@ -75,6 +89,6 @@ class Room:
         return views, 0
 
 
-def room_of(request: Request) -> Room:
-    """The room of the app that a request came to."""
-    return cast(Room, request.app.state.room)
+def dashboard_of(request: Request) -> Dashboard:
+    """The dashboard of the app that a request came to."""
+    return cast(Dashboard, request.app.state.dashboard)
