@@ -27,7 +27,7 @@ from ..core.errors import (
 )
 from ..core.explain import say_failure, say_rolled_back
 from ..core.outcome import EpochResult, Evaluation, VerdictKind, most_plausible
-from ..core.plan import Decision
+from ..core.plan import Decision, finite, or_infinite
 from ..core.user_code import UserCodeError
 from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
@@ -37,7 +37,7 @@ from .job import Ended, Job, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 from .stopping import droppable, dropped
-from .telling import Telling, known, way_out
+from .telling import Telling, way_out
 
 ROLL_BACKS = 3
 """Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
@@ -64,7 +64,7 @@ def start(
         "clock": job.clock.name,
         "threads": job.settings.threads,
         "packages": events.packages(),
-        "initial_loss": probed if math.isfinite(probed) else None,
+        "initial_loss": finite(probed),
         **job.manifest,
     }
     with store.create_run(name, body, start=job.runner.to_bytes(first)) as writer:
@@ -84,10 +84,9 @@ def resume(
     """Go on with an interrupted, stopped or failed run, from its newest whole checkpoint."""
     with store.resume_run(run, force=force) as writer:  # first the lease, then the reading
         past = RunPast.of(store.events(run))
-        loss = past.started.get("initial_loss")
         journal = StoreJournal(store, writer, job.runner, job.problem.pairs[job.problem.start])
-        relay = RelayLoop(job, journal, math.inf if loss is None else float(loss), told=told, stop=stop)
-        return relay.go_on(past)
+        initial_loss = or_infinite(past.started.get("initial_loss"))
+        return RelayLoop(job, journal, initial_loss, told=told, stop=stop).go_on(past)
 
 
 def _probe(job: Job, checkpoint: Any) -> float:
@@ -447,7 +446,7 @@ class RelayLoop:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
         state, totals = self.steering.state, self.progress.totals
-        test_loss, accuracy = known(tested.loss), known(tested.accuracy)
+        test_loss, accuracy = finite(tested.loss), finite(tested.accuracy)
         sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.telling.notes))
         body = {
             "verdict": verdict,
