@@ -112,6 +112,11 @@ class RunWriter:
         return self._progress.epoch
 
     @property
+    def losses(self) -> list[float]:
+        """The loss after each of these epochs."""
+        return [done.loss for done in self._progress.done]
+
+    @property
     def planned(self) -> Body | None:
         """The decision recorded for the next epoch (the body of `planned`), if there is one: it is kept on resume."""
         return self._progress.planned
