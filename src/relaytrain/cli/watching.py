@@ -134,7 +134,7 @@ def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) 
         tested += f", accuracy {ended.test_accuracy:.1%}"
     if ended.prediction_sets is not None:
         tested += f"\n  {say_sets(ended.prediction_sets)}"
-    legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
+    legs = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}" + (f"\n  {legs}" if legs else "") + tested)
     for text in ended.notes:
         if text not in watcher.said:
@@ -159,12 +159,6 @@ def as_json(ended: Trained, store: RunStore) -> dict[str, Any]:
         "energy_j": ended.energy_j,
         "wasted_j": ended.wasted_j,
         "elapsed_s": ended.elapsed_s,
-        "legs": [{"version": p.version, "nodes": p.nodes, "epochs": n} for p, n in _legs(ended)],
+        "legs": [{"version": p.version, "nodes": p.nodes, "epochs": n} for p, n in ended.legs],
         "notes": list(ended.notes),
     }
-
-
-def _legs(ended: Trained) -> list[tuple[Any, int]]:
-    from ..relay.steering import legs_of
-
-    return legs_of(ended.outcomes)

@@ -92,6 +92,12 @@ def state_json(state: State, pair: Pair) -> Json:
     }
 
 
+def state_from(body: Mapping[str, Any], problem: Problem) -> State:
+    """The state that was written."""
+    figures = int(body["epoch"]), float(body["loss"]), float(body["elapsed_s"])
+    return State(*figures, problem.index(Pair(*body["pair"])), float(body["energy_j"]))
+
+
 def plan_json(plan: Plan) -> Json:
     """A plan without what its legs and bands say already."""
     whole = plan.to_dict(by_epoch=False)
@@ -273,6 +279,5 @@ class RunPast:
             self.forbidden[Pair(*body["forbidden"])] = reason
         if body.get("lost_nodes"):
             nodes = str(body["lost_nodes"])
-            known = self.lost.get(nodes)
-            self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
+            self.lost[nodes] = Lost.after(self.lost.get(nodes), reason, epoch)
         self.roll_backs += body.get("cause") in (NON_FINITE, IMPLAUSIBLE)
