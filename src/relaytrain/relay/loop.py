@@ -191,7 +191,7 @@ class RelayLoop:
             done, "roll-back", f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}"
         )
         if self.handover is not None:  # this checkpoint already is the next pair's: its decision stands
-            self.journal.append("planned", {k: v for k, v in past.planned[done + 1].items() if k != "schema"}, done + 1)
+            self.journal.append("planned", past.planned[done + 1], done + 1)
             self.journal.append("handover", self.handover, done + 1)
 
     # --- the loop

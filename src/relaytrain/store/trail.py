@@ -85,12 +85,12 @@ def begin(store: Path, run: str, rows: Iterable[Row] = (), *, removed: bool = Fa
         head["removed"] = True
     path = path_of(store, run)
     files.make_dir(path.parent, private=True)
-    files.write_atomic(path, [_line(head), *(_line(_of_row(row)) for row in rows)], private=True)
+    files.write_atomic(path, [_line(head), *(_line(row[1:]) for row in rows)], private=True)
 
 
 def add(store: Path, run: str, rows: Iterable[Row]) -> None:
     """Add rows, durably."""
-    data = b"".join(_line(_of_row(row)) for row in rows)
+    data = b"".join(_line(row[1:]) for row in rows)
     if data:
         files.append(path_of(store, run), data)
 
@@ -145,10 +145,6 @@ def read(store: Path, run: str) -> Trail:
     except (OSError, StoreDamaged):
         trail.bad_lines += 1
     return trail
-
-
-def _of_row(row: Row) -> list[Any]:
-    return list(row[1:])
 
 
 def _line(value: Any) -> bytes:
