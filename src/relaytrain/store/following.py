@@ -145,7 +145,7 @@ class Glances:
         return sorted(named | trail.runs(self.folder))
 
     def _glance(self, connection: Connection, run: str, until_s: float) -> Glance | None:
-        held = lease.now(connection, self.folder, run)
+        held = lease.read(connection, self.folder, run)
         last = events.last_row(connection, run)
         fold = self._folds.get(run)
         newest = last[1] if last is not None and isinstance(last[1], int) else 0

@@ -133,7 +133,7 @@ class RunStore:
         with database.reading(self.folder) as connection:
             names = known_runs(connection, self.folder)
             lost = {name: loss.lost(connection, self.folder, name) for name in names}
-            held = {name: lease.now(connection, self.folder, name) for name in names}
+            held = {name: lease.read(connection, self.folder, name) for name in names}
             connection.execute("BEGIN")
             summaries = [_summary(connection, name, lost[name], held[name]) for name in names]
         return tuple(sorted((s for s in summaries if s is not None), key=lambda s: (-s.updated_wall_s, s.run)))
@@ -143,7 +143,7 @@ class RunStore:
         events.check_run_id(run)
         if database.exists(self.folder):
             with database.reading(self.folder) as connection:
-                lost, held = loss.lost(connection, self.folder, run), lease.now(connection, self.folder, run)
+                lost, held = loss.lost(connection, self.folder, run), lease.read(connection, self.folder, run)
                 connection.execute("BEGIN")
                 if summary := _summary(connection, run, lost, held):
                     return summary
@@ -188,7 +188,7 @@ class RunStore:
             return Removed(skipped_runs=(run,))
 
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
-        held = lease.now(connection, self.folder, run)
+        held = lease.read(connection, self.folder, run)
         summary = _summary(connection, run, None, held)
         if held.live or (summary is not None and summary.damage):
             return Removed(skipped_runs=(run,))
@@ -216,9 +216,7 @@ class RunStore:
         with database.opened(self.folder) as connection:
             seen = lease.check_free(connection, self.folder, run)
             with database.transaction(connection, self.folder):
-                now = lease.read(connection, self.folder, run)
-                if now.fence != seen.fence and now.holder is not None:
-                    raise lease.held(run, now.holder)
+                lease.unchanged(connection, self.folder, run, seen)
                 trail.begin(self.folder, run, removed=True)
                 connection.execute("DELETE FROM event WHERE run = ?", (run,))
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
