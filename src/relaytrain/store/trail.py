@@ -92,7 +92,7 @@ def add(store: Path, run: str, rows: Iterable[Row]) -> None:
     """Add rows, durably."""
     data = b"".join(_line(row[1:]) for row in rows)
     if data:
-        files.append(path_of(store, run), data)
+        files.append_lines(path_of(store, run), data)
 
 
 def remove(store: Path, run: str) -> None:
