@@ -236,11 +236,11 @@ class RunPast:
 
     @property
     def stated(self) -> dict[int, StatedBound]:
-        """What was said of every epoch's loss before it."""
-        said = {epoch: body.get("predicted", {}) for epoch, body in self.planned.items()}
+        """What was predicted of every epoch's loss before it."""
+        predicted = {epoch: body.get("predicted", {}) for epoch, body in self.planned.items()}
         return {
             epoch: StatedBound(float(entry["level"]), or_infinite(entry["guaranteed"]))
-            for epoch, entry in said.items()
+            for epoch, entry in predicted.items()
             if "level" in entry and "guaranteed" in entry
         }
 

@@ -34,21 +34,26 @@ class KeptState:
 
 
 class StoreJournal:
-    """A run of a store, through its one writer. `progress`: the last epoch that stands, totals useful and wasted."""
+    """A run of a store, through its one writer."""
 
     def __init__(self, store: RunStore, writer: RunWriter, runner: Runner, start: Pair) -> None:
         self.store, self.runner, self.start = store, runner, start
-        self.run, self.progress = writer.run, writer
+        self.run, self.writer = writer.run, writer
         self.append, self.stop_requested, self.thin = writer.append, writer.stop_requested, writer.thin
 
     def now_s(self) -> float:
         """What the clock on the wall says."""
-        return self.progress.now_s
+        return self.writer.now_s
+
+    @property
+    def progress(self) -> Progress:
+        """Where the events have brought the run: the last epoch that stands, totals useful and wasted."""
+        return self.writer.progress
 
     @property
     def planned(self) -> Body | None:
         """The body of `planned` of the next epoch, if that is decided: it is kept on resume."""
-        return self.progress.planned
+        return self.writer.planned
 
     @property
     def decision(self) -> Decision | None:
@@ -63,7 +68,7 @@ class StoreJournal:
 
     def keep(self, checkpoint: Any) -> str:
         """Durable before an event names it as its `blob`."""
-        return self.progress.put_blob(self.runner.to_bytes(checkpoint))
+        return self.writer.put_blob(self.runner.to_bytes(checkpoint))
 
     def latest(self) -> KeptState | None:
         """The newest checkpoint that stands and is whole."""

@@ -113,7 +113,7 @@ class RelayLoop:
         told: Told | None = None,
         stop: StopAsked | None = None,
     ) -> None:
-        self.job, self.journal, self.progress = job, journal, journal.progress
+        self.job, self.journal = job, journal
         self.telling, self.stop = Telling(told, journal.run, job.notes), stop
         self.initial_loss = initial_loss
         first = initial_loss if math.isfinite(initial_loss) else math.inf
@@ -155,7 +155,7 @@ class RelayLoop:
         self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
         paused = self._book_pause(past)
-        if kept.epoch < self.progress.epoch or kept.skipped:
+        if kept.epoch < self.journal.progress.epoch or kept.skipped:
             self._take_older(past, kept.epoch, kept.skipped)
         elif self.journal.decision is not None and not past.ended_in_order:
             self._book_lost(events.INTERRUPTED, took_time=not paused)
@@ -313,7 +313,7 @@ class RelayLoop:
             self._book_lost(str(error), decision.nodes, error)
             reason = f"{decision.nodes} does not answer: {error}"
             cause = {"cause": events.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
-            self._undo_decision({"to_epoch": self.progress.epoch, **cause})
+            self._undo_decision(cause)
             self.steering.lose(decision.nodes, reason)
             return None
         loss, before = result.outcome.loss, self._loss_before()
@@ -365,7 +365,6 @@ class RelayLoop:
         reason = str(error)
         wasted = self._cost_of_lost(decision, error)
         body = {
-            "to_epoch": self.progress.epoch,
             "cause": events.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else events.NON_FINITE,
             "reason": reason,
             "forbidden": list(decision.pair),
@@ -381,9 +380,10 @@ class RelayLoop:
 
     def _undo_decision(self, body: Mapping[str, Any]) -> None:
         """Drop the open decision, and the handover made for it."""
-        self.journal.append("rolled_back", body, self.progress.epoch)
-        words = say_rolled_back(self.progress.epoch, str(body["reason"]), body.get("forbidden"))
-        self.telling.happened(self.progress.epoch + 1, "roll-back", words)
+        done = self.journal.progress.epoch
+        self.journal.append("rolled_back", {"to_epoch": done, **body}, done)
+        words = say_rolled_back(done, str(body["reason"]), body.get("forbidden"))
+        self.telling.happened(done + 1, "roll-back", words)
         if self.handover is not None:
             kept = self.journal.latest()
             assert kept is not None
@@ -410,8 +410,9 @@ class RelayLoop:
             "wasted_s": wasted.elapsed_s if took_time else 0.0,
             "wasted_j": wasted.energy_j,
         }
-        self.journal.append("node_failed", body, self.progress.epoch + 1)
-        self.telling.happened(self.progress.epoch + 1, "failure", say_failure(node, reason))
+        epoch = self.journal.progress.epoch + 1
+        self.journal.append("node_failed", body, epoch)
+        self.telling.happened(epoch, "failure", say_failure(node, reason))
         self.attempt += 1
         self._charge()
 
@@ -429,7 +430,7 @@ class RelayLoop:
         )
 
     def _charge(self) -> None:
-        totals = self.progress.totals
+        totals = self.journal.progress.totals
         self.steering.charge(totals.wasted_s if self.job.clock.charge_lost_work else 0.0, totals.wasted_j)
 
     # --- telling it
@@ -445,7 +446,7 @@ class RelayLoop:
         if test and self.checkpoint is not None:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
-        state, totals = self.steering.state, self.progress.totals
+        state, totals = self.steering.state, self.journal.progress.totals
         test_loss, accuracy = finite(tested.loss), finite(tested.accuracy)
         sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.telling.notes))
         body = {

@@ -222,7 +222,7 @@ class _PipelineRun:
         """To the verdict, which is recorded whatever happens."""
         try:
             while True:
-                losses = self.writer.losses
+                losses = self._losses()
                 target = self.job.target
                 if target is not None and losses and losses[-1] <= target:
                     return self._conclude("met")
@@ -240,6 +240,9 @@ class _PipelineRun:
                 self.notes.append(f"{type(error).__name__}: {error}")
                 self._conclude("failed", test=False)
             raise
+
+    def _losses(self) -> list[float]:
+        return [done.loss for done in self.writer.progress.done]
 
     def _epoch(self, number: int) -> None:
         job, order = self.job, self.job.order
@@ -331,7 +334,7 @@ class _PipelineRun:
         return scratch_of(self.store, self.writer.run) / f"epoch-{number:04d}"
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> PipelineEnded:
-        tested, losses = Evaluation(math.nan), self.writer.losses
+        tested, losses = Evaluation(math.nan), self._losses()
         if test:
             try:
                 tested = loss_on_test(self.job.order, self.network.model)

@@ -78,9 +78,9 @@ class Telling:
         """An epoch that is safe: `planned` is what was recorded before it, `state` what it led to."""
         if self.told is None:
             return
-        plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
+        plan, predicted, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
         ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
-        spent_j, to_go_j = float(then.get("energy_j", 0.0)), said.get("to_go_j") or (None,) * 3
+        spent_j, to_go_j = float(then.get("energy_j", 0.0)), predicted.get("to_go_j") or (None,) * 3
         low_j, middle_j, high_j = (spent_j + or_infinite(j) for j in to_go_j)
         notices, self._notices = tuple(self._notices), []
         self.told(
@@ -89,8 +89,8 @@ class Telling:
                 decision.epoch,
                 decision.pair,
                 state.loss,
-                or_infinite(said.get("guaranteed")),
-                float(said.get("level", 0.0)),
+                or_infinite(predicted.get("guaranteed")),
+                float(predicted.get("level", 0.0)),
                 state.energy_j,
                 spent_j + or_infinite(plan.get("energy_j")),
                 state.elapsed_s,

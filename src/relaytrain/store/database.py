@@ -61,7 +61,7 @@ def way_out(folder: Path) -> str:
 
 def exists(folder: Path) -> bool:
     """Whether `folder` holds a store, or what is left of one."""
-    return os.path.lexists(folder / FILE_NAME) or bool(trail.told(folder))
+    return os.path.lexists(folder / FILE_NAME) or bool(trail.acknowledged_runs(folder))
 
 
 def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     """
     path = folder / FILE_NAME
     if not os.path.lexists(path):
-        if trail.told(folder):
+        if trail.acknowledged_runs(folder):
             raise StoreDamaged(f"{path} is missing, but trails of its runs are there; {way_out(folder)}")
         if not create:
             raise UsageError(f"{folder}: no RelayTrain store here; give its folder with --store or RELAYTRAIN_STORE")
@@ -85,7 +85,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
         with _explained(path):
             version = _version(connection)
             if version is None:
-                if trail.told(folder):  # tables come before trails: they were there
+                if trail.acknowledged_runs(folder):  # tables come before trails: they were there
                     why = "its tables are gone, but trails of its runs are there"
                     raise StoreDamaged(f"{path}: {why}; {way_out(folder)}")
                 prepare(connection)

@@ -176,7 +176,8 @@ class Glances:
         plain = SummaryFold(run).summary(held)
         verdict = ended.body.get("verdict") if ended.kind == "verdict" else None
         figures = {key: ended.body.get(key) for key in ("useful_j", "wasted_j", "useful_s", "wasted_s")}
-        told = verdict in VERDICTS and all(isinstance(value, int | float) for value in figures.values())
+        has_totals = verdict in VERDICTS and all(isinstance(value, int | float) for value in figures.values())
+        totals = Totals(**{key: float(value or 0.0) for key, value in figures.items()}) if has_totals else Totals()
         known = ended.body.get("loss")
         return Glance(
             replace(
@@ -184,7 +185,7 @@ class Glances:
                 status=str(verdict) if verdict in VERDICTS else plain.status,
                 epoch=ended.epoch or _whole(ended.body.get("epochs")),
                 loss=float(known) if isinstance(known, int | float) else None,
-                totals=Totals(**{key: float(value or 0.0) for key, value in figures.items()}) if told else Totals(),
+                totals=totals,
                 started=begun.body,
                 started_wall_s=begun.wall_s,
                 updated_wall_s=ended.wall_s,

@@ -198,8 +198,8 @@ class RunStore:
         if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
             return Removed(skipped_runs=(run,))
         # without a trail nobody knows whether events were lost that named what is there
-        told = files.is_regular(trail.path_of(self.folder, run))
-        removed = gc.thin(self.folder, run, keep, None if told else {event.blob for event in whole if event.blob})
+        has_trail = files.is_regular(trail.path_of(self.folder, run))
+        removed = gc.thin(self.folder, run, keep, None if has_trail else {event.blob for event in whole if event.blob})
         lease.forget(self.folder, run)
         if not rows:
             trail.remove(self.folder, run)
@@ -245,7 +245,7 @@ class SummaryFold:
         self.run, self.damage = run, damage
         self.seq = 0
         self.broken = False  # at the row after `seq`, and nothing behind it is read
-        self._told: tuple[tuple[Any, ...], RunSummary] | None = None
+        self._latest: tuple[tuple[Any, ...], RunSummary] | None = None
         self._progress = Progress()
         self._started: Body = {}
         self._first_s = self._last_s = 0.0
@@ -287,9 +287,9 @@ class SummaryFold:
     def summary(self, held: lease.Lease) -> RunSummary:
         """The run so far, by whoever holds it."""
         key = self.seq, held.live, held.stop, self.damage
-        if self._told is None or self._told[0] != key:
-            self._told = key, self._summary(held)
-        return self._told[1]
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, self._summary(held)
+        return self._latest[1]
 
     def _summary(self, held: lease.Lease) -> RunSummary:
         progress, live = self._progress, held.live

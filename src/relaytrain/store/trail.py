@@ -63,7 +63,7 @@ def runs(store: Path) -> set[str]:
     return {run for run in blobs.runs(store) if is_run_id(run) and files.is_regular(path_of(store, run))}
 
 
-def told(store: Path) -> set[str]:
+def acknowledged_runs(store: Path) -> set[str]:
     """The runs of which a trail acknowledges something."""
     return {run for run in runs(store) if mark(store, run) is not None}
 

@@ -112,9 +112,9 @@ class RunWriter:
         return self._progress.epoch
 
     @property
-    def losses(self) -> list[float]:
-        """The loss after each of these epochs."""
-        return [done.loss for done in self._progress.done]
+    def progress(self) -> Progress:
+        """Where the events have brought the run."""
+        return self._progress
 
     @property
     def planned(self) -> Body | None:
