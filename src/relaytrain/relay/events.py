@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from ..core.errors import StoreDamaged
 from ..core.law_json import costs_to_json, law_to_json
-from ..core.outcome import EpochOutcome, EpochResult, Handed
+from ..core.outcome import EpochOutcome, EpochResult, Evaluation, Handed, VerdictKind
 from ..core.plan import Decision, Plan, finite, or_infinite, plain
 from ..core.problem import Mode, Pair, Problem
 from ..core.state import State
@@ -174,6 +174,30 @@ def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
         **({"figures": {k: finite(v) for k, v in figures.items()}} if figures else {}),
         "nodes": [{key: report[key] for key in _NODE_KEYS} for report in map(plain, booked.nodes)],
         "blob": blob,
+    }
+
+
+def verdict_body(
+    verdict: VerdictKind,
+    progress: Progress,
+    loss: float | None,
+    *,
+    tested: Evaluation,
+    notes: Sequence[str],
+    infeasible: bool = False,
+) -> Json:
+    """The body of `verdict`; `loss` after the last epoch that stands."""
+    sets = tested.prediction_sets
+    return {
+        "verdict": verdict,
+        "loss": loss,
+        "epochs": progress.epoch,
+        "test_loss": finite(tested.loss),
+        "test_accuracy": finite(tested.accuracy),
+        **({} if sets is None else {"prediction_sets": dict(sets)}),
+        **progress.totals.to_dict(),
+        "infeasible": infeasible,
+        "notes": list(notes),
     }
 
 

@@ -243,8 +243,8 @@ class RelayLoop:
                 )
                 return False
             self._record_plan(step)
-        decision, heard = self.journal.decision, self.telling.told is not None
-        planned = self.journal.planned if heard else None  # written out for a listener alone
+        decision = self.journal.decision
+        planned = None if self.telling.told is None else self.journal.planned  # written out for a listener alone
         assert decision is not None
         self.working = True
         try:
@@ -257,7 +257,8 @@ class RelayLoop:
             self._record_epoch(decision, result)
         self.working = False
         if result is not None and planned is not None:
-            self._tell_epoch(decision, planned, step, result)
+            state, problem, clock = self.steering.state, self.steering.problem, self.job.clock.name
+            self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
         return True
 
     def _given_up(self, step: Step) -> bool:
@@ -433,33 +434,16 @@ class RelayLoop:
         totals = self.journal.progress.totals
         self.steering.charge(totals.wasted_s if self.job.clock.charge_lost_work else 0.0, totals.wasted_j)
 
-    # --- telling it
-
-    def _tell_epoch(
-        self, decision: Decision, planned: Mapping[str, Any], step: Step | None, result: EpochResult
-    ) -> None:
-        state, problem, clock = self.steering.state, self.steering.problem, self.job.clock.name
-        self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
-
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
         tested = Evaluation(math.nan)
         if test and self.checkpoint is not None:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
         state, totals = self.steering.state, self.journal.progress.totals
-        test_loss, accuracy = finite(tested.loss), finite(tested.accuracy)
-        sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.telling.notes))
-        body = {
-            "verdict": verdict,
-            "loss": state.loss,
-            "epochs": state.epoch,
-            "test_loss": test_loss,
-            "test_accuracy": accuracy,
-            **({} if sets is None else {"prediction_sets": dict(sets)}),
-            **totals.to_dict(),
-            "infeasible": self.infeasible,
-            "notes": list(notes),
-        }
+        notes = tuple(dict.fromkeys(self.telling.notes))
+        body = events.verdict_body(
+            verdict, self.journal.progress, state.loss, tested=tested, notes=notes, infeasible=self.infeasible
+        )
         self.journal.append("verdict", body)
         ended = Ended(
             self.journal.run,
@@ -468,12 +452,12 @@ class RelayLoop:
             totals.energy_j,
             totals.elapsed_s,
             state.loss,
-            test_loss,
-            accuracy,
+            body["test_loss"],
+            body["test_accuracy"],
             notes,
             totals.wasted_j,
             self.infeasible,
-            sets,
+            tested.prediction_sets,
         )
         self.telling.concluded(ended)
         return ended

@@ -340,16 +340,8 @@ class _PipelineRun:
                 tested = loss_on_test(self.job.order, self.network.model)
             except Exception as error:  # a verdict is owed even where the data have no test set
                 self.notes.append(f"not tested: {error}")
-        body = {
-            "verdict": verdict,
-            "loss": losses[-1] if losses else None,
-            "epochs": len(losses),
-            "test_loss": finite(tested.loss),
-            "test_accuracy": finite(tested.accuracy),
-            **self.writer.totals.to_dict(),
-            "infeasible": False,
-            "notes": self.notes,
-        }
+        loss = losses[-1] if losses else None
+        body = events.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
         self.writer.append("verdict", body)
         if verdict in ("met", "missed"):
             shutil.rmtree(scratch_of(self.store, self.writer.run), ignore_errors=True)

@@ -210,15 +210,16 @@ class Steering:
 
     def _without(self, table: CostTable, lost: Mapping[str, Lost]) -> CostTable:
         reasons_by_set = {name: entry.reason for name, entry in lost.items()}
-        why_not = {pair: self.forbidden.get(pair) or reasons_by_set.get(pair.nodes) for pair in self.problem.pairs}
-        out = {index: why for index, pair in enumerate(self.problem.pairs) if (why := why_not[pair])}
+        out = {
+            index: why
+            for index, pair in enumerate(self.problem.pairs)
+            if (why := self.forbidden.get(pair) or reasons_by_set.get(pair.nodes))
+        }
         if not out:
             return table
         run_s, run_j = table.run_s.copy(), table.run_j.copy()
         run_s[list(out)] = run_j[list(out)] = math.inf
-        reasons = dict(table.reasons)
-        for index, why in out.items():
-            reasons[index,] = why
+        reasons = {**table.reasons, **{(index,): why for index, why in out.items()}}
         return replace(table, run_s=run_s, run_j=run_j, reasons=reasons)
 
     def end(self) -> End | None:
