@@ -16,7 +16,7 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Runner
 from ..store import Event, RunStore, RunWriter
 from ..store.rules import Body, Kind, Progress
-from . import events
+from . import event_bodies
 from .steering import Step
 
 
@@ -60,11 +60,11 @@ class StoreJournal:
         """The decision in it."""
         planned = self.planned
         known = None if planned is None else planned.get("decision")
-        return None if known is None else events.decision_from(known)
+        return None if known is None else event_bodies.decision_from(known)
 
     def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""
-        self.append("planned", events.planned_body(step, problem, path), step.decision.epoch)
+        self.append("planned", event_bodies.planned_body(step, problem, path), step.decision.epoch)
 
     def keep(self, checkpoint: Any) -> str:
         """Durable before an event names it as its `blob`."""
@@ -120,7 +120,7 @@ class MemoryJournal:
         """Written out when somebody asks."""
         if self.progress.planned is None or self._step is None or self._problem is None:
             return None
-        return events.planned_body(self._step, self._problem)
+        return event_bodies.planned_body(self._step, self._problem)
 
     @property
     def decision(self) -> Decision | None:

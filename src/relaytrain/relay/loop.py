@@ -31,8 +31,8 @@ from ..core.plan import Decision, finite, or_infinite
 from ..core.user_code import UserCodeError
 from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
-from . import events
-from .events import RunPast
+from . import event_bodies
+from .event_bodies import RunPast
 from .job import Ended, Job, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
@@ -59,11 +59,11 @@ def start(
         first = job.runner.first()
         probed = _probe(job, first)
     body = {
-        "run_schema": events.RUN_SCHEMA,
+        "run_schema": event_bodies.RUN_SCHEMA,
         "seed": job.settings.seed,
         "clock": job.clock.name,
         "threads": job.settings.threads,
-        "packages": events.packages(),
+        "packages": event_bodies.packages(),
         "initial_loss": finite(probed),
         **job.manifest,
     }
@@ -158,7 +158,7 @@ class RelayLoop:
         if kept.epoch < self.journal.progress.epoch or kept.skipped:
             self._take_older(past, kept.epoch, kept.skipped)
         elif self.journal.decision is not None and not past.ended_in_order:
-            self._book_lost(events.INTERRUPTED, took_time=not paused)
+            self._book_lost(event_bodies.INTERRUPTED, took_time=not paused)
         self._charge()
         if not math.isfinite(steering.problem.initial_loss):
             return self._go(NonFiniteTraining("the loss before epoch 1 was not finite; start a new run"))
@@ -184,7 +184,7 @@ class RelayLoop:
 
     def _take_older(self, past: RunPast, done: int, skipped: tuple[str, ...]) -> None:
         """Damaged checkpoints were passed over: the epochs after the whole one are undone and run again."""
-        body = {"to_epoch": done, "cause": events.DAMAGED, "reason": events.DAMAGED, "tried": list(skipped)}
+        body = {"to_epoch": done, "cause": event_bodies.DAMAGED, "reason": event_bodies.DAMAGED, "tried": list(skipped)}
         self.journal.append("rolled_back", body, done)
         self.steering.undo(done)
         self.telling.note(
@@ -295,7 +295,7 @@ class RelayLoop:
         modelled = self.steering.modelled(decision, self.job.costs).change
         spent = self.job.clock.counts(modelled, Spent(handed.elapsed_s, handed.energy_j))
         losses = self.steering.state.loss, probed
-        body = events.handover_body(handed, before, decision.pair, losses=losses, spent=spent)
+        body = event_bodies.handover_body(handed, before, decision.pair, losses=losses, spent=spent)
         body["blob"] = self.journal.keep(handed.checkpoint)
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
@@ -313,7 +313,7 @@ class RelayLoop:
         except WorkerLost as error:
             self._book_lost(str(error), decision.nodes, error)
             reason = f"{decision.nodes} does not answer: {error}"
-            cause = {"cause": events.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
+            cause = {"cause": event_bodies.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
             self._undo_decision(cause)
             self.steering.lose(decision.nodes, reason)
             return None
@@ -353,7 +353,7 @@ class RelayLoop:
             self.journal.append("node_failed", lost, decision.epoch)
             self.telling.happened(decision.epoch, "failure", say_failure(failure.node, failure.reason))
         blob = self.journal.keep(result.checkpoint)
-        self.journal.append("epoch_done", events.done_body(booked, result, blob=blob), decision.epoch)
+        self.journal.append("epoch_done", event_bodies.done_body(booked, result, blob=blob), decision.epoch)
         self.steering.tell(booked.outcome)
         self.checkpoint, self.handover, self.attempt = result.checkpoint, None, 0
         self._charge()
@@ -366,7 +366,7 @@ class RelayLoop:
         reason = str(error)
         wasted = self._cost_of_lost(decision, error)
         body = {
-            "cause": events.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else events.NON_FINITE,
+            "cause": event_bodies.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else event_bodies.NON_FINITE,
             "reason": reason,
             "forbidden": list(decision.pair),
             "wasted_s": wasted.elapsed_s,
@@ -395,7 +395,7 @@ class RelayLoop:
     def _book_lost(
         self,
         reason: str,
-        node: str = events.ORCHESTRATOR,
+        node: str = event_bodies.ORCHESTRATOR,
         error: BaseException | None = None,
         *,
         took_time: bool = True,
@@ -441,7 +441,7 @@ class RelayLoop:
                 tested = self.job.runner.test(self.checkpoint) or tested
         state, totals = self.steering.state, self.journal.progress.totals
         notes = tuple(dict.fromkeys(self.telling.notes))
-        body = events.verdict_body(
+        body = event_bodies.verdict_body(
             verdict, self.journal.progress, state.loss, tested=tested, notes=notes, infeasible=self.infeasible
         )
         self.journal.append("verdict", body)

@@ -36,7 +36,7 @@ from ..scenario.own_code import loaded_code
 from ..store import LeaseLost, RunStore, RunWriter
 from ..store.runs import SCRATCH, KeptCheckpoint
 from ..training.checkpoint import Checkpoint
-from . import events
+from . import event_bodies
 from .job import StopAsked
 from .resume import check_code
 from .stopping import droppable, dropped
@@ -213,7 +213,8 @@ class _PipelineRun:
         checkpoint, whole = Checkpoint.from_bytes(kept.data, where=f"run {self.writer.run}"), kept.event.epoch or 0
         if whole < self.writer.epoch:
             reason = f"{len(kept.skipped)} damaged checkpoint(s) passed over"
-            self.writer.append("rolled_back", {"to_epoch": whole, "cause": events.DAMAGED, "reason": reason}, whole)
+            body = {"to_epoch": whole, "cause": event_bodies.DAMAGED, "reason": reason}
+            self.writer.append("rolled_back", body, whole)
             self.notes.append(f"{reason}; went back to epoch {whole}")
         self.network.model.load_state_dict(checkpoint.weights)
         self.states = optimizer_states(self.job.order.rule(), checkpoint.optimizer)
@@ -246,7 +247,7 @@ class _PipelineRun:
 
     def _epoch(self, number: int) -> None:
         job, order = self.job, self.job.order
-        decision = events.decision_json(Decision(number, order.name, NODES, mode="pipeline"))
+        decision = event_bodies.decision_json(Decision(number, order.name, NODES, mode="pipeline"))
         if self.writer.planned is None:
             self.writer.append("planned", {"decision": decision}, number)
         folder = self._folder(number)
@@ -341,7 +342,7 @@ class _PipelineRun:
             except Exception as error:  # a verdict is owed even where the data have no test set
                 self.notes.append(f"not tested: {error}")
         loss = losses[-1] if losses else None
-        body = events.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
+        body = event_bodies.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
         self.writer.append("verdict", body)
         if verdict in ("met", "missed"):
             shutil.rmtree(scratch_of(self.store, self.writer.run), ignore_errors=True)
@@ -359,12 +360,12 @@ def _started(job: PipelineJob, network: Network, command: str | None) -> dict[st
     if command is not None:
         known["command"] = command
     return {
-        "run_schema": events.RUN_SCHEMA,
+        "run_schema": event_bodies.RUN_SCHEMA,
         "seed": order.seed,
         "clock": "measured",
         "planner": "pipeline",
         "threads": 1,
-        "packages": events.packages(),
+        "packages": event_bodies.packages(),
         "initial_loss": finite(loss_over(network.model, batches).loss),
         "scenario": {
             "name": order.name,

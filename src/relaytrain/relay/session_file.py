@@ -17,7 +17,7 @@ from ..core.outcome import EpochOutcome, VerdictKind
 from ..core.plan import finite
 from ..core.problem import Pair, Problem
 from ..store.files import read_regular, write_atomic
-from .events import decision_json, outcome_from
+from .event_bodies import decision_json, outcome_from
 from .widening import StatedBound
 
 SCHEMA = "relaytrain.session/1"

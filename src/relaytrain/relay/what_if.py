@@ -28,7 +28,7 @@ from ..planners.plan_size import limited
 from ..planners.registry import planner_for
 from ..scenario import Scenario, load_scenario
 from ..store import Event
-from .events import RunPast, state_from
+from .event_bodies import RunPast, state_from
 from .widening import widened_worlds, widenings
 
 Body = Mapping[str, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from ..core.errors import StoreDamaged, UsageError
-from . import database, events, lease, loss, trail
+from . import database, events, lease, lost_events, trail
 from .events import Event
 from .rules import VERDICTS, Totals
 from .runs import RunStore, RunSummary, SummaryFold
@@ -65,9 +65,9 @@ class RunTail:
         sign = sign_of(self.folder)
         with database.reading(self.folder) as connection:
             if self.seq == 0:
-                loss.check(connection, self.folder, self.run)
+                lost_events.check(connection, self.folder, self.run)
             rows = list(events.rows(connection, self.run, after=self.seq))
-        news = tuple(loss.whole_events(rows, self.folder, after=self.seq))
+        news = tuple(lost_events.whole_events(rows, self.folder, after=self.seq))
         self._sign = sign
         self.seq += len(news)
         return news
@@ -134,7 +134,7 @@ class Glances:
         """Go on with a run; whether some of it is left."""
         fold = self._folds.get(run)
         if fold is None:
-            fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
+            fold = self._folds[run] = SummaryFold(run, lost_events.lost(connection, self.folder, run))
         before = fold.seq
         fold.read(connection, PART)
         return fold.seq - before == PART
@@ -157,7 +157,7 @@ class Glances:
             if new > MANY or (time.monotonic() > until_s and not (new <= FEW and fold)):
                 return self._ends(connection, run, last, held)
             if fold is None:
-                fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
+                fold = self._folds[run] = SummaryFold(run, lost_events.lost(connection, self.folder, run))
             fold.read(connection)
         return None if fold.empty else Glance(fold.summary(held), whole=True)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import StoreDamaged, UsageError
-from . import blobs, database, events, files, gc, lease, loss, trail
+from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
-from .gc import Removed
 from .rules import KINDS, Body, Progress, Totals
+from .thinning import Removed
 from .writer import Clock, RunWriter
 
 DEFAULT_FOLDER = "relaytrain-runs"
@@ -101,9 +101,9 @@ class RunStore:
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
-            loss.check(connection, self.folder, run)
+            lost_events.check(connection, self.folder, run)
             rows = list(events.rows(connection, run, after=after, kinds=kinds))
-        return tuple(loss.whole_events(rows, self.folder, after=after if kinds is KINDS else None))
+        return tuple(lost_events.whole_events(rows, self.folder, after=after if kinds is KINDS else None))
 
     def get_blob(self, run: str, digest: str) -> bytes:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
@@ -132,7 +132,7 @@ class RunStore:
             return ()
         with database.reading(self.folder) as connection:
             names = known_runs(connection, self.folder)
-            lost = {name: loss.lost(connection, self.folder, name) for name in names}
+            lost = {name: lost_events.lost(connection, self.folder, name) for name in names}
             held = {name: lease.read(connection, self.folder, name) for name in names}
             connection.execute("BEGIN")
             summaries = [_summary(connection, name, lost[name], held[name]) for name in names]
@@ -143,7 +143,7 @@ class RunStore:
         events.check_run_id(run)
         if database.exists(self.folder):
             with database.reading(self.folder) as connection:
-                lost, held = loss.lost(connection, self.folder, run), lease.read(connection, self.folder, run)
+                lost, held = lost_events.lost(connection, self.folder, run), lease.read(connection, self.folder, run)
                 connection.execute("BEGIN")
                 if summary := _summary(connection, run, lost, held):
                     return summary
@@ -167,7 +167,7 @@ class RunStore:
             lease.ask_to_stop(connection, self.folder, run)
 
     def gc(self) -> Removed:
-        """Thin every run that nobody writes (see `gc.needed`), and remove what runs that are gone have left."""
+        """Thin every run that nobody writes (see `thinning.needed`), and remove what runs that are gone have left."""
         if not database.exists(self.folder):
             return Removed()
         removed = Removed()
@@ -178,7 +178,7 @@ class RunStore:
 
     def _gc_free(self, connection: sqlite3.Connection, run: str) -> Removed:
         try:
-            if loss.lost(connection, self.folder, run):
+            if lost_events.lost(connection, self.folder, run):
                 return Removed(skipped_runs=(run,))
             lease.check_free(connection, self.folder, run)
             # the write lock keeps a new writer of this run out; one run at a time, for live writers need it too
@@ -194,12 +194,13 @@ class RunStore:
             return Removed(skipped_runs=(run,))
         rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
         whole = [events.from_row(row) for row in rows]
-        keep = gc.needed(whole)
-        if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
+        keep = thinning.needed(whole)
+        if thinning.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
             return Removed(skipped_runs=(run,))
         # without a trail nobody knows whether events were lost that named what is there
         has_trail = files.is_regular(trail.path_of(self.folder, run))
-        removed = gc.thin(self.folder, run, keep, None if has_trail else {event.blob for event in whole if event.blob})
+        named = None if has_trail else {event.blob for event in whole if event.blob}
+        removed = thinning.thin(self.folder, run, keep, named)
         lease.forget(self.folder, run)
         if not rows:
             trail.remove(self.folder, run)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ..core.errors import NoSpace, RelayTrainError, StoreDamaged, UsageError
-from . import blobs, database, events, files, gc, lease, loss, trail
+from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
 from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
 
@@ -89,7 +89,7 @@ class RunWriter:
         try:
             blobs.real_folder(folder, run)
             with database.explaining(folder):
-                loss.check(writer._connection, folder, run)
+                lost_events.check(writer._connection, folder, run)
                 seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
                 rows = writer._refold()
@@ -99,7 +99,7 @@ class RunWriter:
                 if verdict is not None and verdict not in CAN_GO_ON:
                     raise UsageError(f"run {run} has ended (verdict: {verdict}); there is nothing to resume")
                 writer._fence = lease.take(connection, folder, run, seen=seen, above=writer._progress.fence)
-            loss.bring_up(folder, run, rows)
+            lost_events.bring_up(folder, run, rows)
             writer._tidy()
         except BaseException:
             writer.close()
@@ -157,13 +157,13 @@ class RunWriter:
         with database.explaining(self._folder):
             return lease.verify(self._connection, self._folder, self.run, self._fence).stop
 
-    def thin(self) -> gc.Removed:
+    def thin(self) -> thinning.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         with database.explaining(self._folder):
             lease.verify(self._connection, self._folder, self.run, self._fence)
             rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-            keep = gc.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
-        return gc.thin(self._folder, self.run, keep)
+            keep = thinning.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
+        return thinning.thin(self._folder, self.run, keep)
 
     def close(self) -> None:
         """Give the lease back. A process that dies without this loses it all the same."""
@@ -232,7 +232,7 @@ class RunWriter:
 
     def _refold(self) -> list[trail.Row]:
         rows = list(events.rows(self._connection, self.run))
-        self._progress = events.fold(loss.whole_events(rows, self._folder))
+        self._progress = events.fold(lost_events.whole_events(rows, self._folder))
         return rows
 
     def _tidy(self) -> None:
