@@ -219,7 +219,8 @@ class Steering:
             return table
         run_s, run_j = table.run_s.copy(), table.run_j.copy()
         run_s[list(out)] = run_j[list(out)] = math.inf
-        reasons = {**table.reasons, **{(index,): why for index, why in out.items()}}
+        reasons = dict(table.reasons)
+        reasons.update(((index,), why) for index, why in out.items())
         return replace(table, run_s=run_s, run_j=run_j, reasons=reasons)
 
     def end(self) -> End | None:
