@@ -18,13 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import (
-    ImplausibleTraining,
-    NonFiniteTraining,
-    RelayTrainError,
-    UsageError,
-    WorkerLost,
-)
+from ..core.errors import ImplausibleTraining, NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
 from ..core.explain import say_failure, say_rolled_back
 from ..core.outcome import EpochResult, Evaluation, VerdictKind, most_plausible
 from ..core.plan import Decision, finite, or_infinite
