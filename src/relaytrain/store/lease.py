@@ -129,14 +129,20 @@ def read(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
 
     Whoever reads events, too, reads them after this: they hold the verdict of a writer that had ended by now.
     """
+    lease = _row(connection, run)
+    if lease.holder is None:
+        return lease
+    holder = replace(lease.holder, heard=last_heard(store, run, lease.fence) or lease.holder.heard)
+    return replace(lease, holder=holder, live=holder.lives())
+
+
+def _row(connection: sqlite3.Connection, run: str) -> Lease:
+    """The lease as the database has it: who holds it, not whether that one lives."""
     row = connection.execute("SELECT fence, holder, stop FROM lease WHERE run = ?", (run,)).fetchone()
     if row is None:
         return Lease(0, None, stop=False)
     fence = row[0] if isinstance(row[0], int) else 0
-    holder = Holder.parse(row[1]) if row[1] else None
-    if holder is not None and (beat := last_heard(store, run, fence)) is not None:
-        holder = replace(holder, heard=beat)
-    return Lease(fence, holder, row[2] == 1, holder is not None and holder.lives())
+    return Lease(fence, Holder.parse(row[1]) if row[1] else None, row[2] == 1)
 
 
 def check_free(
@@ -169,26 +175,26 @@ def refusal(run: str, holder: Holder | None) -> LeaseHeld:
     )
 
 
-def unchanged(connection: sqlite3.Connection, store: Path, run: str, seen: Lease) -> Lease:
+def unchanged(connection: sqlite3.Connection, run: str, seen: Lease) -> Lease:
     """The lease, inside an open transaction, if nobody has become the writer of `run` since it was `seen`.
 
     Raises:
         LeaseHeld: somebody has.
     """
-    lease = read(connection, store, run)
+    lease = _row(connection, run)
     if lease.fence != seen.fence and lease.holder is not None:
         raise refusal(run, lease.holder)
     return lease
 
 
-def take(connection: sqlite3.Connection, store: Path, run: str, *, seen: Lease | None = None, above: int = 0) -> int:
+def take(connection: sqlite3.Connection, run: str, *, seen: Lease | None = None, above: int = 0) -> int:
     """Become the writer of `run`, inside an open transaction; the new fencing number.
 
     Args:
         seen: what `check_free` found; whoever came in between holds it. None takes over whoever holds it.
         above: the greatest number among the run's events, which a damaged lease row may have forgotten.
     """
-    lease = read(connection, store, run) if seen is None else unchanged(connection, store, run, seen)
+    lease = _row(connection, run) if seen is None else unchanged(connection, run, seen)
     fence = max(lease.fence, above) + 1
     connection.execute(
         "INSERT INTO lease (run, fence, holder, stop) VALUES (?, ?, ?, 0) "
@@ -198,13 +204,13 @@ def take(connection: sqlite3.Connection, store: Path, run: str, *, seen: Lease |
     return fence
 
 
-def verify(connection: sqlite3.Connection, store: Path, run: str, fence: int) -> Lease:
+def verify(connection: sqlite3.Connection, run: str, fence: int) -> Lease:
     """The lease, if it is still the one numbered `fence`.
 
     Raises:
         LeaseLost: somebody took it over, or the run was removed.
     """
-    lease = read(connection, store, run)
+    lease = _row(connection, run)
     if lease.fence != fence or lease.holder is None:
         raise LeaseLost(f"run {run} was taken over by {lease.holder or 'nobody (it was removed)'}; this writer stops")
     return lease

@@ -217,7 +217,7 @@ class RunStore:
         with database.opened(self.folder) as connection:
             seen = lease.check_free(connection, self.folder, run)
             with database.transaction(connection, self.folder):
-                lease.unchanged(connection, self.folder, run, seen)
+                lease.unchanged(connection, run, seen)
                 trail.begin(self.folder, run, removed=True)
                 connection.execute("DELETE FROM event WHERE run = ?", (run,))
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))

@@ -68,7 +68,7 @@ class RunWriter:
                     way_out = database.way_out(folder)
                     raise StoreDamaged(f"run {run}: the database has lost it, its trail has not; {way_out}")
                 trail.begin(folder, run)
-                writer._fence = lease.take(connection, folder, run)
+                writer._fence = lease.take(connection, run)
                 if start is not None:  # under the write lock, so that no clean-up takes it for litter
                     blobs.put(folder, run, start)
                 event = writer._event("run_started", 0, text)
@@ -98,7 +98,7 @@ class RunWriter:
                 verdict = writer._progress.verdict
                 if verdict is not None and verdict not in CAN_GO_ON:
                     raise UsageError(f"run {run} has ended (verdict: {verdict}); there is nothing to resume")
-                writer._fence = lease.take(connection, folder, run, seen=seen, above=writer._progress.fence)
+                writer._fence = lease.take(connection, run, seen=seen, above=writer._progress.fence)
             lost_events.bring_up(folder, run, rows)
             writer._tidy()
         except BaseException:
@@ -155,12 +155,12 @@ class RunWriter:
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
         with database.explaining(self._folder):
-            return lease.verify(self._connection, self._folder, self.run, self._fence).stop
+            return lease.verify(self._connection, self.run, self._fence).stop
 
     def thin(self) -> thinning.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         with database.explaining(self._folder):
-            lease.verify(self._connection, self._folder, self.run, self._fence)
+            lease.verify(self._connection, self.run, self._fence)
             rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
             keep = thinning.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
         return thinning.thin(self._folder, self.run, keep)
@@ -193,7 +193,7 @@ class RunWriter:
     def _append(self, kind: str, epoch: int | None, text: str) -> Event:
         event = self._event(kind, epoch, text)
         with database.transaction(self._connection, self._folder) as connection:
-            lease.verify(connection, self._folder, self.run, self._fence)
+            lease.verify(connection, self.run, self._fence)
             last = connection.execute("SELECT max(seq) FROM event WHERE run = ?", (self.run,)).fetchone()[0]
             if last != self._progress.events:  # a commit that reported failure had reached the disk after all
                 self._untrailed = [row for row in self._refold() if row[1] > self._trailed]
