@@ -61,7 +61,6 @@ from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 from relaytrain.relay.replay import AtlasRunner, Place
 from relaytrain.relay.runs import estimator_overrides
-from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario
 from relaytrain.traces.atlas import Atlas, LegKey, read_atlas
 
@@ -167,7 +166,7 @@ class Bench:
         journal = MemoryJournal("played", first, problem.pairs, problem.start)
         ended = RelayLoop(job, journal, runner.probe(first).loss).begin(first)
         path = [problem.index(outcome.decision.pair) for outcome in ended.outcomes]
-        relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes))
+        relay = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
         met = ended.verdict == "met"
         energy_j = ended.energy_j if met else self.charged(seed, path, ended.energy_j, cell[0])
         return Row(seed, contender, *cell, met, energy_j, relay, time.process_time() - began)

@@ -25,7 +25,7 @@ from machine import calibrated
 
 from relaytrain.executors import epoch as federated
 from relaytrain.executors import inprocess
-from relaytrain.relay import events, loop, steering
+from relaytrain.relay import event_bodies, loop, steering
 from relaytrain.relay.assembly import job_of
 from relaytrain.relay.runner import TorchRunner
 from relaytrain.scenario import load_scenario
@@ -37,7 +37,7 @@ DOORS: tuple[tuple[str, Any, str], ...] = (
     ("training", inprocess, "train_node"),
     ("law", steering.Steering, "_law"),
     ("plan", steering, "plan_over"),
-    ("plan", events, "planned_body"),
+    ("plan", event_bodies, "planned_body"),
     ("store", RunWriter, "append"),
     ("store", RunWriter, "put_blob"),
     ("store", RunWriter, "thin"),

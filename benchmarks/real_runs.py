@@ -30,7 +30,6 @@ from relaytrain.relay.job import Ended, Job
 from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 from relaytrain.relay.replay import AtlasRunner
-from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario
 from relaytrain.traces.atlas import Atlas, read_atlas
 
@@ -80,7 +79,7 @@ def run(name: str, seed: int, rule: str) -> Run:
     ended = through(job)
     cpu_s = time.process_time() - began
     same = [None, None] if rule == BEFORE else [replayed(name, seed, job, ended, atlas) for atlas in atlases(name)]
-    relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes))
+    relay = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
     return Run(seed, rule, ended.verdict == "met", ended.energy_j, relay, cpu_s, *same)
 
 

@@ -52,7 +52,6 @@ from relaytrain.data.source import read
 from relaytrain.relay import loop as orchestrator
 from relaytrain.relay.assembly import job_of
 from relaytrain.relay.runs import estimator_overrides
-from relaytrain.relay.steering import legs_of
 from relaytrain.scenario import Scenario, load_scenario
 from relaytrain.store import RunStore
 from relaytrain.traces.atlas import read_atlas
@@ -139,7 +138,7 @@ def _run(scenario: Scenario, trainer: object, folder: Path, called: tuple[int, s
     seed, name = called
     job = replace(job_of(scenario, setup=trainer.setup), runner=trainer)
     ended = orchestrator.start(job, RunStore.open(folder), run=f"savings-{name}-{seed}")
-    relay = " -> ".join(f"{pair} x{count}" for pair, count in legs_of(ended.outcomes)) or "nothing"
+    relay = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs) or "nothing"
     return Row(seed, name, ended.verdict == "met", ended.energy_j, ended.elapsed_s, ended.loss, relay)
 
 

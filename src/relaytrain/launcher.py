@@ -11,6 +11,7 @@ present environment, folder, import path and stderr. It ends with its caller, an
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import importlib
 import json
@@ -99,11 +100,15 @@ class Launcher:
 
     def _ask(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
         """The number of a request that was sent."""
+        data = json.dumps(request).encode()
         with self._lock:
             try:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))
-            except OSError:
-                raise WorkerLost(ENDED) from None
+                socket.send_fds(self._socket, [data], list(descriptors))
+            except OSError as error:
+                if error.errno in (errno.EPIPE, errno.ECONNRESET):
+                    raise WorkerLost(ENDED) from None
+                words = f"{error.strerror} ({len(data):,} bytes, with the environment and the import path)"
+                raise WorkerLost(f"the process that starts workers cannot be asked: {words}") from None
             self._asked += 1
             return self._asked
 

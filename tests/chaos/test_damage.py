@@ -25,7 +25,7 @@ from store_faults import Child, die, scratch, soak
 
 from relaytrain.cli.app import main
 from relaytrain.core.errors import RelayTrainError
-from relaytrain.store import Event, RunStore, gc
+from relaytrain.store import Event, RunStore, thinning
 
 FINISHED, KILLED = "finished-1", "interrupted-1"
 EPOCHS = {FINISHED: 60, KILLED: 9}  # the first fills pages that are in the database alone
@@ -166,7 +166,7 @@ def damage_all(count: int, seed: int = 14) -> list[Result]:
             shutil.copytree(base / "store", whole)
             told = {run: RunStore.open(whole).events(run) for run in EPOCHS}
             assert told[KILLED][-1].kind == "planned" and told[FINISHED][-1].kind == "verdict"
-            needed = {f"{run}/{name}" for run in EPOCHS for name in gc.needed(told[run])}
+            needed = {f"{run}/{name}" for run in EPOCHS for name in thinning.needed(told[run])}
             for case in places(base / "store", count, seed):
                 shutil.copytree(base / "store", base / "case", ignore=shutil.ignore_patterns("*-shm"))
                 damage(base / "case" / case[0], *case[1:])

@@ -10,6 +10,11 @@ import sys
 
 import pytest
 
+pytest.importorskip("torch")
+from relaytrain.pipeline.named_run import TrainingOrder
+from relaytrain.pipeline.pipeline_work import Runtime
+from relaytrain.planners.pipeline.partition import Device
+from relaytrain.relay import pipeline_runs
 from relaytrain.store import RunStore, check
 from relaytrain.store.check import errors
 
@@ -91,6 +96,34 @@ def test_a_run_is_kept_killed_and_gone_on_with_to_the_bit(relaytrain, folder):
     assert errors(check(store.folder)) == []
     exported = relaytrain("export", "whole-run", str(folder / "out"), "--model", "mine_pipe:net", *store_named)
     assert exported.status == 0 and "compared bit for bit" in exported.out, exported.err
+
+
+def test_an_epoch_whose_checkpoint_is_damaged_is_trained_again(relaytrain, folder):
+    store = RunStore.open(folder / "runs")
+    words = ("pipeline", "run", "mine_pipe:net", *TINY, *PAIR, "--simulate", "--store", str(store.folder))
+    assert relaytrain(*words, "--name", "whole-run", "--epochs", "3").status == 0
+    order = TrainingOrder("mine_pipe:net", "mine_pipe:images", batch=4, minibatches=6, lr=0.05, folder=folder)
+    devices, runtime = (Device("pi", 1e9), Device("nuc", 2e9)), Runtime(where="simulator")
+    job, done = pipeline_runs.PipelineJob(order, devices, runtime=runtime, epochs=3), []
+    heard = {"watch": lambda event: done.append(event["kind"]), "stop": lambda: done.count("epoch") >= 2}
+    assert pipeline_runs.start(job, store, "half-run", **heard).verdict == "stopped"
+    (store.folder / "blobs" / "half-run" / facts(store, "half-run")[-1][2]).write_bytes(b"damaged")
+    gone_on = relaytrain("resume", "half-run", "--code", str(folder), "--store", str(store.folder))
+    assert gone_on.status == 0 and "went back to epoch 1" in gone_on.err
+    losses = [loss for loss, _, _ in facts(store, "whole-run")]
+    assert [loss for loss, _, _ in facts(store, "half-run")] == [*losses[:2], *losses[1:]]
+    [rolled_back] = store.events("half-run", kinds=("rolled_back",))
+    assert (rolled_back.epoch, rolled_back.body["to_epoch"]) == (1, 1)
+
+
+def test_a_network_of_which_no_checkpoint_can_be_kept_is_trained_all_the_same(relaytrain, folder):
+    words = ("pipeline", "run", "vgg11-4096", "--width", "0.05", "--batch", "4", "--minibatches", "2", "--epochs", "2")
+    call = relaytrain(*words, "--simulate", "--format", "json")
+    assert call.status == 0, call.err
+    said = json.loads(call.out)
+    assert said["verdict"] == "met" and len(said["epoch_losses"]) == 2
+    refused = relaytrain("resume", said["run"])
+    assert refused.status == 2 and "has ended" in refused.err
 
 
 def test_a_target_ends_it_and_one_that_is_missed_is_said(relaytrain, folder):

@@ -17,7 +17,7 @@ from staged_relay import staged_legs
 
 import relaytrain as rt
 from relaytrain.core.problem import Pair
-from relaytrain.relay.events import RunPast
+from relaytrain.relay.event_bodies import RunPast
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import three_legs

@@ -148,3 +148,17 @@ def test_a_launcher_that_was_killed_has_its_sentence(tmp_path):
         with pytest.raises(WorkerLost):
             killed.fork([])
         ours.close()
+
+
+def test_a_request_that_the_launcher_cannot_be_sent_is_not_its_end():
+    from relaytrain.launcher import Launcher
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**16)
+        alive = Launcher.__new__(Launcher)
+        alive._attach(ours)
+        with pytest.raises(WorkerLost, match=r"cannot be asked: Message too long \(\d+,\d+ bytes"):
+            alive.fork([], environment={"LARGE": "x" * 2**19})
+        alive.fork([])
+        assert theirs.recv(2**20), "one that is small enough arrives"

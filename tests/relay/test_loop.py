@@ -17,7 +17,7 @@ from relaytrain.core.state import State
 from relaytrain.costs.table import TableCosts
 from relaytrain.planners.registry import planner_named
 from relaytrain.relay import loop as orchestrator
-from relaytrain.relay.events import RunPast
+from relaytrain.relay.event_bodies import RunPast
 from relaytrain.relay.journal import MemoryJournal
 from relaytrain.relay.loop import RelayLoop
 

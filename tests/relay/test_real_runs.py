@@ -108,11 +108,11 @@ def test_baselines_are_run_by_name(scenario_file, tmp_path):
 
 @pytest.mark.slow
 def test_changed_packages_are_refused_unless_accepted(scenario_file, tmp_path, monkeypatch):
-    from relaytrain.relay import events as journal
+    from relaytrain.relay import event_bodies
 
     rt.run(scenario_file, store=tmp_path, name="stopped-run", told=stop_at(1, tmp_path, "stopped-run"))
-    plain = journal.packages
-    monkeypatch.setattr(journal, "packages", lambda: {**plain(), "torch": "9.9"})
+    plain = event_bodies.packages
+    monkeypatch.setattr(event_bodies, "packages", lambda: {**plain(), "torch": "9.9"})
     with pytest.raises(UsageError, match=r"torch .* -> 9\.9"):
         rt.resume("stopped-run", store=tmp_path)
     assert rt.resume("stopped-run", store=tmp_path, allow_inexact=True).verdict == "missed"

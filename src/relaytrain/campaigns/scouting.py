@@ -30,7 +30,6 @@ from ..relay.job import Job, Settings
 from ..relay.journal import MemoryJournal
 from ..relay.loop import RelayLoop
 from ..relay.replay import AtlasRunner, Missing
-from ..relay.steering import legs_of
 from ..scenario import Scenario, load_scenario
 from ..traces.atlas import Atlas, LegKey, Way
 
@@ -136,7 +135,7 @@ class Scouting:
         first = runner.first()
         journal = MemoryJournal("scouting", first, scenario.problem.pairs, scenario.problem.start)
         ended = RelayLoop(job, journal, runner.probe(first).metric(scenario.problem.target.metric)).begin(first)
-        way = tuple((scenario.problem.index(pair), count) for pair, count in legs_of(ended.outcomes))
+        way = tuple((scenario.problem.index(pair), count) for pair, count in ended.legs)
         return Scouted(way, ended.verdict == "met", ended.energy_j, math.inf)
 
     def _kept(self, seed: int, key: LegKey, epochs: int) -> Any:

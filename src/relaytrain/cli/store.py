@@ -106,7 +106,7 @@ def repair(
 def _repair_line(run: SalvagedRun) -> str:
     if not run.rows:
         return f"{run.run}: its start is lost, nothing can go on from it; its checkpoints stay where they are"
-    from ..store.loss import spans
+    from ..store.lost_events import spans
 
     lost = f"; lost: epoch {spans(run.lost_epochs)}" if run.lost_epochs else ""
     gone = f"; {run.lost} event(s) lost" if run.lost else ""

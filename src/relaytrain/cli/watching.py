@@ -129,7 +129,7 @@ def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) 
         emit_json(as_json(ended, store))
         return ended.exit_status
     verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
-    legs = " -> ".join(f"{pair} x{count}" for pair, count in _legs(ended))
+    legs = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
     sets = "" if ended.prediction_sets is None else say_sets(ended.prediction_sets)
     below = (legs, say_tested(ended.test_loss, ended.test_accuracy), sets)
     emit("\n  ".join([f"{ended.run}: {verdict.word}. {verdict.sentence}", *(words for words in below if words)]))
@@ -156,12 +156,6 @@ def as_json(ended: Trained, store: RunStore) -> dict[str, Any]:
         "energy_j": ended.energy_j,
         "wasted_j": ended.wasted_j,
         "elapsed_s": ended.elapsed_s,
-        "legs": [{"version": p.version, "nodes": p.nodes, "epochs": n} for p, n in _legs(ended)],
+        "legs": [{"version": p.version, "nodes": p.nodes, "epochs": n} for p, n in ended.legs],
         "notes": list(ended.notes),
     }
-
-
-def _legs(ended: Trained) -> list[tuple[Any, int]]:
-    from ..relay.steering import legs_of
-
-    return legs_of(ended.outcomes)

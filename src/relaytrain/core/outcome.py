@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from .cost import Provenance
 from .errors import ScenarioError
 from .plan import Decision
+from .problem import Pair
 
 VerdictKind = Literal["met", "missed", "stopped", "failed"]
 
@@ -168,3 +170,8 @@ class RunResult:
     test_loss: float | None = None
     test_accuracy: float | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def legs(self) -> list[tuple[Pair, int]]:
+        """The legs that were run: pair and number of epochs."""
+        return [(pair, len(list(leg))) for pair, leg in groupby(outcome.decision.pair for outcome in self.outcomes)]

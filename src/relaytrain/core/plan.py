@@ -186,15 +186,15 @@ class Plan:
             "ahead": finite(self.ahead),
             "value": finite(self.value),
             "units": {"energy": self.energy_unit, "time": self.time_unit},
-            **({"decisions": [_plain(d) for d in self.decisions]} if by_epoch else {}),
-            "legs": [{**_plain(leg), "epochs": leg.epochs} for leg in self.legs],
-            "handovers": [{**_plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers],
+            **({"decisions": [plain(d) for d in self.decisions]} if by_epoch else {}),
+            "legs": [{**plain(leg), "epochs": leg.epochs} for leg in self.legs],
+            "handovers": [{**plain(h), "before": list(h.before), "after": list(h.after)} for h in self.handovers],
             "expected_loss": [finite(v) for v in self.losses],
             "guaranteed_loss": [finite(v) for v in self.guaranteed],
             **({"energy_by_epoch_j": [finite(v) for v in self.energies_j]} if by_epoch else {}),
             **({"time_by_epoch_s": [finite(v) for v in self.times_s]} if by_epoch else {}),
-            "alternatives": [_plain(a) for a in self.alternatives],
-            "nearest": [_plain(n) for n in self.nearest],
+            "alternatives": [plain(a) for a in self.alternatives],
+            "nearest": [plain(n) for n in self.nearest],
             "warnings": list(self.warnings),
         }
 
@@ -236,7 +236,13 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _plain(item: Any) -> Json:
+def or_infinite(value: float | None) -> float:
+    """The way back."""
+    return math.inf if value is None else float(value)
+
+
+def plain(item: Any) -> Json:
+    """The fields of a value as JSON has them."""
     row: Json = {}
     for key, value in vars(item).items():
         if isinstance(value, float):

@@ -85,6 +85,10 @@ class Transport(Protocol):
         """Results as they arrive."""
         ...
 
+    def close(self) -> None:
+        """End what is its own; closing twice is closing once."""
+        ...
+
 
 Earlier = Callable[[str], Any]
 """The last checkpoint of a version that the run has kept, or None."""

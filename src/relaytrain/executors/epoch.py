@@ -87,6 +87,12 @@ class Metered:
         return replace(self, energy_j=joules, provenance=provenance)
 
 
+def cpu_s_so_far() -> float:
+    """CPU seconds of this process and of those that it started and that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 class _Costly(RelayTrainError):
     """`lost` says what the epoch cost."""
 

@@ -11,7 +11,6 @@ trains as a federated set of one node.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -35,7 +34,7 @@ from ..training.checkpoint import Checkpoint
 from ..training.settings import TrainingSettings
 from ..training.setup import TrainingSetup
 from ..training.threads import threads
-from .epoch import EpochNonFinite, EpochWindow, Metered, report_of
+from .epoch import EpochNonFinite, EpochWindow, Metered, cpu_s_so_far, report_of
 from .stage_order import PipelineData
 from .stages import PipelinePass, StagesOnNodes
 
@@ -77,11 +76,11 @@ class PipelinedEpoch:
             WorkerLost: stages died again and again. ScenarioError: the network does not fit its devices.
         """
         settings, group = self.setup.settings, self._group(decision.nodes)
-        window, cpu = EpochWindow(self.meter), _cpu_s()
+        window, cpu = EpochWindow(self.meter), cpu_s_so_far()
         minibatches = self._data.minibatches(group, decision.epoch, settings)
         samples = sum(len(labels) for _, labels in minibatches)
         done = self._train(decision, checkpoint, minibatches, window, (run, attempt))
-        cpu_s = done.cpu_s if done.good else _cpu_s() - cpu
+        cpu_s = done.cpu_s if done.good else cpu_s_so_far() - cpu
         share_s = cpu_s / len(group.nodes)
         metered = window.close(sum([share_s] * len(group.nodes)))
         if done.good:
@@ -244,12 +243,6 @@ def optimizer_buffers(rule: Rule, name: str, state: OptimizerState) -> dict[str,
         return {f"momentum_buffer/{name}": state.tensors[0]}
     first, second = state.tensors
     return {f"step/{name}": torch.tensor(float(state.steps)), f"exp_avg/{name}": first, f"exp_avg_sq/{name}": second}
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and of the stages that have ended."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
 
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

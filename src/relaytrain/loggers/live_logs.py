@@ -49,9 +49,9 @@ def live_logs(
                 process.stdin.close()
         until_s = time.monotonic() + wait_s  # for all of them together
         for target, process in followers:
-            said = _last_word(process, max(until_s - time.monotonic(), 0.0))
-            if said is not None:
-                problems.append(f"{said}. To log it: {_command(store, run, target)}")
+            outcome = _last_word(process, max(until_s - time.monotonic(), 0.0))
+            if outcome is not None:
+                problems.append(f"{outcome}. To log it: {_command(store, run, target)}")
         if sys.exc_info()[0] is not None:  # nobody is left who would read the list
             for words in problems:
                 say(words)
@@ -83,8 +83,8 @@ def _last_word(process: subprocess.Popen[bytes] | None, wait_s: float) -> str | 
     except subprocess.TimeoutExpired:
         return "log: still being written"
     with suppress(ValueError):
-        said = json.loads(text)
-        return f"log {said['failed']}" if "failed" in said else None
+        outcome = json.loads(text)
+        return f"log {outcome['failed']}" if "failed" in outcome else None
     return f"log: its process ended with status {process.returncode}"
 
 

@@ -100,12 +100,12 @@ class EntryReader:
         yield self._entry(event, "started", {"loss": body.get("initial_loss")}, facts=known)
 
     def _planned(self, event: Event) -> Iterator[LogEntry]:
-        said, plan = _table(event.body.get("predicted")), _table(event.body.get("plan"))
-        to_go = said.get("to_go_j")
+        predicted, plan = _table(event.body.get("predicted")), _table(event.body.get("plan"))
+        to_go = predicted.get("to_go_j")
         low, middle, high = to_go if isinstance(to_go, list | tuple) and len(to_go) == 3 else (None,) * 3
         figures = {
-            "plan/expected_loss": said.get("loss"),
-            "plan/guaranteed_loss": said.get("guaranteed"),
+            "plan/expected_loss": predicted.get("loss"),
+            "plan/guaranteed_loss": predicted.get("guaranteed"),
             "plan/probability": plan.get("probability"),
             "plan/to_go_low_j": low,
             "plan/to_go_j": middle,

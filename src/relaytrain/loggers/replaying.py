@@ -48,20 +48,20 @@ class LogFollower:
     def __init__(self, store: RunStore, run: str, target: LogTarget) -> None:
         self.store, self.run, self.target = store, run, target
         self.reader, self.seq = EntryReader(), 0
-        with _told(target):
+        with _explained(target):
             self.log = target.open(run)
 
     def step(self) -> None:
         """What is new in the store."""
         events = self.store.events(self.run, after=self.seq)
         if events:
-            with _told(self.target):
+            with _explained(self.target):
                 self.log.write(self.reader.read(events))
             self.seq = events[-1].seq
 
     def close(self) -> None:
         """Let the tool finish."""
-        with _told(self.target):
+        with _explained(self.target):
             self.log.close()
 
     @property
@@ -71,7 +71,7 @@ class LogFollower:
 
 
 @contextmanager
-def _told(target: LogTarget) -> Iterator[None]:
+def _explained(target: LogTarget) -> Iterator[None]:
     """What other people's code raises becomes one sentence."""
     try:
         yield

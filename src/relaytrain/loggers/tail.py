@@ -69,13 +69,13 @@ def main(arguments: list[str]) -> int:
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)  # training comes first
     try:
-        said = follow(RunStore.open(Path(folder)), run, LogTarget.of(text), _input_closes())
+        outcome = follow(RunStore.open(Path(folder)), run, LogTarget.of(text), _input_closes())
     except RelayTrainError as error:
-        said = {"failed": str(error)}
+        outcome = {"failed": str(error)}
     except Exception as error:
-        said = {"failed": f"{text}: {type(error).__name__}: {error}"[:400]}
+        outcome = {"failed": f"{text}: {type(error).__name__}: {error}"[:400]}
     with suppress(OSError):
-        os.write(answer, json.dumps(said).encode() + b"\n")
+        os.write(answer, json.dumps(outcome).encode() + b"\n")
     return 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UsageError
-from ..store.files import add_to, make_dir, read_regular, write_atomic
+from ..store.files import append_unsynced, make_dir, read_regular, write_atomic
 from .log_entries import LogEntry
 
 LARGEST_BYTES = 1 << 30
@@ -79,7 +79,7 @@ class TensorBoardLog:
         if there:
             self._write_anew()
         else:
-            add_to(self._path, data)
+            append_unsynced(self._path, data)
             self._kept = bytes(self._whole)
 
     def _write_anew(self) -> None:

@@ -16,7 +16,7 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Runner
 from ..store import Event, RunStore, RunWriter
 from ..store.rules import Body, Kind, Progress
-from . import events
+from . import event_bodies
 from .steering import Step
 
 
@@ -34,36 +34,41 @@ class KeptState:
 
 
 class StoreJournal:
-    """A run of a store, through its one writer. `progress`: the last epoch that stands, totals useful and wasted."""
+    """A run of a store, through its one writer."""
 
     def __init__(self, store: RunStore, writer: RunWriter, runner: Runner, start: Pair) -> None:
         self.store, self.runner, self.start = store, runner, start
-        self.run, self.progress = writer.run, writer
+        self.run, self.writer = writer.run, writer
         self.append, self.stop_requested, self.thin = writer.append, writer.stop_requested, writer.thin
 
     def now_s(self) -> float:
         """What the clock on the wall says."""
-        return self.progress.now_s
+        return self.writer.now_s
+
+    @property
+    def progress(self) -> Progress:
+        """Where the events have brought the run: the last epoch that stands, totals useful and wasted."""
+        return self.writer.progress
 
     @property
     def planned(self) -> Body | None:
         """The body of `planned` of the next epoch, if that is decided: it is kept on resume."""
-        return self.progress.planned
+        return self.writer.planned
 
     @property
     def decision(self) -> Decision | None:
         """The decision in it."""
         planned = self.planned
         known = None if planned is None else planned.get("decision")
-        return None if known is None else events.decision_from(known)
+        return None if known is None else event_bodies.decision_from(known)
 
     def plan(self, step: Step, problem: Problem, path: Sequence[Pair] | None) -> None:
         """Durable before the work begins, with all that it rests on; `path`: of a plan made once and followed."""
-        self.append("planned", events.planned_body(step, problem, path), step.decision.epoch)
+        self.append("planned", event_bodies.planned_body(step, problem, path), step.decision.epoch)
 
     def keep(self, checkpoint: Any) -> str:
         """Durable before an event names it as its `blob`."""
-        return self.progress.put_blob(self.runner.to_bytes(checkpoint))
+        return self.writer.put_blob(self.runner.to_bytes(checkpoint))
 
     def latest(self) -> KeptState | None:
         """The newest checkpoint that stands and is whole."""
@@ -115,7 +120,7 @@ class MemoryJournal:
         """Written out when somebody asks."""
         if self.progress.planned is None or self._step is None or self._problem is None:
             return None
-        return events.planned_body(self._step, self._problem)
+        return event_bodies.planned_body(self._step, self._problem)
 
     @property
     def decision(self) -> Decision | None:

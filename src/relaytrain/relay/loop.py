@@ -18,26 +18,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import (
-    ImplausibleTraining,
-    NonFiniteTraining,
-    RelayTrainError,
-    UsageError,
-    WorkerLost,
-)
+from ..core.errors import ImplausibleTraining, NonFiniteTraining, RelayTrainError, UsageError, WorkerLost
 from ..core.explain import say_failure, say_rolled_back
 from ..core.outcome import EpochResult, Evaluation, VerdictKind, most_plausible
-from ..core.plan import Decision
+from ..core.plan import Decision, finite, or_infinite
 from ..core.user_code import UserCodeError
 from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
-from . import events
-from .events import RunPast
+from . import event_bodies
+from .event_bodies import RunPast
 from .job import Ended, Job, StopAsked, Told
 from .journal import Journal, StoreJournal
 from .steering import Steering, Step
 from .stopping import droppable, dropped
-from .telling import Telling, known, way_out
+from .telling import Telling, way_out
 
 ROLL_BACKS = 3
 """Roll-backs for losses that are no numbers, or none of training, after which a run gives up."""
@@ -59,12 +53,12 @@ def start(
         first = job.runner.first()
         probed = _probe(job, first)
     body = {
-        "run_schema": events.RUN_SCHEMA,
+        "run_schema": event_bodies.RUN_SCHEMA,
         "seed": job.settings.seed,
         "clock": job.clock.name,
         "threads": job.settings.threads,
-        "packages": events.packages(),
-        "initial_loss": probed if math.isfinite(probed) else None,
+        "packages": event_bodies.packages(),
+        "initial_loss": finite(probed),
         **job.manifest,
     }
     with store.create_run(name, body, start=job.runner.to_bytes(first)) as writer:
@@ -84,10 +78,9 @@ def resume(
     """Go on with an interrupted, stopped or failed run, from its newest whole checkpoint."""
     with store.resume_run(run, force=force) as writer:  # first the lease, then the reading
         past = RunPast.of(store.events(run))
-        loss = past.started.get("initial_loss")
         journal = StoreJournal(store, writer, job.runner, job.problem.pairs[job.problem.start])
-        relay = RelayLoop(job, journal, math.inf if loss is None else float(loss), told=told, stop=stop)
-        return relay.go_on(past)
+        initial_loss = or_infinite(past.started.get("initial_loss"))
+        return RelayLoop(job, journal, initial_loss, told=told, stop=stop).go_on(past)
 
 
 def _probe(job: Job, checkpoint: Any) -> float:
@@ -114,7 +107,7 @@ class RelayLoop:
         told: Told | None = None,
         stop: StopAsked | None = None,
     ) -> None:
-        self.job, self.journal, self.progress = job, journal, journal.progress
+        self.job, self.journal = job, journal
         self.telling, self.stop = Telling(told, journal.run, job.notes), stop
         self.initial_loss = initial_loss
         first = initial_loss if math.isfinite(initial_loss) else math.inf
@@ -156,10 +149,10 @@ class RelayLoop:
         self.feasible = past.feasible
         self.checkpoint, self.handover = kept.checkpoint, kept.handover
         paused = self._book_pause(past)
-        if kept.epoch < self.progress.epoch or kept.skipped:
+        if kept.epoch < self.journal.progress.epoch or kept.skipped:
             self._take_older(past, kept.epoch, kept.skipped)
         elif self.journal.decision is not None and not past.ended_in_order:
-            self._book_lost(events.INTERRUPTED, took_time=not paused)
+            self._book_lost(event_bodies.INTERRUPTED, took_time=not paused)
         self._charge()
         if not math.isfinite(steering.problem.initial_loss):
             return self._go(NonFiniteTraining("the loss before epoch 1 was not finite; start a new run"))
@@ -185,14 +178,14 @@ class RelayLoop:
 
     def _take_older(self, past: RunPast, done: int, skipped: tuple[str, ...]) -> None:
         """Damaged checkpoints were passed over: the epochs after the whole one are undone and run again."""
-        body = {"to_epoch": done, "cause": events.DAMAGED, "reason": events.DAMAGED, "tried": list(skipped)}
+        body = {"to_epoch": done, "cause": event_bodies.DAMAGED, "reason": event_bodies.DAMAGED, "tried": list(skipped)}
         self.journal.append("rolled_back", body, done)
         self.steering.undo(done)
         self.telling.note(
             done, "roll-back", f"{len(skipped)} damaged checkpoint(s) passed over; went back to epoch {done}"
         )
         if self.handover is not None:  # this checkpoint already is the next pair's: its decision stands
-            self.journal.append("planned", {k: v for k, v in past.planned[done + 1].items() if k != "schema"}, done + 1)
+            self.journal.append("planned", past.planned[done + 1], done + 1)
             self.journal.append("handover", self.handover, done + 1)
 
     # --- the loop
@@ -244,8 +237,8 @@ class RelayLoop:
                 )
                 return False
             self._record_plan(step)
-        decision, heard = self.journal.decision, self.telling.told is not None
-        planned = self.journal.planned if heard else None  # written out for a listener alone
+        decision = self.journal.decision
+        planned = None if self.telling.told is None else self.journal.planned  # written out for a listener alone
         assert decision is not None
         self.working = True
         try:
@@ -258,7 +251,8 @@ class RelayLoop:
             self._record_epoch(decision, result)
         self.working = False
         if result is not None and planned is not None:
-            self._tell_epoch(decision, planned, step, result)
+            state, problem, clock = self.steering.state, self.steering.problem, self.job.clock.name
+            self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
         return True
 
     def _given_up(self, step: Step) -> bool:
@@ -295,7 +289,7 @@ class RelayLoop:
         modelled = self.steering.modelled(decision, self.job.costs).change
         spent = self.job.clock.counts(modelled, Spent(handed.elapsed_s, handed.energy_j))
         losses = self.steering.state.loss, probed
-        body = events.handover_body(handed, before, decision.pair, losses=losses, spent=spent)
+        body = event_bodies.handover_body(handed, before, decision.pair, losses=losses, spent=spent)
         body["blob"] = self.journal.keep(handed.checkpoint)
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
@@ -313,8 +307,8 @@ class RelayLoop:
         except WorkerLost as error:
             self._book_lost(str(error), decision.nodes, error)
             reason = f"{decision.nodes} does not answer: {error}"
-            cause = {"cause": events.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
-            self._undo_decision({"to_epoch": self.progress.epoch, **cause})
+            cause = {"cause": event_bodies.WORKER_LOST, "reason": reason, "lost_nodes": decision.nodes}
+            self._undo_decision(cause)
             self.steering.lose(decision.nodes, reason)
             return None
         loss, before = result.outcome.loss, self._loss_before()
@@ -353,7 +347,7 @@ class RelayLoop:
             self.journal.append("node_failed", lost, decision.epoch)
             self.telling.happened(decision.epoch, "failure", say_failure(failure.node, failure.reason))
         blob = self.journal.keep(result.checkpoint)
-        self.journal.append("epoch_done", events.done_body(booked, result, blob=blob), decision.epoch)
+        self.journal.append("epoch_done", event_bodies.done_body(booked, result, blob=blob), decision.epoch)
         self.steering.tell(booked.outcome)
         self.checkpoint, self.handover, self.attempt = result.checkpoint, None, 0
         self._charge()
@@ -366,8 +360,7 @@ class RelayLoop:
         reason = str(error)
         wasted = self._cost_of_lost(decision, error)
         body = {
-            "to_epoch": self.progress.epoch,
-            "cause": events.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else events.NON_FINITE,
+            "cause": event_bodies.IMPLAUSIBLE if isinstance(error, ImplausibleTraining) else event_bodies.NON_FINITE,
             "reason": reason,
             "forbidden": list(decision.pair),
             "wasted_s": wasted.elapsed_s,
@@ -382,9 +375,10 @@ class RelayLoop:
 
     def _undo_decision(self, body: Mapping[str, Any]) -> None:
         """Drop the open decision, and the handover made for it."""
-        self.journal.append("rolled_back", body, self.progress.epoch)
-        words = say_rolled_back(self.progress.epoch, str(body["reason"]), body.get("forbidden"))
-        self.telling.happened(self.progress.epoch + 1, "roll-back", words)
+        done = self.journal.progress.epoch
+        self.journal.append("rolled_back", {"to_epoch": done, **body}, done)
+        words = say_rolled_back(done, str(body["reason"]), body.get("forbidden"))
+        self.telling.happened(done + 1, "roll-back", words)
         if self.handover is not None:
             kept = self.journal.latest()
             assert kept is not None
@@ -395,7 +389,7 @@ class RelayLoop:
     def _book_lost(
         self,
         reason: str,
-        node: str = events.ORCHESTRATOR,
+        node: str = event_bodies.ORCHESTRATOR,
         error: BaseException | None = None,
         *,
         took_time: bool = True,
@@ -411,8 +405,9 @@ class RelayLoop:
             "wasted_s": wasted.elapsed_s if took_time else 0.0,
             "wasted_j": wasted.energy_j,
         }
-        self.journal.append("node_failed", body, self.progress.epoch + 1)
-        self.telling.happened(self.progress.epoch + 1, "failure", say_failure(node, reason))
+        epoch = self.journal.progress.epoch + 1
+        self.journal.append("node_failed", body, epoch)
+        self.telling.happened(epoch, "failure", say_failure(node, reason))
         self.attempt += 1
         self._charge()
 
@@ -430,36 +425,19 @@ class RelayLoop:
         )
 
     def _charge(self) -> None:
-        totals = self.progress.totals
+        totals = self.journal.progress.totals
         self.steering.charge(totals.wasted_s if self.job.clock.charge_lost_work else 0.0, totals.wasted_j)
-
-    # --- telling it
-
-    def _tell_epoch(
-        self, decision: Decision, planned: Mapping[str, Any], step: Step | None, result: EpochResult
-    ) -> None:
-        state, problem, clock = self.steering.state, self.steering.problem, self.job.clock.name
-        self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
         tested = Evaluation(math.nan)
         if test and self.checkpoint is not None:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
-        state, totals = self.steering.state, self.progress.totals
-        test_loss, accuracy = known(tested.loss), known(tested.accuracy)
-        sets, notes = tested.prediction_sets, tuple(dict.fromkeys(self.telling.notes))
-        body = {
-            "verdict": verdict,
-            "loss": state.loss,
-            "epochs": state.epoch,
-            "test_loss": test_loss,
-            "test_accuracy": accuracy,
-            **({} if sets is None else {"prediction_sets": dict(sets)}),
-            **totals.to_dict(),
-            "infeasible": self.infeasible,
-            "notes": list(notes),
-        }
+        state, totals = self.steering.state, self.journal.progress.totals
+        notes = tuple(dict.fromkeys(self.telling.notes))
+        body = event_bodies.verdict_body(
+            verdict, self.journal.progress, state.loss, tested=tested, notes=notes, infeasible=self.infeasible
+        )
         self.journal.append("verdict", body)
         ended = Ended(
             self.journal.run,
@@ -468,12 +446,12 @@ class RelayLoop:
             totals.energy_j,
             totals.elapsed_s,
             state.loss,
-            test_loss,
-            accuracy,
+            body["test_loss"],
+            body["test_accuracy"],
             notes,
             totals.wasted_j,
             self.infeasible,
-            sets,
+            tested.prediction_sets,
         )
         self.telling.concluded(ended)
         return ended

@@ -10,19 +10,21 @@ newest whole one, as the supervisor does after a loss; what was in flight then i
 from __future__ import annotations
 
 import math
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import NonFiniteTraining, ScenarioError, UsageError
 from ..core.outcome import Evaluation, VerdictKind
+from ..core.plan import Decision, finite, or_infinite, plain
 from ..costs.meters import find_meter
-from ..executors.epoch import EpochWindow
+from ..data.domain import Preprocessing
+from ..executors.epoch import EpochWindow, cpu_s_so_far
 from ..executors.pipelined import optimizer_buffers, optimizer_states
+from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import Spec
 from ..pipeline.named_run import Network, TrainingOrder, built, growth, loss_on_test, loss_over, minibatches
@@ -30,12 +32,13 @@ from ..pipeline.pipeline_run import run_pipeline
 from ..pipeline.pipeline_work import Emulation, PipelineResult, PipelineWork, Runtime, Training
 from ..planners.pipeline.partition import Device
 from ..planners.pipeline.policy_choice import Keeping
-from ..scenario.own_code import changed_code, loaded_code
+from ..scenario.own_code import loaded_code
 from ..store import LeaseLost, RunStore, RunWriter
-from ..store.runs import SCRATCH
+from ..store.runs import SCRATCH, KeptCheckpoint
 from ..training.checkpoint import Checkpoint
-from . import events
+from . import event_bodies
 from .job import StopAsked
+from .resume import check_code
 from .stopping import droppable, dropped
 
 NODES = "pipeline"
@@ -70,10 +73,7 @@ class PipelineJob:
         runtime = self.runtime
         return {
             "order": {key: value for key, value in vars(self.order).items() if key != "folder"},
-            "devices": [
-                {key: _finite(value) if isinstance(value, float) else value for key, value in asdict(device).items()}
-                for device in self.devices
-            ],
+            "devices": [plain(device) for device in self.devices],
             "in_flight": self.in_flight,
             "keep": self.keep,
             "epochs": self.epochs,
@@ -101,7 +101,7 @@ class PipelineJob:
             runtime.pop("trusted_network", None)  # of runs before links between hosts had TLS
             devices = tuple(
                 Device(
-                    str(d["name"]), *(_or_infinite(d[k]) for k in ("flops_per_s", "memory_bytes", "link_bytes_per_s"))
+                    str(d["name"]), *(or_infinite(d[k]) for k in ("flops_per_s", "memory_bytes", "link_bytes_per_s"))
                 )
                 for d in data["devices"]
             )
@@ -164,25 +164,21 @@ def resume(
 ) -> tuple[PipelineEnded, PipelineJob]:
     """Go on with a pipeline's run from its last epoch, and inside the next one from its newest whole snapshot."""
     started = store.events(run, kinds=("run_started",))[0].body
-    kept = started.get("code") or {}
-    if kept and code is None:
+    has_own = bool(started.get("code"))
+    if has_own and code is None:
         raise UsageError(
             "this run uses code of your own: say where it may be imported from, "
             f"`relaytrain resume {run} --code {started.get('folder', 'DIR')}`"
         )
-    changed = changed_code(kept, code)
-    if changed and not (allow_inexact or force):
-        raise UsageError(
-            f"changed since this run was started: {'; '.join(changed)}; go back to what it was, or go on with --force"
-        )
-    job = PipelineJob.from_dict(started.get("pipeline"), code if kept else None)
+    changed = check_code(started, code, allow_inexact=allow_inexact or force)
+    job = PipelineJob.from_dict(started.get("pipeline"), code if has_own else None)
     network = built(job.order)
-    checkpoint = store.latest_checkpoint(run)
-    if checkpoint is None or network.spec is None:
-        raise UsageError(f"run {run} kept no checkpoint: {job.order.network} has no spec; start it anew")
-    with store.resume_run(run, force=force) as writer:
+    with store.resume_run(run, force=force) as writer:  # first the lease, then the reading
+        kept = store.latest_checkpoint(run)
+        if kept is None:
+            raise UsageError(f"run {run} kept no checkpoint: {job.order.network} has no spec; start it anew")
         going = _PipelineRun(job, network, store, writer, watch, stop)
-        going.take_up(Checkpoint.from_bytes(checkpoint.data, where=f"run {run}"), checkpoint.skipped)
+        going.take_up(kept)
         if changed:
             going.notes.append(f"went on although changed since its start: {'; '.join(changed)}")
         return going.go(), job
@@ -212,13 +208,13 @@ class _PipelineRun:
         self.notes: list[str] = []
         self.meter = find_meter()
 
-    def take_up(self, checkpoint: Checkpoint, skipped: Sequence[str]) -> None:
+    def take_up(self, kept: KeptCheckpoint) -> None:
         """The weights and the optimizer's state after the last epoch that stands and is whole."""
-        done = self._losses()
-        whole = len(done) - len([words for words in skipped if words.startswith("epoch_done")])
-        if whole < len(done):
-            reason = f"{len(skipped)} damaged checkpoint(s) passed over"
-            self.writer.append("rolled_back", {"to_epoch": whole, "cause": events.DAMAGED, "reason": reason}, whole)
+        checkpoint, whole = Checkpoint.from_bytes(kept.data, where=f"run {self.writer.run}"), kept.event.epoch or 0
+        if whole < self.writer.epoch:
+            reason = f"{len(kept.skipped)} damaged checkpoint(s) passed over"
+            body = {"to_epoch": whole, "cause": event_bodies.DAMAGED, "reason": reason}
+            self.writer.append("rolled_back", body, whole)
             self.notes.append(f"{reason}; went back to epoch {whole}")
         self.network.model.load_state_dict(checkpoint.weights)
         self.states = optimizer_states(self.job.order.rule(), checkpoint.optimizer)
@@ -247,27 +243,16 @@ class _PipelineRun:
             raise
 
     def _losses(self) -> list[float]:
-        from ..store.events import standing
-
-        kinds = ("run_started", "epoch_done", "rolled_back")
-        done = standing(self.store.events(self.writer.run, kinds=kinds))
-        return [float(event.body["loss"]) for event in done if event.kind == "epoch_done"]
+        return [done.loss for done in self.writer.progress.done]
 
     def _epoch(self, number: int) -> None:
         job, order = self.job, self.job.order
-        decision = {
-            "epoch": number,
-            "version": order.name,
-            "nodes": NODES,
-            "datasets": [],
-            "resources": 1.0,
-            "mode": "pipeline",
-        }
+        decision = event_bodies.decision_json(Decision(number, order.name, NODES, mode="pipeline"))
         if self.writer.planned is None:
             self.writer.append("planned", {"decision": decision}, number)
         folder = self._folder(number)
         batches = minibatches(order, number)
-        window, cpu = EpochWindow(self.meter), _cpu_s()
+        window, cpu = EpochWindow(self.meter), cpu_s_so_far()
         folder.parent.mkdir(parents=True, exist_ok=True)
         runtime = replace(job.runtime, folder=folder)
         spec = self.network.spec
@@ -282,7 +267,7 @@ class _PipelineRun:
                 states=self.states,
                 progress=lambda event: self._heard(number, event),
             )
-        cpu_s = _cpu_s() - cpu
+        cpu_s = cpu_s_so_far() - cpu
         metered = window.close(cpu_s)
         if not all(math.isfinite(loss) for loss in result.losses):
             raise NonFiniteTraining(f"epoch {number}: losses are not finite; try a smaller --lr")
@@ -356,16 +341,8 @@ class _PipelineRun:
                 tested = loss_on_test(self.job.order, self.network.model)
             except Exception as error:  # a verdict is owed even where the data have no test set
                 self.notes.append(f"not tested: {error}")
-        body = {
-            "verdict": verdict,
-            "loss": losses[-1] if losses else None,
-            "epochs": len(losses),
-            "test_loss": _finite(tested.loss),
-            "test_accuracy": _finite(tested.accuracy),
-            **self.writer.totals.to_dict(),
-            "infeasible": False,
-            "notes": self.notes,
-        }
+        loss = losses[-1] if losses else None
+        body = event_bodies.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
         self.writer.append("verdict", body)
         if verdict in ("met", "missed"):
             shutil.rmtree(scratch_of(self.store, self.writer.run), ignore_errors=True)
@@ -383,13 +360,13 @@ def _started(job: PipelineJob, network: Network, command: str | None) -> dict[st
     if command is not None:
         known["command"] = command
     return {
-        "run_schema": events.RUN_SCHEMA,
+        "run_schema": event_bodies.RUN_SCHEMA,
         "seed": order.seed,
         "clock": "measured",
         "planner": "pipeline",
         "threads": 1,
-        "packages": events.packages(),
-        "initial_loss": _finite(loss_over(network.model, batches).loss),
+        "packages": event_bodies.packages(),
+        "initial_loss": finite(loss_over(network.model, batches).loss),
         "scenario": {
             "name": order.name,
             "target": target,
@@ -399,30 +376,15 @@ def _started(job: PipelineJob, network: Network, command: str | None) -> dict[st
         "versions": {order.name: _version(network.model, network.spec)},
         "node_sets": {NODES: {"samples": order.batch * order.minibatches, "classes": network.classes}},
         "input": list(batches[0][0].shape[1:]),
-        "preprocessing": {"shrink": 1, "mean": None, "deviation": None},
+        "preprocessing": Preprocessing().to_dict(),
         "pipeline": job.to_dict(),
         **known,
     }
 
 
 def _version(model: Any, spec: Spec | None) -> dict[str, Any]:
-    weights = list(model.parameters())
     return {
-        "parameters": sum(weight.numel() for weight in weights),
-        "weight_bytes": sum(weight.numel() * weight.element_size() for weight in weights),
+        "parameters": parameters(model),
+        "weight_bytes": sum(weight.numel() * weight.element_size() for weight in model.parameters()),
         **({} if spec is None else {"spec": spec.to_dict()}),
     }
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and of the stages that have ended."""
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else float(value)

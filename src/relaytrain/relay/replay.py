@@ -63,9 +63,9 @@ class AtlasRunner:
             raise UsageError("an atlas holds relays over whole node sets; data and resources cannot be replayed")
         way, at = checkpoint.leg.before, (checkpoint.leg.pair, checkpoint.epochs)
         key = LegKey((*way, at) if checkpoint.epochs else way, self.atlas.pairs.index(decision.pair))
-        told = dict(self._leg(key, 0).handed)
-        kind, ratio = str(told.pop("kind", "same")), told.pop("reached_ratio", None)
-        return Handed(Place(key, 0), kind, ratio, probe=told)
+        handed = dict(self._leg(key, 0).handed)
+        kind, ratio = str(handed.pop("kind", "same")), handed.pop("reached_ratio", None)
+        return Handed(Place(key, 0), kind, ratio, probe=handed)
 
     def run_epoch(self, decision: Decision, checkpoint: Place, *, run: str, attempt: int = 0) -> EpochResult:
         """The next epoch of the leg."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.errors import UsageError
 from ..scenario import Scenario, load_scenario
 from ..scenario.own_code import changed_code, references_of
-from . import events
+from . import event_bodies
 from .job import Job
 
 
@@ -29,10 +29,10 @@ def check_same(started: Mapping[str, Any], job: Job, *, allow_inexact: bool = Fa
     Raises:
         UsageError: something has, and `allow_inexact` is not given.
     """
-    now, then = events.packages(), started.get("packages", {})
+    now, then = event_bodies.packages(), started.get("packages", {})
     changed = [
         f"{name} {then[name]} -> {now.get(name)}"
-        for name in events.EXACT_PACKAGES
+        for name in event_bodies.EXACT_PACKAGES
         if name in then and then[name] != now.get(name)
     ]
     if started.get("threads", job.settings.threads) != job.settings.threads:

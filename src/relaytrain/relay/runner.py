@@ -98,6 +98,4 @@ class TorchRunner:
 
     def close(self) -> None:
         """End worker processes."""
-        close: Callable[[], None] | None = getattr(self.transport, "close", None)
-        if close is not None:
-            close()
+        self.transport.close()

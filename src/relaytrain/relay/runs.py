@@ -22,6 +22,7 @@ from ..core.protocols import Planner
 from ..loggers.live_logs import live_logs, targets_of
 from ..scenario import Scenario, Source, scenario_from
 from ..store import RunStore, new_run_id
+from ..store.events import standing
 from . import loop
 from .callbacks import Callbacks, OnEpoch, OnHandover, OnVerdict
 from .job import Ended, Job, StopAsked, Told
@@ -282,8 +283,6 @@ def _final(store: RunStore, run: str) -> tuple[bytes, str]:
 
 
 def _best(store: RunStore, run: str) -> tuple[bytes, str]:
-    from ..store.events import standing
-
     done = [e for e in standing(store.events(run)) if e.kind == "epoch_done"]
     if not done:
         raise UsageError(f"run {run} has no epoch done yet")

@@ -74,15 +74,13 @@ class Session:
         meter: Meter | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        loaded = None if isinstance(source, Problem) else scenario_from(source, overrides)
-        whole = source if isinstance(source, Problem) else loaded
-        assert whole is not None
+        whole = source if isinstance(source, Problem) else scenario_from(source, overrides)
         problem, table, stated, estimator, chosen = _parts(whole, costs, law, planner, rule, initial_loss)
         first = problem.initial_loss if initial_loss is None else initial_loss
         self._steering = Steering(
             replace(problem, initial_loss=first, clock="measured"), table, estimator, chosen, stated, learn_costs=True
         )
-        self._scenario = loaded
+        self._scenario = None if isinstance(whole, Problem) else whole
         self._asked_for = (planner if isinstance(planner, str) else None, rule)
         own = {"costs": costs, "law": law, "planner": None if isinstance(planner, str) else planner}
         self._given = tuple(name for name in GIVEN if own[name] is not None)

@@ -10,13 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..core.errors import ScenarioError, UsageError
 from ..core.outcome import EpochOutcome, VerdictKind
+from ..core.plan import finite
 from ..core.problem import Pair, Problem
 from ..store.files import read_regular, write_atomic
-from .events import decision_json, outcome_from
+from .event_bodies import decision_json, outcome_from
 from .widening import StatedBound
 
 SCHEMA = "relaytrain.session/1"
@@ -58,7 +59,7 @@ class SavedSession:
             "initial_loss": self.initial_loss,
             "history": [_outcome_json(outcome) for outcome in self.history],
             "forbidden": [[*pair, reason] for pair, reason in self.forbidden.items()],
-            "stated": [[epoch, bound.level, _finite(bound.loss)] for epoch, bound in self.stated.items()],
+            "stated": [[epoch, bound.level, finite(bound.loss)] for epoch, bound in self.stated.items()],
             "charged_s": self.charged_s,
             "wasted_j": self.wasted_j,
             "roll_backs": self.roll_backs,
@@ -125,7 +126,7 @@ def problem_facts(problem: Problem) -> dict[str, Any]:
         "pairs": [list(pair) for pair in problem.pairs],
         "start": problem.start,
         "target_loss": problem.target.loss,
-        "deadline_s": _finite(problem.target.deadline_s),
+        "deadline_s": finite(problem.target.deadline_s),
         "probability": problem.target.probability,
     }
 
@@ -142,9 +143,5 @@ def _number(value: Any) -> float:
 
 
 def _verdict(word: Any) -> VerdictKind:
-    known: dict[str, VerdictKind] = {"met": "met", "missed": "missed", "stopped": "stopped", "failed": "failed"}
+    known: dict[str, VerdictKind] = {kind: kind for kind in get_args(VerdictKind)}
     return known[word]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

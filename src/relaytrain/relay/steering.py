@@ -11,7 +11,7 @@ follows from the history and from what was forbidden, so a resumed run makes the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -31,7 +31,7 @@ from ..costs.clock import ModelledCost, Spent
 from ..costs.table import TableCosts
 from ..planners.over_worlds import drawn_by, plan_over
 from ..planners.plan_size import limited
-from .widening import StatedBound, Widening, widened, widenings
+from .widening import StatedBound, Widening, widened, widened_worlds, widenings
 
 PATIENCE, LEAST_GAIN = 20, 0.05
 """A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
@@ -56,9 +56,10 @@ class Lost:
         """Epochs that have to be done before it is tried again."""
         return self.epoch + (LEFT_OUT << (self.times - 1))
 
-    def again(self, reason: str, epoch: int) -> Lost:
-        """Lost once more."""
-        return Lost(reason, epoch, self.times + 1)
+    @classmethod
+    def after(cls, known: Lost | None, reason: str, epoch: int) -> Lost:
+        """Lost now, and so often in a row already as `known` says."""
+        return cls(reason, epoch, 1 if known is None else known.times + 1)
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,7 @@ class Steering:
 
     def lose(self, nodes: str, reason: str) -> None:
         """A node set did not answer: it is left out for some epochs, longer each time."""
-        known, epoch = self.lost.get(nodes), self.state.epoch
-        self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
+        self.lost[nodes] = Lost.after(self.lost.get(nodes), reason, self.state.epoch)
         self._moved()
 
     def undo(self, epoch: int) -> None:
@@ -210,15 +210,17 @@ class Steering:
 
     def _without(self, table: CostTable, lost: Mapping[str, Lost]) -> CostTable:
         reasons_by_set = {name: entry.reason for name, entry in lost.items()}
-        why_not = {pair: self.forbidden.get(pair) or reasons_by_set.get(pair.nodes) for pair in self.problem.pairs}
-        out = {index: why for index, pair in enumerate(self.problem.pairs) if (why := why_not[pair])}
+        out = {
+            index: why
+            for index, pair in enumerate(self.problem.pairs)
+            if (why := self.forbidden.get(pair) or reasons_by_set.get(pair.nodes))
+        }
         if not out:
             return table
         run_s, run_j = table.run_s.copy(), table.run_j.copy()
         run_s[list(out)] = run_j[list(out)] = math.inf
         reasons = dict(table.reasons)
-        for index, why in out.items():
-            reasons[index,] = why
+        reasons.update(((index,), why) for index, why in out.items())
         return replace(table, run_s=run_s, run_j=run_j, reasons=reasons)
 
     def end(self) -> End | None:
@@ -273,7 +275,7 @@ class Steering:
     def _drawn(self, count: int) -> Worlds | None:
         """Worlds of the estimator, if it draws any: seeded by the run, so a resumed one draws the same."""
         drawn = drawn_by(self.estimator, tuple(self.history), self.problem.pairs, count, self.seed)
-        return drawn.widened(self.widening[-1].factor) if drawn is not None and self.widening else drawn
+        return widened_worlds(drawn, self.widening)
 
     @property
     def widening(self) -> list[Widening]:
@@ -384,15 +386,3 @@ def ordered(law: LossLaw) -> tuple[LossLaw, tuple[str, ...]]:
     if all(np.array_equal(getattr(fixed, name, 0), getattr(law, name, 0)) for name in names):
         return law, ()
     return fixed, ("the estimator's robust figures promised more than the expected ones; swapped",)
-
-
-def legs_of(outcomes: Sequence[EpochOutcome]) -> list[tuple[Pair, int]]:
-    """The legs that were run: pair and number of epochs."""
-    legs: list[tuple[Pair, int]] = []
-    for outcome in outcomes:
-        pair = outcome.decision.pair
-        if legs and legs[-1][0] == pair:
-            legs[-1] = (pair, legs[-1][1] + 1)
-        else:
-            legs.append((pair, 1))
-    return legs

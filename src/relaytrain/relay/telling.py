@@ -5,13 +5,12 @@ A listener hears only of what is in the journal already. What it raises ends the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.explain import say_energy, say_feasible, say_handover, say_infeasible, say_time
 from ..core.outcome import EpochResult, Handed
-from ..core.plan import Decision, Plan
+from ..core.plan import Decision, Plan, finite, or_infinite
 from ..core.problem import Pair, Problem, Units
 from ..core.state import State
 from ..costs.clock import Spent
@@ -79,10 +78,10 @@ class Telling:
         """An epoch that is safe: `planned` is what was recorded before it, `state` what it led to."""
         if self.told is None:
             return
-        plan, said, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
+        plan, predicted, then = (planned.get(key, {}) for key in ("plan", "predicted", "state"))  # a stand-in has none
         ahead = [h for h in plan.get("handovers", ()) if h["epoch"] > decision.epoch]
-        spent_j, to_go_j = float(then.get("energy_j", 0.0)), said.get("to_go_j") or (None,) * 3
-        low_j, middle_j, high_j = (spent_j + _or_infinite(j) for j in to_go_j)
+        spent_j, to_go_j = float(then.get("energy_j", 0.0)), predicted.get("to_go_j") or (None,) * 3
+        low_j, middle_j, high_j = (spent_j + or_infinite(j) for j in to_go_j)
         notices, self._notices = tuple(self._notices), []
         self.told(
             Line(
@@ -90,10 +89,10 @@ class Telling:
                 decision.epoch,
                 decision.pair,
                 state.loss,
-                _or_infinite(said.get("guaranteed")),
-                float(said.get("level", 0.0)),
+                or_infinite(predicted.get("guaranteed")),
+                float(predicted.get("level", 0.0)),
                 state.energy_j,
-                spent_j + _or_infinite(plan.get("energy_j")),
+                spent_j + or_infinite(plan.get("energy_j")),
                 state.elapsed_s,
                 problem.target.deadline_s,
                 (Pair(*ahead[0]["after"]), int(ahead[0]["epoch"])) if ahead else None,
@@ -103,8 +102,8 @@ class Telling:
                 clock,
                 notices,
                 plan.get("guess") is True,
-                known(result.evaluation.accuracy),
-                known(result.train_loss),
+                finite(result.evaluation.accuracy),
+                finite(result.train_loss),
             )
         )
 
@@ -123,12 +122,3 @@ def way_out(plan: Plan) -> str:
     """That a plan is infeasible, and which targets are in reach instead."""
     nearest = [(n.loss, n.deadline_s) for n in plan.nearest]
     return say_infeasible(plan.target_loss, plan.deadline_s, nearest, plan.time_unit)
-
-
-def known(value: float) -> float | None:
-    """A number, or None where it is none."""
-    return value if math.isfinite(value) else None
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value

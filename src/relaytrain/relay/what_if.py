@@ -17,7 +17,7 @@ from ..core.errors import ScenarioError, UsageError
 from ..core.law import LossLaw
 from ..core.law_json import costs_from_json, law_from_json
 from ..core.plan import Plan
-from ..core.problem import Pair, Problem, Target
+from ..core.problem import Problem, Target
 from ..core.protocols import Planner, WorldPlanner
 from ..core.state import State
 from ..core.worlds import Worlds
@@ -28,8 +28,8 @@ from ..planners.plan_size import limited
 from ..planners.registry import planner_for
 from ..scenario import Scenario, load_scenario
 from ..store import Event
-from .events import RunPast
-from .widening import widenings
+from .event_bodies import RunPast, state_from
+from .widening import widened_worlds, widenings
 
 Body = Mapping[str, Any]
 FROM_THE_LAW = "planned from the law that was kept with the decision: the fitted file itself is not read here"
@@ -63,16 +63,9 @@ class WhatIf:
             raise UsageError("this run was started without a scenario that was kept, so it cannot be planned again")
         try:
             scenario = load_scenario(kept)
-            costs, state = costs_from_json(body["costs"]), body["state"]
             problem = replace(scenario.problem, initial_loss=float(started["initial_loss"]))
-            here = State(
-                int(state["epoch"]),
-                float(state["loss"]),
-                float(state["elapsed_s"]),
-                problem.index(Pair(*state["pair"])),
-                float(state["energy_j"]),
-            )
-            law = law_from_json(body["law"])
+            costs, law = costs_from_json(body["costs"]), law_from_json(body["law"])
+            state = state_from(body["state"], problem)
             if len(costs.run_s) != len(problem.pairs):
                 raise ValueError(f"costs of {len(costs.run_s)} pairs")
         except (KeyError, TypeError, ValueError, AttributeError, ScenarioError) as error:
@@ -84,7 +77,7 @@ class WhatIf:
         worlds = None
         if isinstance(planner, WorldPlanner) and not fitted:
             worlds = _drawn(scenario, problem, past, planner.worlds, _seed(started))
-        return cls(problem, costs, law, here, planner, worlds, scenario.guessed, FROM_THE_LAW if fitted else "")
+        return cls(problem, costs, law, state, planner, worlds, scenario.guessed, FROM_THE_LAW if fitted else "")
 
     def plan(
         self,
@@ -135,5 +128,4 @@ def _seed(started: Body) -> int:
 def _drawn(scenario: Scenario, problem: Problem, past: RunPast, count: int, seed: int) -> Worlds | None:
     """Worlds as the run drew them."""
     drawn = drawn_by(estimator_for(scenario, problem), past.history, problem.pairs, count, seed)
-    wider = widenings(past.stated, past.history)
-    return drawn.widened(wider[-1].factor) if drawn is not None and wider else drawn
+    return widened_worlds(drawn, widenings(past.stated, past.history))

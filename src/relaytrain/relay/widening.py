@@ -17,6 +17,7 @@ from ..core.explain import say_share
 from ..core.law import Array, EpochLaw, LevelLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.state import TOLERANCE
+from ..core.worlds import Worlds
 
 FEW = 3
 """Broken bounds that it takes at least."""
@@ -104,6 +105,11 @@ def widened(law: LossLaw, factor: float) -> LossLaw:
         curves_robust=_farther(law.curves, law.curves_robust, factor),
         scatter=None if law.scatter is None else law.scatter * factor,
     )
+
+
+def widened_worlds(worlds: Worlds | None, occasions: Sequence[Widening]) -> Worlds | None:
+    """Worlds, where there are any, as wide as the last of `occasions` makes them."""
+    return worlds.widened(occasions[-1].factor) if worlds is not None and occasions else worlds
 
 
 def _farther(expected: Array, robust: Array | None, factor: float) -> Array | None:

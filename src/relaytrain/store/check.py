@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..core.errors import RelayTrainError, StoreDamaged
-from . import blobs, database, events, files, gc, loss, trail
+from . import blobs, database, events, files, lost_events, thinning, trail
 from .events import Event
 from .rules import Progress
 from .runs import known_runs
@@ -39,7 +39,7 @@ def check(store: str | Path) -> list[Damage]:
     try:
         with database.reading(folder) as connection:
             runs = known_runs(connection, folder)
-            lost = {run: loss.lost(connection, folder, run) for run in runs}
+            lost = {run: lost_events.lost(connection, folder, run) for run in runs}
             connection.execute("BEGIN")
             findings = list(_check_file(connection, folder, set(runs)))
             for run in runs:
@@ -117,7 +117,7 @@ def _check_blobs(folder: Path, run: str, whole: list[Event]) -> Iterator[Damage]
         yield Damage("error", f"run {run}", str(error))
         return
     named = {e.blob for e in whole if e.blob}
-    for digest in sorted(gc.needed(whole) | (named & present)):
+    for digest in sorted(thinning.needed(whole) | (named & present)):
         try:
             blobs.get(folder, run, digest)
         except StoreDamaged as error:

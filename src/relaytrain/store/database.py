@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def way_out(folder: Path) -> str:
 
 def exists(folder: Path) -> bool:
     """Whether `folder` holds a store, or what is left of one."""
-    return os.path.lexists(folder / FILE_NAME) or bool(trail.told(folder))
+    return os.path.lexists(folder / FILE_NAME) or bool(trail.acknowledged_runs(folder))
 
 
 def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     """
     path = folder / FILE_NAME
     if not os.path.lexists(path):
-        if trail.told(folder):
+        if trail.acknowledged_runs(folder):
             raise StoreDamaged(f"{path} is missing, but trails of its runs are there; {way_out(folder)}")
         if not create:
             raise UsageError(f"{folder}: no RelayTrain store here; give its folder with --store or RELAYTRAIN_STORE")
@@ -82,22 +82,19 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     check_files(folder)
     connection = _open(path, private=create or write)
     try:
-        version = _version(connection)
-        if version is None:
-            if trail.told(folder):  # tables come before trails: they were there
-                raise StoreDamaged(f"{path}: its tables are gone, but trails of its runs are there; {way_out(folder)}")
-            prepare(connection)
-            files.ops().sync_dir(folder)
+        with _explained(path):
             version = _version(connection)
-        check_format(version, path)
-        if version != FORMAT and (create or write):
-            _upgrade(connection)
-    except sqlite3.Error as error:
-        connection.close()
-        raise explain(error, path) from error
-    except OSError as error:
-        connection.close()
-        raise files.refused(error, f"write {path}") from error
+            if version is None:
+                if trail.acknowledged_runs(folder):  # tables come before trails: they were there
+                    why = "its tables are gone, but trails of its runs are there"
+                    raise StoreDamaged(f"{path}: {why}; {way_out(folder)}")
+                prepare(connection)
+                files.ops().sync_dir(folder)
+                version = _version(connection)
+            check_format(version, path)
+            if version != FORMAT and (create or write):
+                with _whole(connection):
+                    connection.execute("UPDATE format SET version = ?", (FORMAT,))
     except BaseException:
         connection.close()
         raise
@@ -121,21 +118,13 @@ def raw(folder: Path) -> sqlite3.Connection:
 
 def build(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     """Make a database at `path`, where none may be, with these rows and the leases they imply, nobody holding them."""
-    connection = _open(path, private=True)
-    try:
+    with closing(_open(path, private=True)) as connection, _explained(path):
         prepare(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        for row in rows:
-            events.insert_row(connection, row)
-        connection.execute("INSERT INTO lease (run, fence) SELECT run, max(fence) FROM event GROUP BY run")
-        files.ops().commit(connection)
+        with _whole(connection):
+            for row in rows:
+                events.insert_row(connection, row)
+            connection.execute("INSERT INTO lease (run, fence) SELECT run, max(fence) FROM event GROUP BY run")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.Error as error:
-        raise explain(error, path) from error
-    except OSError as error:
-        raise files.refused(error, f"write {path}") from error
-    finally:
-        connection.close()
 
 
 def check_files(folder: Path) -> None:
@@ -193,59 +182,52 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def transaction(connection: sqlite3.Connection, folder: Path) -> Iterator[sqlite3.Connection]:
     """All or nothing: the block's writes are durable when it ends, and undone when it or the commit fails."""
-    path = folder / FILE_NAME
-    try:
-        connection.execute("BEGIN IMMEDIATE")
+    with _explained(folder / FILE_NAME), _whole(connection):
         yield connection
-        files.ops().commit(connection)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's errors inside the block become ours, and those of the operating system."""
+    try:
+        yield
     except sqlite3.Error as error:
-        _undo(connection)
         raise explain(error, path) from error
     except OSError as error:
-        _undo(connection)
         raise files.refused(error, f"write {path}") from error
-    except BaseException:
-        _undo(connection)
-        raise
 
 
-def _undo(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
+@contextmanager
+def _whole(connection: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, as the errors come."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        files.ops().commit(connection)
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
 
 
 def _open(path: Path, *, private: bool) -> sqlite3.Connection:
-    try:
+    with _explained(path):
         if private:
             files.make_private(path)  # SQLite gives its log the same mode
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    except sqlite3.Error as error:
-        raise explain(error, path) from error
-    except OSError as error:
-        raise files.refused(error, f"write {path}") from error
-    connection.text_factory = _text
-    try:
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA trusted_schema = 0")  # a store from a stranger may hold views and triggers
-    except sqlite3.Error as error:
-        connection.close()
-        raise explain(error, path) from error
-    return connection
+        connection.text_factory = _text
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA trusted_schema = 0")  # a store from a stranger may hold views and triggers
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def _text(data: bytes) -> str:
     """Text as it stands, so that one damaged byte costs its row (the CRC differs) and not every query."""
     return data.decode(errors="surrogateescape")
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute("UPDATE format SET version = ?", (FORMAT,))
-        files.ops().commit(connection)
-    finally:
-        _undo(connection)
 
 
 def _version(connection: sqlite3.Connection) -> Any:
@@ -266,12 +248,8 @@ def prepare(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.005)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _whole(connection):
         for table in _TABLES:
             connection.execute(table)
         if _version(connection) is None:
             connection.execute("INSERT INTO format VALUES (?)", (FORMAT,))
-        files.ops().commit(connection)
-    finally:
-        _undo(connection)

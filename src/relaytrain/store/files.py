@@ -149,44 +149,35 @@ def write_atomic(
         raise refused(error, f"write {path}") from error
 
 
-def append(path: Path, data: bytes) -> None:
+def append_lines(path: Path, data: bytes) -> None:
     """Add lines to the end of a private file, durably; what a crash or a full disk left of a line stays a line.
 
     Raises:
         NoSpace: disk full, quota used up, read-only or failing; a part of `data` may have arrived.
         UsageError: no permission, or something else than a file is there.
     """
+    _append(path, data, 0o600, durable_lines=True)
+
+
+def append_unsynced(path: str | Path, data: bytes) -> None:
+    """Add bytes to the end of a file that others may be reading, as logs of other tools are; refused as lines are."""
+    _append(Path(path), data, 0o666, durable_lines=False)
+
+
+def _append(path: Path, data: bytes, mode: int, *, durable_lines: bool) -> None:
     step = ops()
     try:
-        fd = step.append(path, 0o600)
+        fd = step.append(path, mode)
         try:
             size = _regular(fd, path)
-            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            torn = durable_lines and size > 0 and os.pread(fd, 1, size - 1) != b"\n"
             step.write(fd, memoryview(b"\n" + data if torn else data))
-            step.sync(fd)
+            if durable_lines:
+                step.sync(fd)
         finally:
             os.close(fd)
-        if not size:
+        if durable_lines and not size:
             step.sync_dir(path.parent)
-    except OSError as error:
-        raise refused(error, f"write {path}") from error
-
-
-def add_to(path: str | Path, data: bytes) -> None:
-    """Add bytes to the end of a file that others may be reading, as logs of other tools are; not made durable.
-
-    Raises:
-        NoSpace: disk full, quota used up, read-only or failing; a part of `data` may have arrived.
-        UsageError: no permission, or something else than a file is there.
-    """
-    step = ops()
-    try:
-        fd = step.append(Path(path), 0o666)
-        try:
-            _regular(fd, path)
-            step.write(fd, memoryview(data))
-        finally:
-            os.close(fd)
     except OSError as error:
         raise refused(error, f"write {path}") from error
 
@@ -217,12 +208,7 @@ def read_regular(path: str | Path, limit_bytes: int) -> bytes:
 
 def is_regular(path: str | Path) -> bool:
     """Whether a file, and no link to one, is there."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise
-        return False
+    return stat.S_ISREG(_mode(path))
 
 
 def is_odd(path: str | Path) -> bool:
@@ -235,12 +221,17 @@ def is_odd(path: str | Path) -> bool:
 
 def is_folder(path: str | Path) -> bool:
     """Whether a folder, and no link to one, is there."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: str | Path) -> int:
+    """What kind of thing is there, links not followed; 0 where nothing is."""
     try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
+        return os.lstat(path).st_mode
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise
-        return False
+        return 0
 
 
 def _regular(fd: int, path: str | Path) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from ..core.errors import StoreDamaged, UsageError
-from . import database, events, lease, loss, trail
+from . import database, events, lease, lost_events, trail
 from .events import Event
 from .rules import VERDICTS, Totals
 from .runs import RunStore, RunSummary, SummaryFold
@@ -65,9 +65,9 @@ class RunTail:
         sign = sign_of(self.folder)
         with database.reading(self.folder) as connection:
             if self.seq == 0:
-                loss.check(connection, self.folder, self.run)
+                lost_events.check(connection, self.folder, self.run)
             rows = list(events.rows(connection, self.run, after=self.seq))
-        news = tuple(loss.whole_events(rows, self.folder, after=self.seq))
+        news = tuple(lost_events.whole_events(rows, self.folder, after=self.seq))
         self._sign = sign
         self.seq += len(news)
         return news
@@ -134,7 +134,7 @@ class Glances:
         """Go on with a run; whether some of it is left."""
         fold = self._folds.get(run)
         if fold is None:
-            fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
+            fold = self._folds[run] = SummaryFold(run, lost_events.lost(connection, self.folder, run))
         before = fold.seq
         fold.read(connection, PART)
         return fold.seq - before == PART
@@ -145,7 +145,7 @@ class Glances:
         return sorted(named | trail.runs(self.folder))
 
     def _glance(self, connection: Connection, run: str, until_s: float) -> Glance | None:
-        held = lease.now(connection, self.folder, run)
+        held = lease.read(connection, self.folder, run)
         last = events.last_row(connection, run)
         fold = self._folds.get(run)
         newest = last[1] if last is not None and isinstance(last[1], int) else 0
@@ -157,7 +157,7 @@ class Glances:
             if new > MANY or (time.monotonic() > until_s and not (new <= FEW and fold)):
                 return self._ends(connection, run, last, held)
             if fold is None:
-                fold = self._folds[run] = SummaryFold(run, loss.lost(connection, self.folder, run))
+                fold = self._folds[run] = SummaryFold(run, lost_events.lost(connection, self.folder, run))
             fold.read(connection)
         return None if fold.empty else Glance(fold.summary(held), whole=True)
 
@@ -176,7 +176,8 @@ class Glances:
         plain = SummaryFold(run).summary(held)
         verdict = ended.body.get("verdict") if ended.kind == "verdict" else None
         figures = {key: ended.body.get(key) for key in ("useful_j", "wasted_j", "useful_s", "wasted_s")}
-        told = verdict in VERDICTS and all(isinstance(value, int | float) for value in figures.values())
+        has_totals = verdict in VERDICTS and all(isinstance(value, int | float) for value in figures.values())
+        totals = Totals(**{key: float(value or 0.0) for key, value in figures.items()}) if has_totals else Totals()
         known = ended.body.get("loss")
         return Glance(
             replace(
@@ -184,7 +185,7 @@ class Glances:
                 status=str(verdict) if verdict in VERDICTS else plain.status,
                 epoch=ended.epoch or _whole(ended.body.get("epochs")),
                 loss=float(known) if isinstance(known, int | float) else None,
-                totals=Totals(**{key: float(value or 0.0) for key, value in figures.items()}) if told else Totals(),
+                totals=totals,
                 started=begun.body,
                 started_wall_s=begun.wall_s,
                 updated_wall_s=ended.wall_s,

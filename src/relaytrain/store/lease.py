@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import RelayTrainError, StoppedByUser, StoreDamaged, UsageError
@@ -107,46 +106,43 @@ class Holder:
             return _started(self.pid) not in (None, self.started)
         return _started(self.pid) != (self.started or None)
 
+    def lives(self) -> bool:
+        """Whether it has been heard of lately, and is not seen to be gone."""
+        return not self.gone() and self.heard.silence_s(Moment.now()) <= SILENT_S
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The lease row of a run; `holder` is None when nobody writes."""
+    """The lease row of a run; `holder` is None when nobody writes, `live` says whether it lived when this was read."""
 
     fence: int
     holder: Holder | None
     stop: bool
-
-    @cached_property
-    def live(self) -> bool:
-        """Whether the holder has been heard of lately, and is not seen to be gone; as it was when first asked.
-
-        Events read after that hold the verdict of a writer that had ended by then.
-        """
-        if self.holder is None or self.holder.gone():
-            return False
-        return self.holder.heard.silence_s(Moment.now()) <= SILENT_S
+    live: bool = False
 
 
 def read(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
-    """The present lease of `run`; what is damaged in it counts as nobody's."""
+    """The present lease of `run`, and whether its holder lives now; what is damaged in it counts as nobody's.
+
+    Whoever reads events, too, reads them after this: they hold the verdict of a writer that had ended by now.
+    """
+    lease = _row(connection, run)
+    if lease.holder is None:
+        return lease
+    holder = replace(lease.holder, heard=last_heard(store, run, lease.fence) or lease.holder.heard)
+    return replace(lease, holder=holder, live=holder.lives())
+
+
+def _row(connection: sqlite3.Connection, run: str) -> Lease:
+    """The lease as the database has it: who holds it, not whether that one lives."""
     row = connection.execute("SELECT fence, holder, stop FROM lease WHERE run = ?", (run,)).fetchone()
     if row is None:
         return Lease(0, None, stop=False)
     fence = row[0] if isinstance(row[0], int) else 0
-    holder = Holder.parse(row[1]) if row[1] else None
-    if holder is not None and (beat := last_heard(store, run, fence)) is not None:
-        holder = replace(holder, heard=beat)
-    return Lease(fence, holder, stop=row[2] == 1)
-
-
-def now(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
-    """The lease, and whether its holder lives at this moment; asked before events: a verdict is the last of them."""
-    held = read(connection, store, run)
-    _ = held.live
-    return held
+    return Lease(fence, Holder.parse(row[1]) if row[1] else None, row[2] == 1)
 
 
 def check_free(
@@ -166,11 +162,11 @@ def check_free(
         (pause or time.sleep)(WATCH_S)
         live = read(connection, store, run).holder not in (None, lease.holder)
     if live:
-        raise held(run, lease.holder)
+        raise refusal(run, lease.holder)
     return lease
 
 
-def held(run: str, holder: Holder | None) -> LeaseHeld:
+def refusal(run: str, holder: Holder | None) -> LeaseHeld:
     """The refusal of a second writer."""
     mine = holder is not None and holder.pid == os.getpid() and holder.space == _space()
     return LeaseHeld(
@@ -179,17 +175,27 @@ def held(run: str, holder: Holder | None) -> LeaseHeld:
     )
 
 
-def take(connection: sqlite3.Connection, store: Path, run: str, *, seen: Lease | None = None, above: int = 0) -> int:
+def unchanged(connection: sqlite3.Connection, run: str, seen: Lease) -> Lease:
+    """The lease, inside an open transaction, if nobody has become the writer of `run` since it was `seen`.
+
+    Raises:
+        LeaseHeld: somebody has.
+    """
+    lease = _row(connection, run)
+    if lease.fence != seen.fence and lease.holder is not None:
+        raise refusal(run, lease.holder)
+    return lease
+
+
+def take(connection: sqlite3.Connection, run: str, *, seen: Lease | None = None, above: int = 0) -> int:
     """Become the writer of `run`, inside an open transaction; the new fencing number.
 
     Args:
         seen: what `check_free` found; whoever came in between holds it. None takes over whoever holds it.
         above: the greatest number among the run's events, which a damaged lease row may have forgotten.
     """
-    now = read(connection, store, run)
-    if seen is not None and now.fence != seen.fence and now.holder is not None:
-        raise held(run, now.holder)
-    fence = max(now.fence, above) + 1
+    lease = _row(connection, run) if seen is None else unchanged(connection, run, seen)
+    fence = max(lease.fence, above) + 1
     connection.execute(
         "INSERT INTO lease (run, fence, holder, stop) VALUES (?, ?, ?, 0) "
         "ON CONFLICT (run) DO UPDATE SET fence = excluded.fence, holder = excluded.holder, stop = 0",
@@ -198,13 +204,13 @@ def take(connection: sqlite3.Connection, store: Path, run: str, *, seen: Lease |
     return fence
 
 
-def verify(connection: sqlite3.Connection, store: Path, run: str, fence: int) -> Lease:
+def verify(connection: sqlite3.Connection, run: str, fence: int) -> Lease:
     """The lease, if it is still the one numbered `fence`.
 
     Raises:
         LeaseLost: somebody took it over, or the run was removed.
     """
-    lease = read(connection, store, run)
+    lease = _row(connection, run)
     if lease.fence != fence or lease.holder is None:
         raise LeaseLost(f"run {run} was taken over by {lease.holder or 'nobody (it was removed)'}; this writer stops")
     return lease

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import StoreDamaged, UsageError
-from . import blobs, database, events, files, gc, lease, loss, trail
+from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
-from .gc import Removed
 from .rules import KINDS, Body, Progress, Totals
+from .thinning import Removed
 from .writer import Clock, RunWriter
 
 DEFAULT_FOLDER = "relaytrain-runs"
@@ -101,9 +101,9 @@ class RunStore:
         if not database.exists(self.folder):
             return ()
         with database.reading(self.folder) as connection:
-            loss.check(connection, self.folder, run)
+            lost_events.check(connection, self.folder, run)
             rows = list(events.rows(connection, run, after=after, kinds=kinds))
-        return tuple(loss.whole_events(rows, self.folder, after=after if kinds is KINDS else None))
+        return tuple(lost_events.whole_events(rows, self.folder, after=after if kinds is KINDS else None))
 
     def get_blob(self, run: str, digest: str) -> bytes:
         """The bytes of a checkpoint, checked; StoreDamaged when they are not what was written."""
@@ -132,8 +132,8 @@ class RunStore:
             return ()
         with database.reading(self.folder) as connection:
             names = known_runs(connection, self.folder)
-            lost = {name: loss.lost(connection, self.folder, name) for name in names}
-            held = {name: lease.now(connection, self.folder, name) for name in names}
+            lost = {name: lost_events.lost(connection, self.folder, name) for name in names}
+            held = {name: lease.read(connection, self.folder, name) for name in names}
             connection.execute("BEGIN")
             summaries = [_summary(connection, name, lost[name], held[name]) for name in names]
         return tuple(sorted((s for s in summaries if s is not None), key=lambda s: (-s.updated_wall_s, s.run)))
@@ -143,7 +143,7 @@ class RunStore:
         events.check_run_id(run)
         if database.exists(self.folder):
             with database.reading(self.folder) as connection:
-                lost, held = loss.lost(connection, self.folder, run), lease.now(connection, self.folder, run)
+                lost, held = lost_events.lost(connection, self.folder, run), lease.read(connection, self.folder, run)
                 connection.execute("BEGIN")
                 if summary := _summary(connection, run, lost, held):
                     return summary
@@ -167,7 +167,7 @@ class RunStore:
             lease.ask_to_stop(connection, self.folder, run)
 
     def gc(self) -> Removed:
-        """Thin every run that nobody writes (see `gc.needed`), and remove what runs that are gone have left."""
+        """Thin every run that nobody writes (see `thinning.needed`), and remove what runs that are gone have left."""
         if not database.exists(self.folder):
             return Removed()
         removed = Removed()
@@ -178,7 +178,7 @@ class RunStore:
 
     def _gc_free(self, connection: sqlite3.Connection, run: str) -> Removed:
         try:
-            if loss.lost(connection, self.folder, run):
+            if lost_events.lost(connection, self.folder, run):
                 return Removed(skipped_runs=(run,))
             lease.check_free(connection, self.folder, run)
             # the write lock keeps a new writer of this run out; one run at a time, for live writers need it too
@@ -188,18 +188,19 @@ class RunStore:
             return Removed(skipped_runs=(run,))
 
     def _gc_run(self, connection: sqlite3.Connection, run: str) -> Removed:
-        held = lease.now(connection, self.folder, run)
+        held = lease.read(connection, self.folder, run)
         summary = _summary(connection, run, None, held)
         if held.live or (summary is not None and summary.damage):
             return Removed(skipped_runs=(run,))
         rows = list(events.rows(connection, run, kinds=events.CHECKPOINT_KINDS))
         whole = [events.from_row(row) for row in rows]
-        keep = gc.needed(whole)
-        if gc.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
+        keep = thinning.needed(whole)
+        if thinning.damaged(self.folder, run, keep):  # an older checkpoint may be the only good one
             return Removed(skipped_runs=(run,))
         # without a trail nobody knows whether events were lost that named what is there
-        told = files.is_regular(trail.path_of(self.folder, run))
-        removed = gc.thin(self.folder, run, keep, None if told else {event.blob for event in whole if event.blob})
+        has_trail = files.is_regular(trail.path_of(self.folder, run))
+        named = None if has_trail else {event.blob for event in whole if event.blob}
+        removed = thinning.thin(self.folder, run, keep, named)
         lease.forget(self.folder, run)
         if not rows:
             trail.remove(self.folder, run)
@@ -216,9 +217,7 @@ class RunStore:
         with database.opened(self.folder) as connection:
             seen = lease.check_free(connection, self.folder, run)
             with database.transaction(connection, self.folder):
-                now = lease.read(connection, self.folder, run)
-                if now.fence != seen.fence and now.holder is not None:
-                    raise lease.held(run, now.holder)
+                lease.unchanged(connection, run, seen)
                 trail.begin(self.folder, run, removed=True)
                 connection.execute("DELETE FROM event WHERE run = ?", (run,))
                 connection.execute("UPDATE lease SET holder = NULL, fence = fence + 1 WHERE run = ?", (run,))
@@ -247,7 +246,7 @@ class SummaryFold:
         self.run, self.damage = run, damage
         self.seq = 0
         self.broken = False  # at the row after `seq`, and nothing behind it is read
-        self._told: tuple[tuple[Any, ...], RunSummary] | None = None
+        self._latest: tuple[tuple[Any, ...], RunSummary] | None = None
         self._progress = Progress()
         self._started: Body = {}
         self._first_s = self._last_s = 0.0
@@ -289,9 +288,9 @@ class SummaryFold:
     def summary(self, held: lease.Lease) -> RunSummary:
         """The run so far, by whoever holds it."""
         key = self.seq, held.live, held.stop, self.damage
-        if self._told is None or self._told[0] != key:
-            self._told = key, self._summary(held)
-        return self._told[1]
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, self._summary(held)
+        return self._latest[1]
 
     def _summary(self, held: lease.Lease) -> RunSummary:
         progress, live = self._progress, held.live

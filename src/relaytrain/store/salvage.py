@@ -128,10 +128,10 @@ def _database_rows(folder: Path) -> dict[str, dict[int, Row]]:
 def _assemble(folder: Path, run: str, both: Mapping[int, Row], held: Mapping[int, Row]) -> SalvagedRun:
     progress, stand_ins = Progress(), 0
     kept: list[Row] = []
-    told = [events.from_row(both[seq]) for seq in sorted(both)]
-    lost = told[-1].seq - len(told)
-    decisions = {e.epoch: e.body["decision"] for e in told if e.kind == "epoch_done" and "decision" in e.body}
-    for event in told:
+    events_left = [events.from_row(both[seq]) for seq in sorted(both)]
+    lost = events_left[-1].seq - len(events_left)
+    decisions = {e.epoch: e.body["decision"] for e in events_left if e.kind == "epoch_done" and "decision" in e.body}
+    for event in events_left:
         for fitting in _fitting(progress, event, decisions):
             progress.feed(fitting.kind, fitting.epoch, fitting.body, fitting.fence)
             stand_ins += fitting is not event and fitting.kind == "planned"
@@ -142,7 +142,7 @@ def _assemble(folder: Path, run: str, both: Mapping[int, Row], held: Mapping[int
             lost += 1
     whole = [events.from_row(row) for row in kept]
     acknowledged = 0
-    for event in told:
+    for event in events_left:
         if event.kind in ("epoch_done", "rolled_back"):
             acknowledged = event.epoch or 0
         elif event.kind == "planned":

@@ -63,7 +63,7 @@ def runs(store: Path) -> set[str]:
     return {run for run in blobs.runs(store) if is_run_id(run) and files.is_regular(path_of(store, run))}
 
 
-def told(store: Path) -> set[str]:
+def acknowledged_runs(store: Path) -> set[str]:
     """The runs of which a trail acknowledges something."""
     return {run for run in runs(store) if mark(store, run) is not None}
 
@@ -85,14 +85,14 @@ def begin(store: Path, run: str, rows: Iterable[Row] = (), *, removed: bool = Fa
         head["removed"] = True
     path = path_of(store, run)
     files.make_dir(path.parent, private=True)
-    files.write_atomic(path, [_line(head), *(_line(_of_row(row)) for row in rows)], private=True)
+    files.write_atomic(path, [_line(head), *(_line(row[1:]) for row in rows)], private=True)
 
 
 def add(store: Path, run: str, rows: Iterable[Row]) -> None:
     """Add rows, durably."""
-    data = b"".join(_line(_of_row(row)) for row in rows)
+    data = b"".join(_line(row[1:]) for row in rows)
     if data:
-        files.append(path_of(store, run), data)
+        files.append_lines(path_of(store, run), data)
 
 
 def remove(store: Path, run: str) -> None:
@@ -145,10 +145,6 @@ def read(store: Path, run: str) -> Trail:
     except (OSError, StoreDamaged):
         trail.bad_lines += 1
     return trail
-
-
-def _of_row(row: Row) -> list[Any]:
-    return list(row[1:])
 
 
 def _line(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ..core.errors import NoSpace, RelayTrainError, StoreDamaged, UsageError
-from . import blobs, database, events, files, gc, lease, loss, trail
+from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
 from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
 
@@ -68,7 +68,7 @@ class RunWriter:
                     way_out = database.way_out(folder)
                     raise StoreDamaged(f"run {run}: the database has lost it, its trail has not; {way_out}")
                 trail.begin(folder, run)
-                writer._fence = lease.take(connection, folder, run)
+                writer._fence = lease.take(connection, run)
                 if start is not None:  # under the write lock, so that no clean-up takes it for litter
                     blobs.put(folder, run, start)
                 event = writer._event("run_started", 0, text)
@@ -89,7 +89,7 @@ class RunWriter:
         try:
             blobs.real_folder(folder, run)
             with database.explaining(folder):
-                loss.check(writer._connection, folder, run)
+                lost_events.check(writer._connection, folder, run)
                 seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
                 rows = writer._refold()
@@ -98,8 +98,8 @@ class RunWriter:
                 verdict = writer._progress.verdict
                 if verdict is not None and verdict not in CAN_GO_ON:
                     raise UsageError(f"run {run} has ended (verdict: {verdict}); there is nothing to resume")
-                writer._fence = lease.take(connection, folder, run, seen=seen, above=writer._progress.fence)
-            loss.bring_up(folder, run, rows)
+                writer._fence = lease.take(connection, run, seen=seen, above=writer._progress.fence)
+            lost_events.bring_up(folder, run, rows)
             writer._tidy()
         except BaseException:
             writer.close()
@@ -110,6 +110,11 @@ class RunWriter:
     def epoch(self) -> int:
         """The last epoch that is done and stands; 0 before the first."""
         return self._progress.epoch
+
+    @property
+    def progress(self) -> Progress:
+        """Where the events have brought the run."""
+        return self._progress
 
     @property
     def planned(self) -> Body | None:
@@ -150,15 +155,15 @@ class RunWriter:
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
         with database.explaining(self._folder):
-            return lease.verify(self._connection, self._folder, self.run, self._fence).stop
+            return lease.verify(self._connection, self.run, self._fence).stop
 
-    def thin(self) -> gc.Removed:
+    def thin(self) -> thinning.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
         with database.explaining(self._folder):
-            lease.verify(self._connection, self._folder, self.run, self._fence)
+            lease.verify(self._connection, self.run, self._fence)
             rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
-            keep = gc.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
-        return gc.thin(self._folder, self.run, keep)
+            keep = thinning.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
+        return thinning.thin(self._folder, self.run, keep)
 
     def close(self) -> None:
         """Give the lease back. A process that dies without this loses it all the same."""
@@ -188,7 +193,7 @@ class RunWriter:
     def _append(self, kind: str, epoch: int | None, text: str) -> Event:
         event = self._event(kind, epoch, text)
         with database.transaction(self._connection, self._folder) as connection:
-            lease.verify(connection, self._folder, self.run, self._fence)
+            lease.verify(connection, self.run, self._fence)
             last = connection.execute("SELECT max(seq) FROM event WHERE run = ?", (self.run,)).fetchone()[0]
             if last != self._progress.events:  # a commit that reported failure had reached the disk after all
                 self._untrailed = [row for row in self._refold() if row[1] > self._trailed]
@@ -227,7 +232,7 @@ class RunWriter:
 
     def _refold(self) -> list[trail.Row]:
         rows = list(events.rows(self._connection, self.run))
-        self._progress = events.fold(loss.whole_events(rows, self._folder))
+        self._progress = events.fold(lost_events.whole_events(rows, self._folder))
         return rows
 
     def _tidy(self) -> None:

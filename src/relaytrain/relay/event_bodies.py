@@ -15,8 +15,8 @@ from typing import Any, get_args
 
 from ..core.errors import StoreDamaged
 from ..core.law_json import costs_to_json, law_to_json
-from ..core.outcome import EpochOutcome, EpochResult, Handed
-from ..core.plan import Decision, Plan
+from ..core.outcome import EpochOutcome, EpochResult, Evaluation, Handed, VerdictKind
+from ..core.plan import Decision, Plan, finite, or_infinite, plain
 from ..core.problem import Mode, Pair, Problem
 from ..core.state import State
 from ..costs.clock import Booked, Spent
@@ -92,6 +92,12 @@ def state_json(state: State, pair: Pair) -> Json:
     }
 
 
+def state_from(body: Mapping[str, Any], problem: Problem) -> State:
+    """The state that was written."""
+    figures = int(body["epoch"]), float(body["loss"]), float(body["elapsed_s"])
+    return State(*figures, problem.index(Pair(*body["pair"])), float(body["energy_j"]))
+
+
 def plan_json(plan: Plan) -> Json:
     """A plan without what its legs and bands say already."""
     whole = plan.to_dict(by_epoch=False)
@@ -116,12 +122,12 @@ def planned_body(step: Step, problem: Problem, path: Sequence[Pair] | None = Non
         "law": law_to_json(step.law, pairs=len(pairs), top=top),
         "costs": costs_to_json(step.costs),
         "predicted": {
-            "loss": _finite(step.predicted),
-            "guaranteed": _finite(step.guaranteed),
+            "loss": finite(step.predicted),
+            "guaranteed": finite(step.guaranteed),
             "level": step.level,
-            "elapsed_s": _finite(step.elapsed_s),
-            "energy_j": _finite(step.energy_j),
-            "to_go_j": [_finite(value) for value in to_go],
+            "elapsed_s": finite(step.elapsed_s),
+            "energy_j": finite(step.energy_j),
+            "to_go_j": [finite(value) for value in to_go],
         },
         "notes": list(step.notes),
         **({} if path is None else {"path": [list(pair) for pair in path]}),
@@ -163,20 +169,36 @@ def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
         "wasted_s": booked.wasted.elapsed_s,
         "wasted_j": booked.wasted.energy_j,
         "failed_nodes": list(outcome.failed_nodes),
-        "train_loss": _finite(result.train_loss),
-        "accuracy": _finite(result.evaluation.accuracy),
-        **({"figures": {k: _finite(v) for k, v in figures.items()}} if figures else {}),
-        "nodes": [{key: _finite(getattr(report, key)) for key in _NODE_KEYS} for report in booked.nodes],
+        "train_loss": finite(result.train_loss),
+        "accuracy": finite(result.evaluation.accuracy),
+        **({"figures": {k: finite(v) for k, v in figures.items()}} if figures else {}),
+        "nodes": [{key: report[key] for key in _NODE_KEYS} for report in map(plain, booked.nodes)],
         "blob": blob,
     }
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else float(value)
+def verdict_body(
+    verdict: VerdictKind,
+    progress: Progress,
+    loss: float | None,
+    *,
+    tested: Evaluation,
+    notes: Sequence[str],
+    infeasible: bool = False,
+) -> Json:
+    """The body of `verdict`; `loss` after the last epoch that stands."""
+    sets = tested.prediction_sets
+    return {
+        "verdict": verdict,
+        "loss": loss,
+        "epochs": progress.epoch,
+        "test_loss": finite(tested.loss),
+        "test_accuracy": finite(tested.accuracy),
+        **({} if sets is None else {"prediction_sets": dict(sets)}),
+        **progress.totals.to_dict(),
+        "infeasible": infeasible,
+        "notes": list(notes),
+    }
 
 
 def outcome_from(body: Mapping[str, Any], handover: Mapping[str, Any] | None = None) -> EpochOutcome:
@@ -238,11 +260,11 @@ class RunPast:
 
     @property
     def stated(self) -> dict[int, StatedBound]:
-        """What was said of every epoch's loss before it."""
-        said = {epoch: body.get("predicted", {}) for epoch, body in self.planned.items()}
+        """What was predicted of every epoch's loss before it."""
+        predicted = {epoch: body.get("predicted", {}) for epoch, body in self.planned.items()}
         return {
-            epoch: StatedBound(float(entry["level"]), _or_infinite(entry["guaranteed"]))
-            for epoch, entry in said.items()
+            epoch: StatedBound(float(entry["level"]), or_infinite(entry["guaranteed"]))
+            for epoch, entry in predicted.items()
             if "level" in entry and "guaranteed" in entry
         }
 
@@ -281,6 +303,5 @@ class RunPast:
             self.forbidden[Pair(*body["forbidden"])] = reason
         if body.get("lost_nodes"):
             nodes = str(body["lost_nodes"])
-            known = self.lost.get(nodes)
-            self.lost[nodes] = Lost(reason, epoch) if known is None else known.again(reason, epoch)
+            self.lost[nodes] = Lost.after(self.lost.get(nodes), reason, epoch)
         self.roll_backs += body.get("cause") in (NON_FINITE, IMPLAUSIBLE)
