@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import UsageError, WorkerLost
+from ..training.safetensors_bytes import flat
 from .links import QueuedSender, Shape, Wire, lost
 
 _SIZE = struct.Struct("<Q")
@@ -274,7 +275,7 @@ class HostSender(QueuedSender):
 
     def _finish(self, ticket: Any, tensor: Tensor) -> None:
         self._link.sendall(_SIZE.pack(tensor.nbytes))
-        self._link.sendall(_bytes_of(tensor))
+        self._link.sendall(flat(tensor))
 
     def _confirm(self) -> None:
         """The other end says when all has arrived."""
@@ -316,7 +317,7 @@ class HostReceiver:
                     (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
                     if size != tensor.nbytes:
                         raise WorkerLost(f"{size} bytes, expected {tensor.nbytes}")
-                    _fill(link, _bytes_of(tensor))
+                    _fill(link, flat(tensor))
                     self._ahead.put(tensor)
                 link.sendall(ARRIVED)
             self._ahead.put(None)
@@ -365,11 +366,6 @@ def _notice_death(link: socket.socket) -> None:
     for name, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", times)):
         if hasattr(socket, name):  # not everywhere
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    whole: Any = tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b""
-    return memoryview(whole)
 
 
 def _fill(link: socket.socket, room: memoryview) -> None:
