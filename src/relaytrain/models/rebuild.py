@@ -143,13 +143,9 @@ def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
 
 def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
     """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
-    from ..scenario.resolve import resolve as resolve_reference
+    from ..scenario.resolve import function_at
 
-    factory = resolve_reference(check_reference(reference), folder).value
-    if not callable(factory):
-        raise ScenarioError(
-            f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"
-        )
+    factory = function_at(check_reference(reference), folder, "factory")
 
     def own_module() -> nn.Module:
         with user_code(reference):

@@ -229,12 +229,9 @@ def _function(key: str, given: Any, folder: Path | None) -> Any:
         if given is not None and not callable(given):
             raise ScenarioError(f"{key}: got a {type(given).__name__}, expected a function of (model, batch)")
         return given
-    from ..scenario.resolve import resolve
+    from ..scenario.resolve import function_at
 
-    value = resolve(given, folder).value
-    if not callable(value):
-        raise ScenarioError(f"training.{key}: {given} is a {type(value).__name__}, expected a function")
-    return value
+    return function_at(given, folder, f"training.{key}")
 
 
 class BatchWatch:
