@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError, UsageError
-from ..data.calling import Example, called, changed, tensors_in
+from ..data.nested import Example, called, mapped, tensors
 from .heads import LAYERS, Anatomy, anatomy, settle_heads, with_gradient
 
 Importance = Literal["l1", "l2", "leading"]
@@ -147,7 +147,7 @@ def output_layers(model: nn.Module, example: Example) -> set[str]:
     for hook in hooks:
         hook.remove()
     outermost: set[str] = set()
-    walk = [t.grad_fn for t in tensors_in(outputs)]
+    walk = [t.grad_fn for t in tensors(outputs)]
     seen: set[Any] = set()
     while walk:
         node = walk.pop()
@@ -173,7 +173,7 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
     with torch.no_grad():
         for tensor in twin.state_dict().values():
             tensor.copy_(torch.arange(tensor.numel(), dtype=torch.float64).reshape(tensor.shape))
-    inputs = changed(example, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+    inputs = mapped(example, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graph = tp.DependencyGraph().build_dependency(
@@ -186,9 +186,9 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
 def check_runs(before: nn.Module, after: nn.Module, example: Example) -> None:
     """Raise unless the pruned model runs and its outputs have the shapes of the one before."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        wanted = [t.shape for t in tensors_in(called(clean_copy(before).eval(), example))]
+        wanted = [t.shape for t in tensors(called(clean_copy(before).eval(), example))]
         try:
-            got = [t.shape for t in tensors_in(called(copy.deepcopy(after).eval(), example))]
+            got = [t.shape for t in tensors(called(copy.deepcopy(after).eval(), example))]
         except RuntimeError as error:
             raise ScenarioError(
                 f"model: pruned, it no longer runs ({_line(error)}); a size is fixed in its forward: "

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ..core.errors import UsageError
-from ..data.calling import Example, called
+from ..data.nested import Example, called
 from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, width_of
 from .heads import LAYERS
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from ..core.errors import UsageError
-from ..data.calling import Example, called, changed, tensors_in
+from ..data.nested import Example, called, mapped, tensors
 
 BATCHES = (2, 4)
 """Sizes of the two counting passes; what does not grow with the batch cancels between them."""
@@ -44,7 +44,7 @@ def count(model: nn.Module, example: Example) -> Counts:
 
     The pass runs without memory on torch's meta device where the model allows it, else on the CPU.
     """
-    first = next(iter(tensors_in(example)), None)
+    first = next(tensors(example), None)
     if first is None or first.ndim < 2 or len(first) == 0:
         shape = "no tensor" if first is None else f"shape {list(first.shape)}"
         raise UsageError(f"example: {shape}, expected a batch of at least one input")
@@ -125,7 +125,7 @@ def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, in
             outputs = forward()
         forward_flops = counter.get_total_flops()
         kept_bytes = sum(storage.nbytes() for storage in kept.values())
-        heads = [t for t in tensors_in(outputs) if t.requires_grad]
+        heads = [t for t in tensors(outputs) if t.requires_grad]
         if not heads:
             raise UsageError("model: its output has no gradient, so it cannot be trained; does it have parameters?")
         torch.autograd.backward(heads, [torch.ones_like(head) for head in heads])
@@ -134,13 +134,13 @@ def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, in
 
 def _batch_of(example: Example, batch: int, device: str) -> Example:
     """Zeros (false, token 0) of the example's kinds and shapes for a batch of another size."""
-    rows = len(tensors_in(example)[0])
+    rows = len(next(tensors(example)))
 
     def zeros(tensor: Tensor) -> Tensor:
         shape = (batch, *tensor.shape[1:]) if tensor.ndim and len(tensor) == rows else tensor.shape
         return torch.zeros(shape, dtype=tensor.dtype, device=device)
 
-    return changed(example, zeros)
+    return mapped(example, zeros)
 
 
 def _conv_backward_flops(
