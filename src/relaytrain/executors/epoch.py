@@ -26,10 +26,9 @@ from ..core.problem import Pair
 from ..core.protocols import Transport
 from ..core.user_code import UserCodeError, is_evident
 from ..costs.meters import Meter, weakest
-from ..data.held import Held
+from ..data.held import Held, held_of
 from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
-from ..training.local import Site
 from ..training.server import server_step
 from ..training.setup import TrainingSetup
 from ..training.task import FailureKind, NodeResult, NodeTask, failed
@@ -253,7 +252,7 @@ class FederatedEpoch:
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss and accuracy on the set that the target is read on; not charged."""
         if self._held is None:
-            self._held = Site.of(self.setup.target_set()).held
+            self._held = held_of(self.setup.target_set())
         return self.setup.evaluate(loaded(checkpoint, resolve=self.setup.resolve), self._held)
 
     def _ask(self, tasks: Sequence[NodeTask], checkpoint: Checkpoint, collected: _Collected) -> None:
