@@ -100,7 +100,7 @@ def join(job: StageJob, rank: int, store: Any) -> None:
 
 def _grown(grown: MemoryGrowth, report: Report, kind: str, **values: Any) -> None:
     """A word with, at the end, what the process has grown by."""
-    report(kind, **values, **(grown.said() if kind == "done" else {}))
+    report(kind, **values, **(grown.growth_bytes() if kind == "done" else {}))
 
 
 class _Control:
