@@ -25,11 +25,9 @@ Kept = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Trial:
-    """A pruned copy, the share of channels that was asked for, and torch-pruning's own record of what went."""
+    """A pruned copy, and torch-pruning's own record of what went."""
 
     model: nn.Module
-    channels: float
-    parameters: int
     history: Sequence[Any]
 
 
@@ -90,7 +88,7 @@ class Surgeon:
         settle_heads(copied, blocks, before)
         for module, training in zip(copied.modules(), [m.training for m in self.model.modules()], strict=True):
             module.training = training
-        return Trial(copied, channels, sum(p.numel() for p in copied.parameters()), list(pruner.pruning_history()))
+        return Trial(copied, list(pruner.pruning_history()))
 
     def _ratio(self, layer: nn.Module, name: str, channels: float, widths: Mapping[str, int] | None) -> float:
         """The share that torch-pruning has to be told so that, after its rounding, the wanted number remains."""
@@ -204,6 +202,11 @@ def clean_copy(model: nn.Module) -> nn.Module:
     for parameter in copied.parameters():
         parameter.grad = None
     return copied
+
+
+def parameters(model: nn.Module) -> int:
+    """How many trainable and fixed parameters, shared ones once."""
+    return sum(p.numel() for p in model.parameters())
 
 
 @contextmanager

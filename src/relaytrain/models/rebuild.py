@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..compression.channels import parameters
 from ..compression.heads import head_attributes, set_heads
 from ..core.errors import ScenarioError
 from ..core.families import family_named
@@ -84,7 +85,7 @@ def skeleton(spec: FamilySpec) -> nn.Module:
     """The module without memory behind it (torch's meta device): for counting and for checking shapes."""
     with torch.device("meta"):
         model = _family_module(spec)
-    weights = sum(p.numel() for p in model.parameters())
+    weights = parameters(model)
     if weights > MAX_ELEMENTS:
         raise ScenarioError(f"spec: {weights} weights, expected at most {MAX_ELEMENTS}")
     return model
