@@ -114,8 +114,7 @@ class StageJob:
             ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             return cls(**ready)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            words = f"{type(error).__name__}: {str(error)[:120]}"
-            raise ScenarioError(f"{where}: not a pipeline job ({words}); write it anew") from None
+            raise _no_job(where, error) from None
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -131,6 +130,10 @@ def read_job(path: Path) -> StageJob:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        words = f"{type(error).__name__}: {str(error)[:120]}"
-        raise ScenarioError(f"{path}: not a pipeline job ({words}); write it anew") from None
+        raise _no_job(path, error) from None
     return StageJob.from_dict(values, path)
+
+
+def _no_job(where: object, error: Exception) -> ScenarioError:
+    words = f"{type(error).__name__}: {str(error)[:120]}"
+    return ScenarioError(f"{where}: not a pipeline job ({words}); write it anew")
