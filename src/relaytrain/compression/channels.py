@@ -184,16 +184,17 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
 def check_runs(before: nn.Module, after: nn.Module, example: Example) -> None:
     """Raise unless the pruned model runs and its outputs have the shapes of the one before."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        wanted = [t.shape for t in tensors(called(clean_copy(before).eval(), example))]
+        shapes_before = [t.shape for t in tensors(called(clean_copy(before).eval(), example))]
         try:
-            got = [t.shape for t in tensors(called(copy.deepcopy(after).eval(), example))]
+            shapes_after = [t.shape for t in tensors(called(copy.deepcopy(after).eval(), example))]
         except RuntimeError as error:
             raise ScenarioError(
                 f"model: pruned, it no longer runs ({_line(error)}); a size is fixed in its forward: "
                 "run `relaytrain doctor`, then name the layer in `keep`"
             ) from error
-    if wanted != got:
-        raise ScenarioError(f"model: pruned, its output has shapes {got}, expected {wanted}; run `relaytrain doctor`")
+    if shapes_before != shapes_after:
+        words = f"its output has shapes {shapes_after}, expected {shapes_before}"
+        raise ScenarioError(f"model: pruned, {words}; run `relaytrain doctor`")
 
 
 def clean_copy(model: nn.Module) -> nn.Module:
