@@ -15,13 +15,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-NAMES = {
-    torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32",
-    torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL", torch.uint8: "U8",
-}  # fmt: skip
+_PLAIN = {torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32"}
+"""In the library's order: larger ones first, so that all are aligned."""
+_ORDER = {kind: place for place, kind in enumerate(_PLAIN)}
+NAMES = {**_PLAIN, torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL", torch.uint8: "U8"}
 """What the format calls each kind of tensor."""
-_ORDER = {kind: place for place, kind in enumerate(list(NAMES)[:4])}
-"""The library's order of those that we write as it does: larger ones first, so that all are aligned."""
 
 
 def as_safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
