@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from machine import calibrated
 
-from relaytrain.compression.low_rank import Factors, mean_of_products, naive_mean
+from relaytrain.compression.low_rank import Factors, mean_of_products
 from relaytrain.core.plan import Decision
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
@@ -154,6 +154,13 @@ class Watched:
         shares = {name: (off / self.whole) ** 0.5 for name, off in self.off.items()}
         self.off, self.whole = {}, 0.0
         return shares
+
+
+def naive_mean(parts: Parts) -> Factors:
+    """Factors averaged apart, for comparison: their product is not the mean of the products."""
+    b = torch.stack([weight * b.double() for weight, (b, _) in parts]).sum(dim=0)
+    a = torch.stack([weight * a.double() for weight, (_, a) in parts]).sum(dim=0)
+    return b.to(parts[0][1][0].dtype), a.to(parts[0][1][1].dtype)
 
 
 WAYS: dict[str, Callable[[Parts], Factors]] = {"rank-aware": mean_of_products, "naive": naive_mean}

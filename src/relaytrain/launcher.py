@@ -26,10 +26,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .core.errors import WorkerLost
+from .crew import ONE_THREAD
 
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "FATAL",
-}  # fmt: skip
+ENVIRONMENT = {**ONE_THREAD, "TORCH_CPP_LOG_LEVEL": "FATAL"}
 """One compute thread a worker; gloo's own complaints about dead neighbours are the supervisor's to make."""
 MOST_BYTES, MOST_DESCRIPTORS = 2**20, 8
 ENDED = (

@@ -105,6 +105,19 @@ def test_a_worker_that_does_not_know_its_stage_says_so(relaytrain, tmp_path, cap
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_worker_among_other_than_the_jobs_processes_says_so(relaytrain, tmp_path, capsys, monkeypatch, processes):
+    pytest.importorskip("torch")
+    from relaytrain.pipeline.worker import main
+
+    prepared = json.loads(relaytrain(*TINY, *PAIR, "--prepare", str(tmp_path / "job")).out)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    assert main([prepared["job"]]) == 2
+    assert f"torchrun: got {processes} processes, expected --nproc-per-node 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

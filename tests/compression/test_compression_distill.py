@@ -74,8 +74,8 @@ def test_a_lone_last_image_joins_its_neighbours() -> None:
 def test_wrong_use() -> None:
     inputs, labels = rows()
     with pytest.raises(UsageError, match="images"):
-        distill(net(4, 1), net(4, 2), inputs, labels[:-1])
+        distill(net(4, 1), net(4, 2), inputs, labels[:-1], DistillOptions())
     with pytest.raises(UsageError, match=r"distill\.alpha"):
         DistillOptions(alpha=1.5)
     with pytest.raises(NonFiniteTraining, match="smaller lr"):
-        distill(net(4, 1), net(4, 2), inputs.log(), labels)
+        distill(net(4, 1), net(4, 2), inputs.log(), labels, DistillOptions())

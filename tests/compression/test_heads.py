@@ -13,7 +13,7 @@ from relaytrain.compression.carry import carry_optimizer
 from relaytrain.compression.channels import Surgeon
 from relaytrain.compression.prune import prune, prune_to
 from relaytrain.core.errors import ScenarioError, UsageError
-from relaytrain.data.calling import called, tensors_in
+from relaytrain.data.nested import called, tensors
 from relaytrain.models.flops import count, weight_bytes
 from relaytrain.models.rebuild import of_module, shapes_of, spec_of
 from relaytrain.models.spec import FactorySpec, validate_spec
@@ -198,5 +198,5 @@ def test_networks_of_transformers() -> None:
         assert pruned.reached == pytest.approx(0.4, abs=0.03)
         spec, arrived = rebuilt(model, pruned.model)
         assert sum(name.endswith("num_attention_heads") and value < 4 for name, value in spec.heads) == 2
-        here, there = (tensors_in(called(m.eval(), example))[0] for m in (arrived, pruned.model))
+        here, there = (next(tensors(called(m.eval(), example))) for m in (arrived, pruned.model))
         assert torch.equal(here, there)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relaytrain.compression.low_rank import Factors, at_rank, carry_factors, mean_of_products, naive_mean
+from relaytrain.compression.low_rank import Factors, at_rank, carry_factors, mean_of_products
 
 pytestmark = pytest.mark.train
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -25,6 +25,13 @@ def product(factors: Factors) -> Tensor:
 def cut(matrix: Tensor, rank: int) -> Tensor:
     u, s, vh = torch.linalg.svd(matrix)
     return u[:, :rank] @ torch.diag(s[:rank]) @ vh[:rank]
+
+
+def naive_mean(parts: list[tuple[float, Factors]]) -> Factors:
+    """Factors averaged apart, for comparison: their product is not the mean of the products."""
+    b = torch.stack([weight * b.double() for weight, (b, _) in parts]).sum(dim=0)
+    a = torch.stack([weight * a.double() for weight, (_, a) in parts]).sum(dim=0)
+    return b.to(parts[0][1][0].dtype), a.to(parts[0][1][1].dtype)
 
 
 def test_the_average_is_the_nearest_of_its_rank_to_the_mean_of_the_products() -> None:

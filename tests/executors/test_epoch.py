@@ -341,6 +341,27 @@ def test_one_corrupt_update_is_tried_again() -> None:
     assert [(t.node, t.attempt) for t in transport.tasks] == [("edge-1", 0), ("edge-2", 0), ("edge-1", 1)]
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "expected_j"),
+    [
+        ({"checkpoint": b"rot", "energy_j": 7.0}, 17.0),  # drawn, for nothing
+        ({"checkpoint": b"rot", "energy_j": 9e18}, 10.0),  # no node can draw that
+        ({"checkpoint": None, "error": "no", "kind": "refused", "energy_j": 7.0}, 17.0),
+        ({"checkpoint": None, "error": "no", "kind": "refused", "energy_j": 9e18}, 10.0),
+    ],
+)
+def test_joules_of_an_attempt_that_failed_count_where_they_can_be(spoilt: dict[str, Any], expected_j: float) -> None:
+    def metered(task: NodeTask, result: NodeResult) -> list[NodeResult]:
+        own = replace(result, energy_j=5.0, provenance="measured")
+        return [replace(own, **spoilt) if task.attempt == 0 and task.node == "edge-1" else own]
+
+    setup = small_setup(clock="measured")
+    meter = ReplayMeter([Reading(12.0, "modelled", "replay", 1.0, 1.0)])
+    done = FederatedEpoch(setup, Meddling(setup, metered), meter).run_epoch(SILVER, setup.first_checkpoint())
+    assert [(f.node, f.attempt) for f in done.failures] == [("edge-1", 0)]
+    assert done.outcome.energy_j == expected_j and done.outcome.provenance == "measured"
+
+
 def test_when_every_update_leads_nowhere_it_is_the_training() -> None:
     def far(task: NodeTask, result: NodeResult) -> list[NodeResult]:
         update = Checkpoint.from_bytes(result.data or b"")

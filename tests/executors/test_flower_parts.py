@@ -157,3 +157,14 @@ def test_who_forks_apps_survives_answers_that_are_none(capfd):
     served.returncode = 9  # waited for by `_serve`
     said = [line for line in capfd.readouterr().err.splitlines() if "no task from" in line]
     assert len(said) == 1 and said[0].endswith("trying on")
+
+
+@pytest.mark.parametrize(("code", "words"), [("0", ""), ("3", "status 3"), ("-9", "signal 9")])
+def test_a_serverapp_that_failed_is_told_of(capsys, code, words):
+    from relaytrain.executors.flower.apps import is_reaped
+
+    end = f"import os; os.kill(os.getpid(), {code[1:]})" if code.startswith("-") else f"raise SystemExit({code})"
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-E", "-c", end], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert is_reaped("flwr-serverapp", pid)
+    assert capsys.readouterr().err == (f"flwr-serverapp ended ({words})\n" if words else "")

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from relaytrain.core.errors import ScenarioError, UsageError, WorkerLost  # noqa: E402
 from relaytrain.core.plan import Decision  # noqa: E402
+from relaytrain.costs.meters import Reading  # noqa: E402
 from relaytrain.executors.epoch import EpochLost, EpochNonFinite  # noqa: E402
 from relaytrain.executors.flower.environment import free_ports  # noqa: E402
 from relaytrain.executors.pipelined import PipelinedEpoch  # noqa: E402
@@ -26,6 +27,7 @@ from relaytrain.pipeline.snapshots import part_pieces, read  # noqa: E402
 from relaytrain.relay.assembly import job_of  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 from relaytrain.store.files import write_atomic  # noqa: E402
+from relaytrain.testing.fakes import ReplayMeter  # noqa: E402
 from relaytrain.training.task import NodeResult  # noqa: E402
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -110,6 +112,29 @@ def test_a_stage_that_fails_once_is_tried_again_with_the_same_result(runner):
     done = staged(runner, Neighbours(runner.setup, once)).run_epoch(DECISION, first, run="test", attempt=4)
     assert done.checkpoint.data == runner.run_epoch(DECISION, first, run="test").checkpoint.data
     assert {report.attempt for report in done.failures} == {4} and {node.attempt for node in done.nodes} == {5}
+
+
+class Metered(Neighbours):
+    """Neighbours with a meter each."""
+
+    def send(self, tasks):
+        for result in super().send(tasks):
+            yield replace(result, energy_j=result.energy_j or 2.0, provenance="measured")
+
+
+@pytest.mark.parametrize("wrong", [{"error": "no", "kind": "refused"}, {"checkpoint": b"", "samples": 120}])
+def test_joules_that_no_stage_can_draw_are_not_booked(runner, wrong):
+    def once(task):
+        key = (task.run, task.node, task.epoch, task.attempt)
+        if task.attempt:
+            return task
+        return NodeResult(*key, energy_j=9e18, **wrong) if task.node == "far-2" else replace(task, timeout_s=SOON_S)
+
+    epochs = staged(runner, Metered(runner.setup, once))
+    epochs.meter = ReplayMeter([Reading(12.0, "modelled", "replay", 1.0, 1.0)])
+    done = epochs.run_epoch(DECISION, runner.first(), run="test")
+    assert {report.node for report in done.failures} == {"far-1", "far-2", "far-3"}
+    assert done.outcome.energy_j == 2.0 * 5, "five stages at work, two of them in vain"
 
 
 def test_parts_that_are_none_do_not_count(runner, tmp_path):

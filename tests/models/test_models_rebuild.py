@@ -59,7 +59,6 @@ def test_every_family_at_every_ratio(family: str, width: float, shape: tuple[int
     for ratio in (0.0, 0.5, 0.75, 0.9):
         pruned = prune(model, images, ratio)
         assert abs(pruned.reached - ratio) <= TOLERANCE.get(family, 0.03), (ratio, pruned.reached)
-        assert pruned.parameters == sum(p.numel() for p in pruned.model.parameters())
         reestimate_batchnorm(pruned.model, [images])
         spec = spec_of(pruned.model, base)
         data = save_version(pruned.model, spec)

@@ -96,7 +96,7 @@ def test_synchronous_schedules_too(schedule):
     batches = data_for(shape, 8)
     training = Training(SGD(0.1, 0.9), m=4, schedule=schedule)
     expected = run_pipeline(model, batches, DEVICES, training, SIMULATOR)
-    assert_same(expected, run_pipeline(model, batches, DEVICES, training, Runtime(snapshot_every=1, rendezvous="tcp")))
+    assert_same(expected, run_pipeline(model, batches, DEVICES, training, Runtime(snapshot_every=1)))
 
 
 def test_a_second_run_goes_on_where_the_first_ended():

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compression.channels import parameters
 from ..core.errors import RelayTrainError
 from ..core.plan import Decision
 from ..data.dataset import Dataset, union
@@ -25,7 +26,6 @@ from ..data.held import InMemory
 from ..data.source import read
 from ..executors.epoch import FederatedEpoch
 from ..executors.inprocess import InProcess
-from ..models.flops import parameters
 from ..scenario import load_scenario
 from ..store.files import make_dir, write_atomic
 from ..training.checkpoint import Checkpoint

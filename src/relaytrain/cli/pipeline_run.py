@@ -146,12 +146,12 @@ def run(
 
 def conclude_pipeline(ended: PipelineEnded, job: PipelineJob, store: RunStore, output: Format) -> int:
     """What came out, on stdout; the exit status is the run's outcome."""
-    from ..pipeline.named_run import said
+    from ..pipeline.named_run import results_json
     from ..report.verdict import say_tested, verdict_of
 
     status = {"met": 0, "stopped": StoppedByUser.exit_status}.get(ended.verdict, TargetMissed.exit_status)
     if output is Format.json:
-        results = said(job.order, ended.results) if ended.results else {"schema": "relaytrain.pipeline-run/1"}
+        results = results_json(job.order, ended.results) if ended.results else {"schema": "relaytrain.pipeline-run/1"}
         kept = {"run": ended.run, "store": str(store.folder), "verdict": ended.verdict, "exit_status": status}
         figures = {"test_loss": ended.tested.loss, "test_accuracy": ended.tested.accuracy}
         known = {key: value if math.isfinite(value) else None for key, value in figures.items()}

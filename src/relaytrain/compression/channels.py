@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError, UsageError
-from ..data.calling import Example, called, changed, tensors_in
+from ..data.nested import Example, called, mapped, tensors
 from .heads import LAYERS, Anatomy, anatomy, settle_heads, with_gradient
 
 Importance = Literal["l1", "l2", "leading"]
@@ -25,11 +25,9 @@ Kept = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Trial:
-    """A pruned copy, the share of channels that was asked for, and torch-pruning's own record of what went."""
+    """A pruned copy, and torch-pruning's own record of what went."""
 
     model: nn.Module
-    channels: float
-    parameters: int
     history: Sequence[Any]
 
 
@@ -90,7 +88,7 @@ class Surgeon:
         settle_heads(copied, blocks, before)
         for module, training in zip(copied.modules(), [m.training for m in self.model.modules()], strict=True):
             module.training = training
-        return Trial(copied, channels, sum(p.numel() for p in copied.parameters()), list(pruner.pruning_history()))
+        return Trial(copied, list(pruner.pruning_history()))
 
     def _ratio(self, layer: nn.Module, name: str, channels: float, widths: Mapping[str, int] | None) -> float:
         """The share that torch-pruning has to be told so that, after its rounding, the wanted number remains."""
@@ -147,7 +145,7 @@ def output_layers(model: nn.Module, example: Example) -> set[str]:
     for hook in hooks:
         hook.remove()
     outermost: set[str] = set()
-    walk = [t.grad_fn for t in tensors_in(outputs)]
+    walk = [t.grad_fn for t in tensors(outputs)]
     seen: set[Any] = set()
     while walk:
         node = walk.pop()
@@ -173,7 +171,7 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
     with torch.no_grad():
         for tensor in twin.state_dict().values():
             tensor.copy_(torch.arange(tensor.numel(), dtype=torch.float64).reshape(tensor.shape))
-    inputs = changed(example, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+    inputs = mapped(example, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graph = tp.DependencyGraph().build_dependency(
@@ -186,16 +184,17 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
 def check_runs(before: nn.Module, after: nn.Module, example: Example) -> None:
     """Raise unless the pruned model runs and its outputs have the shapes of the one before."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        wanted = [t.shape for t in tensors_in(called(clean_copy(before).eval(), example))]
+        shapes_before = [t.shape for t in tensors(called(clean_copy(before).eval(), example))]
         try:
-            got = [t.shape for t in tensors_in(called(copy.deepcopy(after).eval(), example))]
+            shapes_after = [t.shape for t in tensors(called(copy.deepcopy(after).eval(), example))]
         except RuntimeError as error:
             raise ScenarioError(
                 f"model: pruned, it no longer runs ({_line(error)}); a size is fixed in its forward: "
                 "run `relaytrain doctor`, then name the layer in `keep`"
             ) from error
-    if wanted != got:
-        raise ScenarioError(f"model: pruned, its output has shapes {got}, expected {wanted}; run `relaytrain doctor`")
+    if shapes_before != shapes_after:
+        words = f"its output has shapes {shapes_after}, expected {shapes_before}"
+        raise ScenarioError(f"model: pruned, {words}; run `relaytrain doctor`")
 
 
 def clean_copy(model: nn.Module) -> nn.Module:
@@ -204,6 +203,11 @@ def clean_copy(model: nn.Module) -> nn.Module:
     for parameter in copied.parameters():
         parameter.grad = None
     return copied
+
+
+def parameters(model: nn.Module) -> int:
+    """How many trainable and fixed parameters, shared ones once."""
+    return sum(p.numel() for p in model.parameters())
 
 
 @contextmanager

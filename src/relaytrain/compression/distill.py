@@ -45,13 +45,12 @@ class DistillOptions:
 
 
 def distill(
-    teacher: nn.Module, student: nn.Module, images: Tensor, labels: Tensor, options: DistillOptions | None = None
+    teacher: nn.Module, student: nn.Module, images: Tensor, labels: Tensor, options: DistillOptions
 ) -> nn.Module:
     """A trained copy of `student`, in eval mode; teacher, student and torch's random state stay as they were.
 
     The same seed gives the same bits. A last batch of one image joins the batch before it, since batch norm needs two.
     """
-    options = options if options is not None else DistillOptions()
     if len(images) < 2 or len(images) != len(labels):
         raise UsageError(f"images: got {len(images)} and {len(labels)} labels, expected as many of both, at least 2")
     teacher = copy.deepcopy(teacher).eval()

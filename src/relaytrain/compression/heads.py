@@ -17,7 +17,7 @@ from torch import nn
 
 from ..core.errors import ScenarioError
 from ..core.head_names import HEAD_ATTRIBUTES, HEAD_COUNTS, HEAD_SIZES, HEAD_TOTALS
-from ..data.calling import Example, called, tensors_in
+from ..data.nested import Example, called, tensors
 
 LAYERS = (nn.modules.conv._ConvNd, nn.Linear)
 
@@ -144,7 +144,7 @@ def set_heads(model: nn.Module, attributes: Mapping[str, int], where: str) -> No
 
 def with_gradient(outputs: Any) -> list[torch.Tensor]:
     """The tensors of a model's output through which a gradient comes back."""
-    return [tensor for tensor in tensors_in(outputs) if tensor.grad_fn is not None]
+    return [tensor for tensor in tensors(outputs) if tensor.grad_fn is not None]
 
 
 def _block(

@@ -57,13 +57,6 @@ def mean_of_products(parts: Sequence[tuple[float, Factors]]) -> Factors:
     return b.to(kind).contiguous(), a.to(kind).contiguous()
 
 
-def naive_mean(parts: Sequence[tuple[float, Factors]]) -> Factors:
-    """Factors averaged apart, for comparison: their product is not the mean of the products."""
-    b = torch.stack([weight * b.double() for weight, (b, _) in parts]).sum(dim=0)
-    a = torch.stack([weight * a.double() for weight, (_, a) in parts]).sum(dim=0)
-    return b.to(parts[0][1][0].dtype), a.to(parts[0][1][1].dtype)
-
-
 def at_rank(factors: Factors, fresh: Factors, scale: float = 1.0) -> Changed:
     """The product of `factors`, times `scale`, at the rank of `fresh`: exact where that is larger, else the nearest.
 

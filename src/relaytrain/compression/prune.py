@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from ..core.errors import UsageError
-from ..data.calling import Example, called
-from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, width_of
+from ..data.nested import Example, called
+from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, parameters, width_of
 from .heads import LAYERS
 
 Base = Literal["full", "current"]
@@ -30,14 +30,10 @@ Measure = Callable[[nn.Module], float]
 
 @dataclass(frozen=True)
 class Pruned:
-    """A pruned copy and what was reached: `reached` is the share removed, of the same base and kind as `asked`."""
+    """A pruned copy; `reached` is the share removed, of the same base and kind as was asked for."""
 
     model: nn.Module = field(repr=False)
-    asked: float
-    of: Base
     reached: float
-    channel_ratio: float
-    parameters: int
     kept: Kept = field(repr=False)
 
 
@@ -73,21 +69,19 @@ def prune(
         UsageError: the ratio or its base does not fit, or `keep` names no layer.
         ScenarioError: the pruned model no longer runs; `doctor` says which layer is to blame.
     """
-    size: Measure = _parameters if measure is None else measure
+    size: Measure = parameters if measure is None else measure
     start = size(model)
     base = _base_size(ratio, of, full_parameters, start)
     target = base * (1.0 - ratio)
     if target >= start:
         if target > start * (1.0 + 1e-9):
             raise UsageError(f"ratio: keeping {target:.0f} of {base:.0f}, but the model has only {start:.0f} left")
-        copied = clean_copy(model)
-        return Pruned(copied, ratio, of, 1.0 - start / base, 0.0, _parameters(copied), _all_kept(model))
+        return Pruned(clean_copy(model), 1.0 - start / base, _all_kept(model))
     surgeon = Surgeon.of(model, example, keep=keep, importance=importance)
     best = _search(surgeon, start, target, size)
     kept = kept_indexes(model, example, best.history)
     check_runs(model, best.model, example)
-    reached = 1.0 - size(best.model) / base
-    return Pruned(best.model, ratio, of, reached, best.channels, best.parameters, kept)
+    return Pruned(best.model, 1.0 - size(best.model) / base, kept)
 
 
 def prune_to(
@@ -97,7 +91,6 @@ def prune_to(
 
     None where removing channels does not lead there: it has fewer of some already, or its layers are coupled otherwise.
     """
-    start = _parameters(model)
     layers = {name: module for name, module in model.named_modules() if isinstance(module, LAYERS)}
     widths: dict[str, int] = {}
     for name, layer in layers.items():
@@ -112,8 +105,7 @@ def prune_to(
         return None
     kept = kept_indexes(model, example, trial.history)
     check_runs(model, trial.model, example)
-    reached = 1.0 - trial.parameters / start
-    return Pruned(trial.model, reached, "current", reached, 0.0, trial.parameters, kept)
+    return Pruned(trial.model, 1.0 - parameters(trial.model) / parameters(model), kept)
 
 
 def reestimate_batchnorm(
@@ -155,10 +147,6 @@ def check_layer(model: nn.Module, example: Example, layer: str) -> None:
     """Halve the channels of one layer in a copy; raises ScenarioError when the model then no longer runs."""
     others = {name for name, module in model.named_modules() if isinstance(module, LAYERS)} - {layer}
     check_runs(model, Surgeon.of(model, example, keep=others).cut(0.5).model, example)
-
-
-def _parameters(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
 
 
 def _base_size(ratio: float, of: Base, full: float | None, start: float) -> float:

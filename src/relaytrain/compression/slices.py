@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
-from ..data.calling import Example
+from ..data.nested import Example
 from .prune import Measure, Pruned, prune
 
 Shapes = Mapping[str, tuple[int, ...]]

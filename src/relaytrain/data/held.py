@@ -136,6 +136,11 @@ class FixedBatches:
         return "data"
 
 
+def held_of(data: Dataset | Held, device: str = "cpu") -> Held:
+    """What holds `data`: images go to the device as a whole, other data batch by batch."""
+    return InMemory.of(data, device) if isinstance(data, Dataset) else data
+
+
 def tensor_of(array: NDArray[Any]) -> Tensor:
     """The array as a tensor, without a copy where torch may write to it."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -10,10 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Batch = Any
 """What a loader gives at a time."""
+Example = Any
+"""What a module is called with to learn its structure: a tensor, or a dict, tuple or list of them."""
+
+
+def called(model: nn.Module, example: Example) -> Any:
+    """What `model` gives for `example`: a dict goes by keyword, a tuple or list by position."""
+    if isinstance(example, Mapping):
+        return model(**example)
+    if isinstance(example, tuple | list):
+        return model(*example)
+    return model(example)
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:

@@ -23,7 +23,7 @@ from ..data.dataset import Dataset
 from ..data.nested import rows, shapes
 from ..data.own import Indivisible, OwnData
 from ..scenario import load_scenario
-from ..scenario.resolve import resolve, split_reference
+from ..scenario.resolve import function_at, resolve, split_reference
 from ..training.known_data import classes_of, first_batch
 from ..training.own_soundness import walk
 from ..training.setup import TrainingSetup
@@ -199,9 +199,7 @@ def _takes_nothing(data: str, folder: Path) -> bool:
     """Whether a function of the user's is called without arguments: it then gives parts by name."""
     if ":" not in data:
         return False
-    function = resolve(data, folder).value
-    if not callable(function):
-        raise ScenarioError(f"--data: {data} is a {type(function).__name__}, expected a function")
+    function = function_at(data, folder, "--data")
     try:
         needed = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # one of C's

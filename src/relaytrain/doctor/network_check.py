@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..compression.channels import Surgeon, output_layers
 from ..compression.prune import Pruned, check_layer, prune
 from ..core.errors import RelayTrainError
-from ..data.calling import Example, called, tensors_in
+from ..data.nested import Example, called, tensors
 from ..models.rebuild import of_module
 from ..models.travel import load_version, save_version
 from .diagnosis import Diagnosis
@@ -64,10 +64,10 @@ def _forward(model: nn.Module, example: Example) -> list[Diagnosis]:
         ]
     try:
         with torch.random.fork_rng(devices=[]):
-            first, second = (next(iter(tensors_in(called(twin, example))), None) for _ in range(2))
+            first, second = (next(tensors(called(twin, example)), None) for _ in range(2))
     except Exception as error:
         return [Diagnosis("error", "forward", f"it fails on the example ({error})", "check the input's shape")]
-    rows = len(tensors_in(example)[0])
+    rows = len(next(tensors(example)))
     if first is None or second is None or first.ndim == 0 or len(first) != rows:
         shown = list(first.shape) if first is not None else "no tensor"
         return [Diagnosis("error", "forward", f"it returns {shown}", "return one tensor with a row for each input")]
@@ -128,7 +128,7 @@ def _round_trip(
         _, rebuilt = load_version(save_version(version, spec), resolve=lambda _reference: make)
         with torch.no_grad():
             twins = (rebuilt.eval(), copy.deepcopy(version).eval())
-            here, there = (tensors_in(called(twin, example)) for twin in twins)
+            here, there = (list(tensors(called(twin, example))) for twin in twins)
             same = all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
     except Exception as error:
         which = "it" if version is model else "the pruned version"

@@ -26,13 +26,12 @@ from ..core.problem import Pair
 from ..core.protocols import Transport
 from ..core.user_code import UserCodeError, is_evident
 from ..costs.meters import Meter, weakest
-from ..data.held import Held
+from ..data.held import Held, held_of
 from ..training.aggregate import EXPLODED, NOT_FINITE, Updates, average, open_update
 from ..training.checkpoint import Checkpoint
-from ..training.local import Site
 from ..training.server import server_step
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, NodeTask
+from ..training.task import FailureKind, NodeResult, NodeTask, failed
 from ..training.workbench import loaded
 
 RETRIES = 1
@@ -259,7 +258,7 @@ class FederatedEpoch:
     def evaluate(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss and accuracy on the set that the target is read on; not charged."""
         if self._held is None:
-            self._held = Site.of(self.setup.target_set()).held
+            self._held = held_of(self.setup.target_set())
         return self.setup.evaluate(loaded(checkpoint, resolve=self.setup.resolve), self._held)
 
     def _ask(self, tasks: Sequence[NodeTask], checkpoint: Checkpoint, collected: _Collected) -> None:
@@ -274,12 +273,9 @@ class FederatedEpoch:
             cores = max(os.cpu_count() or 1, task.settings.threads)
             most_s = now - began + CLOCK_SLACK_S
             if result.error is not None:
-                if result.kind == "user" and not is_users(self.setup, result.error):
-                    words = f"says that the user's code failed, but names none that is here: {result.error}"
-                    result = replace(result, kind="refused", error=words)
+                result = believed(answerable(self.setup, result), most_s, cores)
                 collected.hopeless |= {result.node} if result.kind in ("non-finite", "user") else set()
-                spent = {"cpu_s": min(result.cpu_s, most_s * cores), "wall_s": min(result.wall_s, most_s)}
-                collected.fail(replace(result, **spent), (now - (spent["wall_s"] or now - began), now))
+                collected.fail(result, (now - (result.wall_s or now - began), now))
                 continue
             update = open_update(result, checkpoint, task.settings)
             declared = self.setup.samples_at(task.node, task.datasets)
@@ -287,20 +283,20 @@ class FederatedEpoch:
                 update = "no samples at all"
             elif declared is not None and result.samples != declared:
                 update = f"{result.samples} samples, but it holds {declared}"
-            elif (result.energy_j or 0.0) > most_s * MOST_W:
+            elif not can_draw(result, most_s):
                 update = f"{result.energy_j:.3g} J in {now - began:.3g} s, which no node can draw"
             elif result.wall_s > most_s or result.cpu_s > most_s * cores:
                 update = (
                     f"{result.cpu_s:.3g} CPU and {result.wall_s:.3g} wall seconds, but {now - began:.3g} have passed"
                 )
-                result = replace(result, cpu_s=0.0, wall_s=0.0)
+            result = believed(result, most_s, cores)
             span = (now - min(result.wall_s or now - began, now - began), now)
             if isinstance(update, str):
                 collected.fail(_as_failed(result, update), span)
             else:
                 collected.take(result, update, span)
         for task in expected.values():  # a transport that forgot some
-            collected.fail(_missing(task), (began, time.monotonic()))
+            collected.fail(failed(task, "lost", "no answer"), (began, time.monotonic()))
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
         """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""
@@ -372,10 +368,7 @@ class FederatedEpoch:
         )
         if last and all(result.kind == "non-finite" for result in last.values()):
             raise EpochNonFinite(message, lost)
-        of_user = next((result.error for _, result in sorted(last.items()) if result.kind == "user"), None)
-        if of_user is not None:
-            raise EpochStopped(f"{of_user}; epoch {decision.epoch} on {decision.pair}, those before it are kept", lost)
-        raise EpochLost(message, lost)
+        raise stopped([last[node] for node in sorted(last)], decision, lost) or EpochLost(message, lost)
 
     def _lost(self, collected: _Collected, metered: Metered) -> LostEpoch:
         return LostEpoch(self._failed(collected), collected.cpu_s, metered.wall_s, metered.energy_j)
@@ -423,10 +416,34 @@ class FederatedEpoch:
         return EpochResult(outcome, checkpoint, evaluation, reports, self._failed(collected), train_loss)
 
 
-def is_users(setup: TrainingSetup, error: str) -> bool:
-    """Whether a failure that a node lays on the user's code names code that is here: only such a one ends a run."""
+def believed(result: NodeResult, most_s: float, cores: int) -> NodeResult:
+    """An answer without what cannot be: more than `most_s` seconds of `cores`, joules that no node can draw."""
+    cpu_s, wall_s = min(result.cpu_s, most_s * cores), min(result.wall_s, most_s)
+    if can_draw(result, most_s):
+        return replace(result, cpu_s=cpu_s, wall_s=wall_s)
+    return replace(result, cpu_s=cpu_s, wall_s=wall_s, energy_j=None, provenance=None)
+
+
+def can_draw(result: NodeResult, most_s: float) -> bool:
+    """Whether a node can have drawn the joules that it states in so many seconds."""
+    return (result.energy_j or 0.0) <= most_s * MOST_W
+
+
+def answerable(setup: TrainingSetup, result: NodeResult) -> NodeResult:
+    """A failure, as the node's own where it is laid on user's code that is not here: only code that is ends a run."""
     own = (*setup.references, *setup.settings.own, *setup.sources, *(("in_memory:",) if setup.models else ()))
-    return is_evident(error, own, setup.folder)
+    if result.error is None or result.kind != "user" or is_evident(result.error, own, setup.folder):
+        return result
+    words = f"says that the user's code failed, but names none that is here: {result.error}"
+    return replace(result, kind="refused", error=words)
+
+
+def stopped(failures: Iterable[NodeResult], decision: Decision, lost: LostEpoch) -> EpochStopped | None:
+    """What ends the run, if one of the failures is that of user's code."""
+    words = next((result.error for result in failures if result.kind == "user"), None)
+    if words is None:
+        return None
+    return EpochStopped(f"{words}; epoch {decision.epoch} on {decision.pair}, those before it are kept", lost)
 
 
 def report_of(result: NodeResult) -> NodeReport:
@@ -445,20 +462,7 @@ def report_of(result: NodeResult) -> NodeReport:
 
 def _as_failed(result: NodeResult, reason: str) -> NodeResult:
     kind: FailureKind = "non-finite" if reason.startswith((NOT_FINITE, EXPLODED)) else "corrupt"
-    return NodeResult(
-        result.run,
-        result.node,
-        result.epoch,
-        result.attempt,
-        cpu_s=result.cpu_s,
-        wall_s=result.wall_s,
-        error=reason,
-        kind=kind,
-    )
-
-
-def _missing(task: NodeTask) -> NodeResult:
-    return NodeResult(task.run, task.node, task.epoch, task.attempt, error="no answer", kind="lost")
+    return replace(result, samples=0, checkpoint=None, train_loss=None, error=reason, kind=kind)
 
 
 def _covered(spans: Iterable[Span]) -> float:

@@ -22,6 +22,8 @@ from typing import Any, BinaryIO
 
 from ..training.task import BadMessage, Check, check_header, pack, unpack
 
+Frame = tuple[dict[str, Any], bytes]
+"""Header and body."""
 _SIZE = struct.Struct("<Q")
 FROM_WORKER: Mapping[str, Mapping[str, Check]] = {
     "ready": {},
@@ -40,7 +42,7 @@ def write_frame(stream: BinaryIO, kind: str, body: bytes = b"", **header: Any) -
     stream.flush()
 
 
-def read_frame(stream: BinaryIO, most: int | None = None) -> tuple[dict[str, Any], bytes] | None:
+def read_frame(stream: BinaryIO, most: int | None = None) -> Frame | None:
     """The next frame, or None at the end of the stream, be it in the middle of a frame.
 
     Args:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from ..core.errors import UsageError
+from ..crew import ONE_THREAD
 from ..data.dataset import Dataset
 from ..data.own import OwnData
 from ..models.spec import FactorySpec
@@ -35,7 +36,7 @@ from ..training.setup import TrainingSetup
 from ..training.task import BadMessage, FailureKind, Key, NodeResult, NodeTask, failed
 from . import children
 from .children import ChildProcess
-from .frames import check_frame, read_frame, write_frame
+from .frames import Frame, check_frame, read_frame, write_frame
 from .shares import divide
 
 STALL_S = 60.0
@@ -43,13 +44,11 @@ STALL_S = 60.0
 START_S = 180.0
 """How long a worker may take to start: importing torch takes seconds, on a busy machine many. Deadlines come first."""
 CLOSE_S = 2.0
-_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 FRAME_FACTOR, FRAME_SLACK = 4, 2**20
 """A worker's frame has at most so many times the bytes of its task, and so many more: an update holds the weights that
 the task holds, and of the optimizer up to two numbers a weight that the task may lack."""
 
-Frame = tuple[dict[str, Any], bytes]
 Inbox = queue.SimpleQueue[tuple["_Worker", Frame | BadMessage | None]]
 
 
@@ -256,7 +255,7 @@ class Processes:
 
     def _hire(self, nodes: tuple[str, ...]) -> _Worker:
         settings = self.setup.settings
-        limits = dict.fromkeys(_THREAD_LIMITS, str(settings.threads))
+        limits = dict.fromkeys(ONE_THREAD, str(settings.threads))
         worker = _Worker(nodes, children.start(limits), seen_s=time.monotonic())
         header: dict[str, Any] = {
             "nodes": {node: settings.device_of(node) for node in nodes},

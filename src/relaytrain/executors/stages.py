@@ -30,17 +30,18 @@ from ..pipeline.update_rules import OptimizerState
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir, write_atomic
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes
+from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes, failed
 from .epoch import (
     CLOCK_SLACK_S,
-    MOST_W,
     RETRIES,
     EpochLost,
     EpochNonFinite,
-    EpochStopped,
     EpochWindow,
-    is_users,
+    answerable,
+    believed,
+    can_draw,
     report_of,
+    stopped,
 )
 from .stage_order import orders
 
@@ -128,14 +129,14 @@ class StagesOnNodes:
                 for order in orders(decision.nodes, places, job)
             ]  # fmt: skip
             answers = self._answers(tasks, parts)
-            failed = [result for result, _ in answers.values() if result.error is not None]
-            if not failed:
+            lost = [result for result, _ in answers.values() if result.error is not None]
+            if not lost:
                 return _together(done, answers, work, split.devices[-1])
-            done.failures += failed
+            done.failures += lost
             spent = [result for result, _ in answers.values() if result.error is None]
             done.failures += [replace(result, checkpoint=None, error=IN_VAIN, kind="lost") for result in spent]
             done.wasted_s += time.monotonic() - began
-            if any(result.kind in ("user", "non-finite") for result in failed):
+            if any(result.kind in ("user", "non-finite") for result in lost):
                 break
         raise self._lost(decision, done, window)
 
@@ -155,14 +156,9 @@ class StagesOnNodes:
                 if words is not None:
                     kind: FailureKind = "non-finite" if words == NOT_FINITE else "corrupt"
                     result = replace(result, checkpoint=None, error=words, kind=kind)
-            elif result.kind == "user" and not is_users(self.setup, result.error):
-                words = f"says that the user's code failed, but names none that is here: {result.error}"
-                result = replace(result, kind="refused", error=words)
-            cpu_s, wall_s = min(result.cpu_s, most_s * MOST_CORES), min(result.wall_s, most_s)
-            answers[result.node] = replace(result, cpu_s=cpu_s, wall_s=wall_s), content
+            answers[result.node] = believed(answerable(self.setup, result), most_s, MOST_CORES), content
         for task in waiting.values():  # a transport that forgot some
-            gone = NodeResult(task.run, task.node, task.epoch, task.attempt, error="no answer", kind="lost")
-            answers[task.node] = gone, SnapshotContent()
+            answers[task.node] = failed(task, "lost", "no answer"), SnapshotContent()
         return answers
 
     def _lost(self, decision: Decision, done: PipelinePass, window: EpochWindow) -> Exception:
@@ -172,9 +168,9 @@ class StagesOnNodes:
         last = [result for result in done.failures if result.attempt == number and result.error != IN_VAIN]
         reasons = "; ".join(f"{result.node}: {result.error}" for result in last)
         message = f"epoch {decision.epoch}: the pipeline {decision.nodes} did not get through ({reasons})"
-        of_user = next((result.error for result in last if result.kind == "user"), None)
-        if of_user is not None:
-            return EpochStopped(f"{of_user}; epoch {decision.epoch} on {decision.pair}, those before it are kept", lost)
+        user_code = stopped(last, decision, lost)
+        if user_code is not None:
+            return user_code
         if any(result.kind == "non-finite" for result in last):
             return EpochNonFinite(message, lost)
         return EpochLost(message, lost)
@@ -182,7 +178,7 @@ class StagesOnNodes:
 
 def _opened(result: NodeResult, sent: SnapshotContent, most_s: float) -> tuple[str | None, SnapshotContent]:
     """A stage's part, or what is wrong with it: it has to hold what was sent, as other numbers."""
-    if (result.energy_j or 0.0) > most_s * MOST_W:
+    if not can_draw(result, most_s):
         return f"{result.energy_j:.3g} J in {most_s:.3g} s, which no node can draw", sent
     with tempfile.TemporaryDirectory(prefix="rtp-") as folder:
         place = make_dir(Path(folder) / "part")

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..core.user_code import UserCodeError
 from ..training.task import NodeTask
-from .frames import read_frame, write_frame
+from .frames import Frame, read_frame, write_frame
 
 if TYPE_CHECKING:
     from ..data.held import Held
 
 BEAT_S = 0.2
-Frame = tuple[dict[str, Any], bytes]
 
 
 def main() -> None:

@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..core.notices import say
+from ..crew import ONE_THREAD
 from ..store import RunStore
 from .log_kinds import LogTarget
 
 WAIT_S = 60.0
 """How long the end of a run waits for its logs; after that they finish by themselves."""
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def targets_of(texts: str | Iterable[str]) -> tuple[LogTarget, ...]:

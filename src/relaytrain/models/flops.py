@@ -11,7 +11,6 @@ operator, including those a user's forward calls without a layer.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
+from ..compression.channels import clean_copy, parameters
 from ..core.errors import UsageError
-from ..data.calling import Example, called, changed, tensors_in
+from ..data.nested import Example, called, mapped, tensors
 
 BATCHES = (2, 4)
 """Sizes of the two counting passes; what does not grow with the batch cancels between them."""
@@ -44,18 +44,14 @@ def count(model: nn.Module, example: Example) -> Counts:
 
     The pass runs without memory on torch's meta device where the model allows it, else on the CPU.
     """
-    first = next(iter(tensors_in(example)), None)
+    first = next(tensors(example), None)
     if first is None or first.ndim < 2 or len(first) == 0:
         shape = "no tensor" if first is None else f"shape {list(first.shape)}"
         raise UsageError(f"example: {shape}, expected a batch of at least one input")
     try:
-        passes = [_pass(_on(model, "meta"), example, batch, "meta") for batch in BATCHES]
+        return _counts(model, "meta", called, lambda size: _batch_of(example, size, "meta"))
     except (NotImplementedError, RuntimeError):  # data-dependent code has no meta form
-        passes = [_pass(_on(model, "cpu"), example, batch, "cpu") for batch in BATCHES]
-    small, large = passes
-    step = BATCHES[1] - BATCHES[0]
-    train, forward, kept = ((b - a) // step for a, b in zip(small, large, strict=True))
-    return Counts(train, forward, parameters(model), weight_bytes(model), kept)
+        return _counts(model, "cpu", called, lambda size: _batch_of(example, size, "cpu"))
 
 
 def count_step(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Callable[[int], Any]) -> Counts:
@@ -69,16 +65,7 @@ def count_step(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about processors that are not here
         with torch.backends.mkldnn.flags(enabled=False):  # its LSTM would count nothing
-            passes = [_step_pass(_on(model, "cpu"), loss, batch(size)) for size in BATCHES]
-    small, large = passes
-    step = BATCHES[1] - BATCHES[0]
-    train, forward, kept = (max(0, b - a) // step for a, b in zip(small, large, strict=True))
-    return Counts(train, forward, parameters(model), weight_bytes(model), kept)
-
-
-def parameters(model: nn.Module) -> int:
-    """How many trainable and fixed parameters, shared ones once."""
-    return sum(p.numel() for p in model.parameters())
+            return _counts(model, "cpu", loss, batch)
 
 
 def trainable(model: nn.Module) -> int:
@@ -91,25 +78,18 @@ def weight_bytes(model: nn.Module) -> int:
     return sum(t.numel() * t.element_size() for t in model.state_dict().values())
 
 
-def _on(model: nn.Module, device: str) -> nn.Module:
-    twin = copy.deepcopy(model).to(device)
-    for parameter in twin.parameters():
-        parameter.grad = None
-    return twin.train()
+def _counts(
+    model: nn.Module, device: str, forward: Callable[[nn.Module, Any], Any], batch: Callable[[int], Any]
+) -> Counts:
+    """What a sample adds to `forward` of a batch and its backward."""
+    small, large = (_counted(clean_copy(model).to(device).train(), forward, batch(size)) for size in BATCHES)
+    step = BATCHES[1] - BATCHES[0]
+    train, forwards, kept = (max(0, b - a) // step for a, b in zip(small, large, strict=True))
+    return Counts(train, forwards, parameters(model), weight_bytes(model), kept)
 
 
-def _pass(model: nn.Module, example: Example, batch: int, device: str) -> tuple[int, int, int]:
+def _counted(model: nn.Module, forward: Callable[[nn.Module, Any], Any], batch: Any) -> tuple[int, int, int]:
     """FLOPs of forward and backward, FLOPs of forward, bytes kept between them, for one batch."""
-    inputs = _batch_of(example, batch, device)
-    return _counted(model, lambda: called(model, inputs))
-
-
-def _step_pass(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Any) -> tuple[int, int, int]:
-    """The same for a step on a batch."""
-    return _counted(model, lambda: loss(model, batch))
-
-
-def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, int]:
     mapping = {torch.ops.aten.convolution_backward: _conv_backward_flops}
     weights = {t.untyped_storage()._cdata for t in model.state_dict(keep_vars=True).values()}
     kept: dict[int, torch.UntypedStorage] = {}
@@ -122,10 +102,10 @@ def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, in
 
     with torch.random.fork_rng(devices=[]), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            outputs = forward()
+            outputs = forward(model, batch)
         forward_flops = counter.get_total_flops()
         kept_bytes = sum(storage.nbytes() for storage in kept.values())
-        heads = [t for t in tensors_in(outputs) if t.requires_grad]
+        heads = [t for t in tensors(outputs) if t.requires_grad]
         if not heads:
             raise UsageError("model: its output has no gradient, so it cannot be trained; does it have parameters?")
         torch.autograd.backward(heads, [torch.ones_like(head) for head in heads])
@@ -134,13 +114,13 @@ def _counted(model: nn.Module, forward: Callable[[], Any]) -> tuple[int, int, in
 
 def _batch_of(example: Example, batch: int, device: str) -> Example:
     """Zeros (false, token 0) of the example's kinds and shapes for a batch of another size."""
-    rows = len(tensors_in(example)[0])
+    rows = len(next(tensors(example)))
 
     def zeros(tensor: Tensor) -> Tensor:
         shape = (batch, *tensor.shape[1:]) if tensor.ndim and len(tensor) == rows else tensor.shape
         return torch.zeros(shape, dtype=tensor.dtype, device=device)
 
-    return changed(example, zeros)
+    return mapped(example, zeros)
 
 
 def _conv_backward_flops(

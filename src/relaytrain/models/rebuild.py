@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..compression.channels import parameters
 from ..compression.heads import head_attributes, set_heads
 from ..core.errors import ScenarioError
 from ..core.families import family_named
@@ -84,7 +85,7 @@ def skeleton(spec: FamilySpec) -> nn.Module:
     """The module without memory behind it (torch's meta device): for counting and for checking shapes."""
     with torch.device("meta"):
         model = _family_module(spec)
-    weights = sum(p.numel() for p in model.parameters())
+    weights = parameters(model)
     if weights > MAX_ELEMENTS:
         raise ScenarioError(f"spec: {weights} weights, expected at most {MAX_ELEMENTS}")
     return model
@@ -143,13 +144,9 @@ def only(reference: str, factory: Callable[[], nn.Module]) -> Resolve:
 
 def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
     """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
-    from ..scenario.resolve import resolve as resolve_reference
+    from ..scenario.resolve import function_at
 
-    factory = resolve_reference(check_reference(reference), folder).value
-    if not callable(factory):
-        raise ScenarioError(
-            f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"
-        )
+    factory = function_at(check_reference(reference), folder, "factory")
 
     def own_module() -> nn.Module:
         with user_code(reference):

@@ -145,7 +145,7 @@ def validate_spec(value: object, where: str = "spec") -> Spec:
 
 def check_reference(reference: object, where: str = "factory") -> str:
     """`reference` if it reads `dotted.module:name` in plain ASCII outside the standard library; imports nothing."""
-    from ..scenario.resolve import split_reference  # here, so that scenarios may import specs
+    from ..scenario.resolve import split_reference  # here: who only reads specs starts without
 
     if not isinstance(reference, str):
         raise ScenarioError(f"{where}: got {_shown(reference)}, expected dotted.module:name")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 from safetensors import SafetensorError
@@ -21,7 +22,7 @@ from .spec import FamilySpec, Spec, read_spec, spec_json, validate_spec
 
 METADATA_KEY = "relaytrain.version/1"
 """The only metadata key, so that equal versions give equal bytes (safetensors does not fix the order of keys)."""
-MAX_HEADER_BYTES = 32 * 2**20
+MAX_HEADER_BYTES = 64 * 2**20
 
 Tensors = dict[str, torch.Tensor]
 
@@ -36,7 +37,7 @@ def save_version(model: nn.Module, spec: Spec) -> bytes:
     if isinstance(spec, FamilySpec):
         bare = skeleton(spec)
         check_state(model, shapes_of(bare), "save_version")
-        _check_kinds(bare, model.state_dict(), "save_version")
+        _check_kinds(bare.state_dict(), model.state_dict(), "save_version")
     else:
         check_tensors(state_of(model, spec), dict(spec.shapes), "save_version")
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state_of(model, spec).items()}
@@ -52,28 +53,20 @@ def load_version(data: bytes, *, resolve: Resolve | None = None, where: str = "c
         where: what to call the blob in messages.
     """
     spec = read_version_spec(data, where=where)
-    try:
-        tensors: Tensors = load_tensors(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again from its source") from None
-    stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if isinstance(spec, FamilySpec):
-        model = skeleton(spec)
-        check_state(model, stored, where)
-        model.to_empty(device="cpu")
-    else:
-        if stored != dict(spec.shapes):
-            raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
-        model = build(spec, resolve=resolve)
-    _check_kinds(model, tensors, where)
-    load_state_of(model, tensors, spec)
-    return spec, model
+    tensors = tensors_of(data, where)
+    check_fit(spec, tensors, where)
+    return spec, rebuilt(spec, tensors, resolve, where)
 
 
 def read_version_spec(data: bytes, *, where: str = "checkpoint") -> Spec:
     """The spec in a blob's header, without touching its tensors."""
+    return read_spec(metadata_of(data, METADATA_KEY, where), f"{where}: spec")
+
+
+def metadata_of(data: bytes, key: str, where: str) -> str:
+    """The text under `key` in the header of a safetensors blob of any origin, without touching its tensors."""
     if len(data) < 8:
-        raise ScenarioError(f"{where}: {len(data)} bytes, expected a safetensors file with a relaytrain spec")
+        raise ScenarioError(f"{where}: {len(data)} bytes, expected a safetensors file of relaytrain")
     size = int.from_bytes(data[:8], "little")
     if size > min(MAX_HEADER_BYTES, len(data) - 8):
         raise ScenarioError(f"{where}: not a safetensors file (a header of {size} bytes); pickles are never read")
@@ -82,13 +75,47 @@ def read_version_spec(data: bytes, *, where: str = "checkpoint") -> Spec:
     except (ValueError, RecursionError):
         raise ScenarioError(f"{where}: its header is not JSON; expected a safetensors file") from None
     metadata = header.get("__metadata__") if isinstance(header, dict) else None
-    text = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
+    text = metadata.get(key) if isinstance(metadata, dict) else None
     if not isinstance(text, str):
-        raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a file that relaytrain saved")
-    return read_spec(text, f"{where}: spec")
+        raise ScenarioError(f"{where}: no {key} in its header; expected a file that relaytrain saved")
+    return text
 
 
-def _check_kinds(model: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
-    for name, tensor in model.state_dict().items():
+def tensors_of(data: bytes, where: str) -> Tensors:
+    """The tensors of a safetensors blob of any origin."""
+    try:
+        return load_tensors(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again from its source") from None
+
+
+def check_fit(spec: Spec, tensors: Tensors, where: str) -> None:
+    """Raise unless the tensors have the names and shapes that their spec says; of a family their kinds as well."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if isinstance(spec, FamilySpec):
+        expected = _family_state(spec)
+        if {name: tuple(tensor.shape) for name, tensor in expected.items()} != shapes:
+            check_state(skeleton(spec), shapes, where)  # raises, naming the tensor
+        _check_kinds(expected, tensors, where)
+    elif shapes != dict(spec.shapes):
+        raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
+
+
+def rebuilt(spec: Spec, tensors: Tensors, resolve: Resolve | None, where: str) -> nn.Module:
+    """A fresh module with these tensors, which fit its spec; `resolve` is needed where that names a factory."""
+    model = skeleton(spec).to_empty(device="cpu") if isinstance(spec, FamilySpec) else build(spec, resolve=resolve)
+    _check_kinds(state_of(model, spec), tensors, where)
+    load_state_of(model, tensors, spec)
+    return model
+
+
+@lru_cache(maxsize=64)
+def _family_state(spec: FamilySpec) -> dict[str, torch.Tensor]:
+    """The state of a family's version, without memory."""
+    return dict(skeleton(spec).state_dict())
+
+
+def _check_kinds(expected: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    for name, tensor in expected.items():
         if name in tensors and tensor.dtype != tensors[name].dtype:
             raise ScenarioError(f"{where}: {name} is {tensors[name].dtype}, expected {tensor.dtype}")

@@ -8,6 +8,7 @@ import socket
 import struct
 
 from ..core.errors import UsageError
+from ..core.loopback import is_loopback
 
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR
 OTHERWISE = (
@@ -58,7 +59,7 @@ def check_master(address: str) -> None:
         UsageError: it would be reachable for others.
     """
     try:
-        loopback = ipaddress.ip_address(socket.gethostbyname(address)).is_loopback
+        loopback = is_loopback(socket.gethostbyname(address))
     except OSError:
         loopback = False
     if not loopback:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import ipaddress
 import json
 import queue
 import secrets
@@ -33,14 +32,15 @@ import torch
 from torch import Tensor
 
 from ..core.errors import UsageError, WorkerLost
-from .links import QueuedSender, Shape, Wire, lost
+from ..core.loopback import CA, TLS, TLS_KEY, is_loopback
+from ..training.safetensors_bytes import flat
+from .links import QueuedSender, Shape, Wire, link_lost
 
 _SIZE = struct.Struct("<Q")
 MOST_HELLO = 1000
 PROOF_BYTES = 32
 AGAIN_S = 0.2
 HANDSHAKE_S = 20.0
-CA, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 WELCOME, OTHER_JOB, WRONG_KEY, ARRIVED = b"y", b"o", b"n", b"k"
 DEAD_S = (10, 5, 3)
 """A host that is silent for ten seconds is asked whether it is there, every five seconds and three times."""
@@ -73,10 +73,7 @@ class StagePlace:
     @property
     def is_loopback(self) -> bool:
         """Whether nobody but this machine can reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ class HostLinks:
                 return HostSender(self._kept(link), peer, tag, wire, room=room)
             link.close()
             if time.monotonic() > until:
-                raise lost(peer, WorkerLost("it is about another job"))
+                raise link_lost(peer, WorkerLost("it is about another job"))
             time.sleep(AGAIN_S)
 
     def receiver(self, peer: int, tag: int, shapes: Iterator[Shape]) -> HostReceiver:
@@ -172,7 +169,7 @@ class HostLinks:
                 break
             except OSError as error:
                 if time.monotonic() > until or self._closed:
-                    raise lost(peer, error) from None
+                    raise link_lost(peer, error) from None
                 time.sleep(AGAIN_S)
         if self._outside is None:
             return plain
@@ -180,12 +177,12 @@ class HostLinks:
             link = self._outside.wrap_socket(plain)
         except OSError as error:
             plain.close()
-            raise lost(peer, error) from None
+            raise link_lost(peer, error) from None
         try:
             _check_name(link, place.name)
         except WorkerLost as error:
             link.close()
-            raise lost(peer, error) from None
+            raise link_lost(peer, error) from None
         return link
 
     def _admitted(self, link: socket.socket, peer: int, tag: int) -> bool:
@@ -205,7 +202,7 @@ class HostLinks:
                 raise WorkerLost("it has not the key of this job")
         except (OSError, WorkerLost) as error:
             link.close()
-            raise lost(peer, error) from None
+            raise link_lost(peer, error) from None
         return True
 
     def _kept(self, link: socket.socket) -> socket.socket:
@@ -274,7 +271,7 @@ class HostSender(QueuedSender):
 
     def _finish(self, ticket: Any, tensor: Tensor) -> None:
         self._link.sendall(_SIZE.pack(tensor.nbytes))
-        self._link.sendall(_bytes_of(tensor))
+        self._link.sendall(flat(tensor))
 
     def _confirm(self) -> None:
         """The other end says when all has arrived."""
@@ -301,7 +298,7 @@ class HostReceiver:
         if item is None:
             raise RuntimeError(f"link from process {self._peer}: nothing more was expected")
         if isinstance(item, BaseException):
-            raise lost(self._peer, item) from None
+            raise link_lost(self._peer, item) from None
         return item
 
     def _read(self) -> None:
@@ -316,7 +313,7 @@ class HostReceiver:
                     (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
                     if size != tensor.nbytes:
                         raise WorkerLost(f"{size} bytes, expected {tensor.nbytes}")
-                    _fill(link, _bytes_of(tensor))
+                    _fill(link, flat(tensor))
                     self._ahead.put(tensor)
                 link.sendall(ARRIVED)
             self._ahead.put(None)
@@ -331,7 +328,7 @@ def context(certs: Path, *, server: bool) -> ssl.SSLContext:
     ssl_context.check_hostname = False
     ssl_context.verify_mode = ssl.CERT_REQUIRED
     ssl_context.load_verify_locations(certs / CA)
-    ssl_context.load_cert_chain(certs / CERTIFICATE, certs / KEY)
+    ssl_context.load_cert_chain(certs / TLS, certs / TLS_KEY)
     return ssl_context
 
 
@@ -344,7 +341,7 @@ def _contexts(certs: Path | None, places: Sequence[StagePlace]) -> tuple[ssl.SSL
                     "encrypted: make certificates with `relaytrain flower certs DIR --node NAME ...`, then add --certs"
                 )
         return None, None
-    for name in (CA, CERTIFICATE, KEY):
+    for name in (CA, TLS, TLS_KEY):
         if not (certs / name).is_file():
             raise UsageError(f"--certs: {certs} has no {name}; `relaytrain flower certs DIR --node NAME` makes it")
     return context(certs, server=True), context(certs, server=False)
@@ -365,11 +362,6 @@ def _notice_death(link: socket.socket) -> None:
     for name, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", times)):
         if hasattr(socket, name):  # not everywhere
             link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    whole: Any = tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b""
-    return memoryview(whole)
 
 
 def _fill(link: socket.socket, room: memoryview) -> None:

@@ -20,7 +20,7 @@ from .update_rules import SGD, Adam, Rule
 SCHEMA = "relaytrain.pipeline-job/1"
 Owner = Literal["first", "master"]
 """Who holds the data: the device of the first stage, or a master that sends inputs and labels to the stages."""
-RULES: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam}
+RULE_CLASSES: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class StageJob:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        name = next(key for key, kind in RULES.items() if isinstance(self.rule, kind))
+        name = next(key for key, kind in RULE_CLASSES.items() if isinstance(self.rule, kind))
         return values | {
             "schema": SCHEMA, "rule": {"name": name, **asdict(self.rule)},  # type: ignore[call-overload]
             "wires": [asdict(w) for w in self.wires], "paces": [asdict(p) for p in self.paces],
@@ -106,7 +106,7 @@ class StageJob:
             if values.pop("schema") != SCHEMA:
                 raise ValueError(f"expected the schema {SCHEMA}")
             rule = dict(values["rule"])
-            kind = RULES[rule.pop("name")]
+            kind = RULE_CLASSES[rule.pop("name")]
             values["rule"] = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in rule.items()})
             values["policies"] = tuple({n: Policy(p) for n, p in part.items()} for part in values["policies"])
             values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"]), w["seed"]) for w in values["wires"])
@@ -114,8 +114,7 @@ class StageJob:
             ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             return cls(**ready)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            words = f"{type(error).__name__}: {str(error)[:120]}"
-            raise ScenarioError(f"{where}: not a pipeline job ({words}); write it anew") from None
+            raise _no_job(where, error) from None
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -131,6 +130,10 @@ def read_job(path: Path) -> StageJob:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        words = f"{type(error).__name__}: {str(error)[:120]}"
-        raise ScenarioError(f"{path}: not a pipeline job ({words}); write it anew") from None
+        raise _no_job(path, error) from None
     return StageJob.from_dict(values, path)
+
+
+def _no_job(where: object, error: Exception) -> ScenarioError:
+    words = f"{type(error).__name__}: {str(error)[:120]}"
+    return ScenarioError(f"{where}: not a pipeline job ({words}); write it anew")

@@ -71,7 +71,7 @@ def make_job(
     emulation = runtime.emulation
     limited = [emulation.links and device.link_bytes_per_s < math.inf for device in order[:-1]]
     speeds = [8 * device.link_bytes_per_s if slow else None for device, slow in zip(order, limited, strict=False)]
-    wires = [Wire(bits_per_s, emulation.delay_s) for bits_per_s in (*speeds, emulation.data_bits_per_s)]
+    wires = [Wire(bits_per_s, emulation.delay_s) for bits_per_s in (*speeds, None)]
     labels = work.batches[0][1]
     return StageJob(
         blueprint=blueprint(work.model, work.spec),

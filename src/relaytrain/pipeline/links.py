@@ -64,20 +64,6 @@ class Traffic:
         return self._last_s
 
 
-class Sender(Protocol):
-    """One end of a link."""
-
-    sent_bytes: int
-
-    def send(self, tensor: Tensor) -> None:
-        """Start sending."""
-        ...
-
-    def close(self) -> None:
-        """Wait until all has arrived."""
-        ...
-
-
 class Receiver(Protocol):
     """Its other end."""
 
@@ -89,7 +75,7 @@ class Receiver(Protocol):
 class Links(Protocol):
     """All links of a process; `host_links` has those between hosts."""
 
-    def sender(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> Sender:
+    def sender(self, peer: int, tag: int, wire: Wire | None = None, *, room: int = 0) -> QueuedSender:
         """A link to the process `peer`, told apart from others by `tag`."""
         ...
 
@@ -129,7 +115,7 @@ class QueuedSender:
     def send(self, tensor: Tensor) -> None:
         """Start sending; waits only when `room` messages are under way already."""
         if self._failure is not None:
-            raise lost(self._peer, self._failure)
+            raise link_lost(self._peer, self._failure)
         tensor = tensor.detach().contiguous()
         self.sent_bytes += tensor.nbytes
         if self._traffic is None:
@@ -143,7 +129,7 @@ class QueuedSender:
         self._thread.join()
         self._confirm()
         if self._failure is not None:
-            raise lost(self._peer, self._failure)
+            raise link_lost(self._peer, self._failure)
 
     def _drain(self) -> None:
         """Waits for the wire, then for the peer, and lets go of the tensor."""
@@ -196,7 +182,7 @@ class GlooReceiver:
         try:
             work.wait()
         except RuntimeError as error:
-            raise lost(self._peer, error) from None
+            raise link_lost(self._peer, error) from None
         self._post()
         return tensor
 
@@ -208,9 +194,9 @@ class GlooReceiver:
             try:
                 self._posted = dist.irecv(tensor, self._peer, tag=self._tag), tensor
             except RuntimeError as error:
-                raise lost(self._peer, error) from None
+                raise link_lost(self._peer, error) from None
 
 
-def lost(peer: int, error: BaseException) -> WorkerLost:
+def link_lost(peer: int, error: BaseException) -> WorkerLost:
     """What a broken link means to those who hold its other end."""
     return WorkerLost(f"link to process {peer}: {str(error).splitlines()[0][:200]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ from torch import nn
 
 from ..core.errors import UsageError
 from ..core.outcome import Evaluation
-from ..core.user_code import user_code
 from ..data.dataset import Dataset
+from ..data.held import FixedBatches
 from ..data.source import read
 from ..models.rebuild import from_scenario, of_module
 from ..models.spec import Spec
 from ..planners.pipeline.partition import Device
-from ..scenario.resolve import resolve
+from ..scenario.resolve import function_at
 from ..store.files import make_dir
+from ..training.evaluate import evaluate
 from .job_writer import make_job, write_start
 from .networks import trainable
 from .pipeline_work import Batches, PipelineResult, PipelineWork, Runtime, Split, Training
@@ -79,7 +80,7 @@ def prepare(
     return folder / "job.json", job.world
 
 
-def said(order: TrainingOrder, results: Sequence[PipelineResult]) -> dict[str, Any]:
+def results_json(order: TrainingOrder, results: Sequence[PipelineResult]) -> dict[str, Any]:
     """The JSON form of the results of some epochs; split and bytes are of the last."""
     last = results[-1]
     losses = [loss for result in results for loss in result.losses]
@@ -146,32 +147,13 @@ def minibatches(order: TrainingOrder, epoch: int = 1) -> Batches:
 
 def loss_over(model: nn.Module, batches: Batches) -> Evaluation:
     """Mean loss and share of right answers over minibatches, without training; the model's modes stay as they are."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    total, right, count = 0.0, 0, 0
-    try:
-        with torch.no_grad(), user_code("forward of the network"):
-            for inputs, labels in batches:
-                outputs = model(inputs)
-                total += float(nn.functional.cross_entropy(outputs, labels)) * len(labels)
-                right += int((outputs.argmax(dim=1) == labels).sum())
-                count += len(labels)
-    finally:
-        for module, training in modes.items():
-            module.training = training
-    return Evaluation(total / count, right / count)
+    return evaluate(model, FixedBatches(tuple(batches)))
 
 
 def loss_on_test(order: TrainingOrder, model: nn.Module) -> Evaluation:
     """Of the data's test split."""
-    data = _data(order, "test")
-    images, labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
-    return loss_over(model, list(zip(torch.split(images, 256), torch.split(labels, 256), strict=True)))
+    return evaluate(model, _data(order, "test"))
 
 
 def _data(order: TrainingOrder, split: str = "train") -> Dataset:
-    def follow(reference: str) -> Callable[..., Any]:
-        value: Callable[..., Any] = resolve(reference, order.folder).value
-        return value
-
-    return read(order.data, split=split, resolve=follow)
+    return read(order.data, split=split, resolve=lambda reference: function_at(reference, order.folder, "--data"))

@@ -14,7 +14,7 @@ from ..models.spec import Spec
 from ..planners.pipeline.chain import Policy, Unit, layers_of, renumbered
 from ..planners.pipeline.partition import Device, PipelinePlan, partition, split
 from ..planners.pipeline.policy_choice import Keeping
-from ..planners.pipeline.schedules import PipelineSchedule, Window, async_1f1b, gpipe, sync_1f1b
+from ..planners.pipeline.schedules import PipelineSchedule, async_1f1b, gpipe, sync_1f1b
 from ..planners.pipeline.stage_memory import stage_bytes
 from ..planners.pipeline.version_lifetimes import peak
 from ..training.losses import loss_named
@@ -39,7 +39,6 @@ class Training:
     rule: Rule
     loss: str = "cross-entropy"
     m: int | None = None
-    window: Window = Window.one_f_one_b
     keeping: Keeping = Keeping.best_of
     schedule: Literal["async", "1f1b", "gpipe"] = "async"
     checkpoint: bool = False
@@ -49,7 +48,7 @@ class Training:
         """The schedule of so many stages and minibatches."""
         m = self.m or stages
         if self.schedule == "async":
-            return async_1f1b(stages, minibatches, m, self.window)
+            return async_1f1b(stages, minibatches, m)
         if minibatches % m:
             raise UsageError(
                 f"batches: got {minibatches}, expected a multiple of m = {m}: an update waits for {m} of them"
@@ -66,14 +65,13 @@ class Emulation:
     """Devices and links slower than this machine: `links` and `compute` take the devices' own figures.
 
     `speeds` (FLOP/s by device) are the true ones where they differ from those that the plan believes in; `delay_s` is
-    the range of a random delay of every message; `data_bits_per_s` the speed of a master's link; `seconds` (forward,
-    backward, by device) say outright how long a stage's computing lasts.
+    the range of a random delay of every message; `seconds` (forward, backward, by device) say outright how long a
+    stage's computing lasts.
     """
 
     links: bool = False
     compute: bool = False
     delay_s: tuple[float, float] = (0.0, 0.0)
-    data_bits_per_s: float | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -91,13 +89,11 @@ class Runtime:
     folder: Path | None = None
     snapshot_every: int = 0
     bind: str = "localhost"
-    rendezvous: Literal["file", "tcp"] = "file"
     emulation: Emulation = Emulation()
     rebalance: bool = False
     count_bytes: bool = False
     silent_s: float = 4.0
     group_s: float = 10.0
-    restarts: int = 5
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,6 @@ class PipelineWork:
             self.units,
             devices,
             m=m,
-            window=t.window,
             keeping=t.keeping,
             state_tensors=state_tensors,
             checkpoint=t.checkpoint,

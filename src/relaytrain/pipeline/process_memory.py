@@ -39,7 +39,7 @@ class MemoryGrowth:
     def __init__(self) -> None:
         self._began, self._peak, self._code = rss_bytes("VmRSS"), rss_bytes(), rss_bytes("RssFile")
 
-    def said(self) -> dict[str, int]:
+    def growth_bytes(self) -> dict[str, int]:
         """`grown_bytes` at the peak, in all; of it `code_bytes` by now, mapped from files and shared with others.
 
         The system's own peak counts where it is of this time; one of before (imports, given back since) does not.

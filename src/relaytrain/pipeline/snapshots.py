@@ -14,26 +14,24 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import struct
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..core.errors import StoreDamaged
 from ..planners.pipeline.chain import renumbered, unit_of
 from ..store.files import make_dir, write_atomic
+from ..training.safetensors_bytes import pieces
 from .factors import Tensors
-from .tensorfile import KINDS, TensorFile
+from .tensorfile import TensorFile
 from .update_rules import OptimizerState
 
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
 _FOLDER = re.compile(r"(\d{8})-(\d{3})", re.ASCII)
-_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass
@@ -79,23 +77,7 @@ def part_pieces(content: SnapshotContent) -> Iterator[bytes | memoryview]:
     tensors = {f"w:{n}": t for n, t in content.weights.items()} | {f"b:{n}": t for n, t in content.buffers.items()}
     for n, state in content.states.items():
         tensors |= {f"s{i}:{n}": t for i, t in enumerate(state.tensors)}
-    header: dict[str, object] = {"__metadata__": {STEPS: json.dumps({n: s.steps for n, s in content.states.items()})}}
-    at = 0
-    for key, tensor in tensors.items():
-        header[key] = {
-            "dtype": _NAMES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [at, at + tensor.nbytes],
-        }
-        at += tensor.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    yield struct.pack("<Q", len(text))
-    yield text
-    for tensor in tensors.values():
-        if tensor.numel():
-            flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-            yield memoryview(flat)
+    return pieces(tensors, {STEPS: json.dumps({n: s.steps for n, s in content.states.items()})})
 
 
 def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotContent:

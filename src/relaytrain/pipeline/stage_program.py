@@ -22,7 +22,7 @@ from ..training.losses import loss_named
 from .blueprint import units_from
 from .factors import Tensors
 from .job_file import StageJob
-from .links import Links, Receiver, Sender, Shape
+from .links import Links, QueuedSender, Receiver, Shape
 from .snapshots import SnapshotContent, place, read, write_part
 from .stage import Stage
 from .tensorfile import DTYPES, TensorFile
@@ -86,7 +86,7 @@ class StageProgram:
         self.stage.watch(self._reached)
         self._written: dict[int, int] = {}
         self._busy_s, self._peak_bytes = 0.0, 0
-        self._senders: list[Sender] = []
+        self._senders: list[QueuedSender] = []
         self._inputs, self._labels, self._errors = self._receivers()
         self._on, self._back, self._labels_on = self._openings()
         self.data = MinibatchFile(job) if job.owner == "first" and rank == 0 else None
@@ -106,7 +106,7 @@ class StageProgram:
             errors = self._links.receiver(rank + 1, ERRORS, self._shapes(rank + 1))
         return inputs, labels, errors
 
-    def _openings(self) -> tuple[Sender | None, Sender | None, Sender | None]:
+    def _openings(self) -> tuple[QueuedSender | None, QueuedSender | None, QueuedSender | None]:
         """Onwards: activations; backwards: errors; and labels, where the first stage owns the data."""
         rank = self.rank
         on = None if self.last else self._sender(rank + 1, ACTIVATIONS, rank)
@@ -120,7 +120,7 @@ class StageProgram:
             shape, kind = self.job.entries[str(size)][stage]
             yield tuple(shape), DTYPES[kind]
 
-    def _sender(self, peer: int, tag: int, wire: int) -> Sender:
+    def _sender(self, peer: int, tag: int, wire: int) -> QueuedSender:
         self._senders.append(self._links.sender(peer, tag, self.job.wires[wire]))
         return self._senders[-1]
 

@@ -22,21 +22,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch._C._distributed_c10d import TCPStore
-
 from ..core.errors import InfeasibleError, RelayTrainError, WorkerLost
 from ..core.user_code import UserCodeError
 from ..launcher import ENVIRONMENT, Forked, launcher
 from ..planners.pipeline.partition import Device
 from ..planners.pipeline.partition import split as parts_of
 from ..store.files import make_dir
-from .addresses import address_of, interface_of
 from .blueprint import names_in
 from .job_file import StageJob
 from .job_writer import make_job, write_start
 from .pipeline_work import PipelineResult, PipelineWork, Split
 from .snapshots import last_attempt, newest, prune, read
 from .stragglers import Straggling
+
+RESTARTS = 5
+"""How many times stages are started again before the run is given up."""
 
 
 def supervise(work: PipelineWork, devices: Sequence[Device], split: Split) -> PipelineResult:
@@ -74,8 +74,6 @@ class _Supervisor:
         self.earlier = self.attempt = last_attempt(folder)  # of a run that was killed
         self.link_bytes = 0
         self.names = names_in(work.chain, work.model)
-        runtime = work.runtime
-        self.interface = interface_of(runtime.bind)
         self.slow: tuple[str, float] | None = None
 
     def run(self, began_s: float) -> PipelineResult:
@@ -119,7 +117,8 @@ class _Supervisor:
         self.attempt += 1
         self.splits.append(self.split)
         job, path = self._job(*self._newest())
-        store, keep = self._store()
+        store = self.folder / f"meet-{self.attempt:03d}"
+        store.unlink(missing_ok=True)
         crew = launcher("relaytrain.pipeline.worker")
         workers: list[_Worker] = []
         watch = self._straggling(job)
@@ -128,7 +127,7 @@ class _Supervisor:
                 name = self.split.devices[rank] if rank < job.stages else "master"
                 control, theirs = socket.socketpair()
                 with theirs:
-                    forked = crew.fork([str(path), rank, store], [theirs.fileno()], ENVIRONMENT)
+                    forked = crew.fork([str(path), rank, str(store)], [theirs.fileno()], ENVIRONMENT)
                 control.setblocking(False)
                 workers.append(_Worker(name, forked, control))
                 _ = forked.pid  # its silence counts from when it is there
@@ -149,7 +148,6 @@ class _Supervisor:
                     worker.process.end()
             for worker in workers:
                 worker.process.end()
-            del keep
         self.link_bytes += sum(int((w.done or {}).get("sent_bytes", 0)) for w in workers)
         return workers
 
@@ -190,28 +188,28 @@ class _Supervisor:
         worker.seen_s = time.monotonic()
         *lines, worker.rest = (worker.rest + data).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            kind = said.pop("kind")
+            message = json.loads(line)
+            kind = message.pop("kind")
             if kind == "beat":
-                worker.rss_bytes = said["rss_bytes"]
+                worker.rss_bytes = message["rss_bytes"]
             elif kind == "loss":
-                self.losses[said["index"]] = said["value"]
-                self._tell("loss", **said)
+                self.losses[message["index"]] = message["value"]
+                self._tell("loss", **message)
             elif kind == "step":
-                updates = (said["index"] + 1) // (job.flush or 1)
+                updates = (message["index"] + 1) // (job.flush or 1)
                 if watch is not None:
-                    watch.note(rank, said["busy_s"])
-                self._tell("step", stage=rank, **said)
+                    watch.note(rank, message["busy_s"])
+                self._tell("step", stage=rank, **message)
                 if rank == 0 and job.every and updates % job.every == 0:
                     prune(self.folder, self._newest()[0])
             elif kind == "done":
-                worker.done = said
+                worker.done = message
             elif kind == "lost":
-                worker.lost = said["error"]
+                worker.lost = message["error"]
             elif kind == "broken":
-                worker.broken = WorkerLost(f"device {worker.name}: {said['error']}")
+                worker.broken = WorkerLost(f"device {worker.name}: {message['error']}")
             elif kind == "failed":
-                worker.broken = UserCodeError(said["error"])
+                worker.broken = UserCodeError(message["error"])
 
     def _recover(self, workers: list[_Worker]) -> None:
         """Who is to blame, and who is left."""
@@ -228,7 +226,7 @@ class _Supervisor:
         culprits = {w.name for w in dead or silent}
         why = "ended" if dead else "silent" if silent else "a link broke"
         starts = self.attempt - self.earlier
-        if starts > self.work.runtime.restarts:
+        if starts > RESTARTS:
             who = ", ".join(sorted(culprits)) or "nobody"
             raise WorkerLost(f"pipeline: {starts} starts, the last one: {who} {why}; look at its host")
         self._tell("lost", devices=sorted(culprits), why=why)
@@ -270,18 +268,6 @@ class _Supervisor:
         self.slow = self.split.devices[stage], watch.factor(stage)
         self.devices, self.split = devices, Split.of(plan)
         return True
-
-    def _store(self) -> tuple[str, Any]:
-        """Where the workers meet: a file, or a socket bound to the chosen address. And what must stay until then."""
-        if self.work.runtime.rendezvous == "file":
-            path = self.folder / f"meet-{self.attempt:03d}"
-            path.unlink(missing_ok=True)
-            return f"file:{path}", None
-        address = (address_of(self.interface) if self.interface else None) or "0.0.0.0"
-        listening = socket.create_server((address, 0))
-        port = listening.getsockname()[1]
-        store = TCPStore(address, port, is_master=True, master_listen_fd=listening.detach(), wait_for_workers=False)
-        return f"tcp:{address}:{port}", store
 
     def _job(self, start: int, source: Path) -> tuple[StageJob, Path]:
         job = make_job(

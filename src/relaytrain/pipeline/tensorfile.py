@@ -11,17 +11,14 @@ import json
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.errors import StoreDamaged
+from ..training.safetensors_bytes import NAMES, flat
 
-KINDS = {
-    "F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16,
-    "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool, "U8": torch.uint8,
-}  # fmt: skip
+KINDS = {name: kind for kind, name in NAMES.items()}
 DTYPES = {str(kind).removeprefix("torch."): kind for kind in KINDS.values()}
 """The same kinds of tensors by torch's own names."""
 MAX_HEADER_BYTES = 32 * 2**20
@@ -90,15 +87,13 @@ class TensorFile:
         return self._read(rows, at + begin * (rows.nbytes // max(1, end - begin)))
 
     def _read(self, into: Tensor, at: int) -> Tensor:
-        if into.numel():
-            flat: Any = into.view(-1).view(torch.uint8).numpy()
-            left = memoryview(flat)
-            self._file.seek(at)
-            while left:
-                count = self._file.readinto(left)
-                if not count:
-                    raise StoreDamaged(f"{self.path}: ends too early; remove it and run again")
-                left = left[count:]
+        left = flat(into)
+        self._file.seek(at)
+        while left:
+            count = self._file.readinto(left)
+            if not count:
+                raise StoreDamaged(f"{self.path}: ends too early; remove it and run again")
+            left = left[count:]
         return into
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import FileStore, TCPStore
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import RelayTrainError, UsageError, WorkerLost
@@ -71,7 +71,7 @@ def supervised(path: Path, rank: int, store: str, control: socket.socket) -> int
     grown, talk = MemoryGrowth(), _Control(control)
     try:
         job = read_job(path)
-        join(job, rank, _store(store, job))
+        join(job, rank, FileStore(store, job.world))
         talk("ready")
         play(job, rank, partial(_grown, grown, talk))
     except WorkerLost as error:
@@ -98,17 +98,9 @@ def join(job: StageJob, rank: int, store: Any) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.world, timeout=limit)
 
 
-def _store(where: str, job: StageJob) -> Any:
-    kind, _, rest = where.partition(":")
-    if kind == "file":
-        return FileStore(rest, job.world)
-    host, _, port = rest.rpartition(":")
-    return TCPStore(host, int(port), job.world, is_master=False, timeout=timedelta(seconds=job.group_s))
-
-
 def _grown(grown: MemoryGrowth, report: Report, kind: str, **values: Any) -> None:
     """A word with, at the end, what the process has grown by."""
-    report(kind, **values, **(grown.said() if kind == "done" else {}))
+    report(kind, **values, **(grown.growth_bytes() if kind == "done" else {}))
 
 
 class _Control:
@@ -163,12 +155,12 @@ def _on_this_host(job: StageJob, grown: MemoryGrowth) -> int:
             f"which stage is this? Start it by torchrun --nproc-per-node {job.world}, or between hosts with --rank, "
             "--certs and --at"
         )
+    if os.environ["WORLD_SIZE"] != str(job.world):
+        raise UsageError(f"torchrun: got {os.environ['WORLD_SIZE']} processes, expected --nproc-per-node {job.world}")
     check_master(os.environ.get("MASTER_ADDR", "localhost"))
-    if job.interface:
-        os.environ["GLOO_SOCKET_IFNAME"] = job.interface
     store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
     _all_at("here", store, rank, world)  # processes start seconds apart; only then does the group's own limit count
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=job.group_s))
+    join(job, rank, store)
     play(job, rank, partial(_grown, grown, partial(_say, rank)))
     _all_at("done", store, rank, world)
     dist.barrier()

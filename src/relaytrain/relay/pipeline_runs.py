@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..compression.channels import parameters
 from ..core.errors import NonFiniteTraining, ScenarioError, UsageError
 from ..core.outcome import Evaluation, VerdictKind
 from ..core.plan import Decision, finite, or_infinite, plain
@@ -24,7 +25,6 @@ from ..costs.meters import find_meter
 from ..data.domain import Preprocessing
 from ..executors.epoch import EpochWindow, cpu_s_so_far
 from ..executors.pipelined import optimizer_buffers, optimizer_states
-from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import Spec
 from ..pipeline.named_run import Network, TrainingOrder, built, growth, loss_on_test, loss_over, minibatches

@@ -11,14 +11,13 @@ from ..core.plan import Decision
 from ..core.problem import Pair
 from ..core.protocols import Earlier, Transport
 from ..costs.meters import Meter
-from ..data.held import Held, InMemory
+from ..data.held import Held, InMemory, held_of
 from ..executors.epoch import FederatedEpoch
 from ..executors.pipelined import Members, PipelinedEpoch
 from ..executors.stages import StagesOnNodes, StageTransport
 from ..training.checkpoint import Checkpoint
 from ..training.conformal import prediction_sets
 from ..training.handover import hand_over
-from ..training.local import Site
 from ..training.setup import TrainingSetup
 
 TRIES_OF_AN_EPOCH = 2
@@ -64,7 +63,7 @@ class TorchRunner:
     def test(self, checkpoint: Checkpoint) -> Evaluation:
         """Loss, accuracy and conformal prediction sets on the test set."""
         if self._test is None:
-            self._test = Site.of(self.setup.test).held
+            self._test = held_of(self.setup.test)
         model = checkpoint.model(resolve=self.setup.resolve)
         tested = self.setup.evaluate(model, self._test)
         if self.setup.settings.loss != "cross-entropy" or not isinstance(self._test, InMemory):

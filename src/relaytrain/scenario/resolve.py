@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -76,6 +76,15 @@ def resolve(reference: str, folder: Path | None = None) -> Resolved:
         _used.add((reference, digest))
         say(f"code of your own: {reference} in {file} (sha256 {digest[:12]})")
     return Resolved(reference, value, file, digest)
+
+
+def function_at(reference: str, folder: Path | None, what: str) -> Callable[..., Any]:
+    """The function that `reference` names; `what` says for what, in messages."""
+    value = resolve(reference, folder).value
+    if not callable(value):
+        raise ScenarioError(f"{what}: {reference} is a {type(value).__name__}, expected a function")
+    function: Callable[..., Any] = value
+    return function
 
 
 def _definer(value: Any, module: ModuleType) -> str:

@@ -16,28 +16,23 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
-from ..models.rebuild import Resolve, build, check_state, load_state_of, shapes_of, skeleton, state_of
-from ..models.spec import FamilySpec, Spec, read_spec, spec_json
+from ..models.rebuild import Resolve, state_of
+from ..models.spec import Spec, read_spec, spec_json
+from ..models.travel import Tensors, check_fit, metadata_of, rebuilt, tensors_of
 from .safetensors_bytes import as_safetensors
 from .task import Blob, as_bytes
 
 METADATA_KEY = "relaytrain.checkpoint/1"
 """The only metadata key, so that equal checkpoints give equal bytes."""
-MAX_HEADER_BYTES = 64 * 2**20
 WEIGHTS, OPTIMIZER, SERVER, SCALER, WHOLE = "weights/", "optimizer/", "server/", "scaler/", "whole/"
 SHAPED = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq"})
 """Buffers that always have the shape of their weight."""
-
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +95,7 @@ class Checkpoint:
             ScenarioError: it is not a whole checkpoint, or its tensors are not those of its spec.
         """
         headers = _headers(data, where)
-        try:
-            tensors: Tensors = load_tensors(data)
-        except (SafetensorError, ValueError, KeyError) as error:
-            raise ScenarioError(f"{where}: not a whole safetensors file ({error}); get it again") from None
+        tensors = tensors_of(data, where)
         kept = {name.removeprefix(WHOLE): tensors.pop(name) for name in list(tensors) if name.startswith(WHOLE)}
         if len(headers) == 1 and kept:
             raise ScenarioError(f"{where}: holds a full version that its header does not know")
@@ -119,7 +111,7 @@ class Checkpoint:
         )
         if len(weights) + len(state) + len(server) + len(scaler) != len(tensors):
             raise ScenarioError(f"{where}: holds tensors that are neither weights nor optimizer state")
-        _check(spec, weights, where)
+        check_fit(spec, weights, where)
         _check_state(weights, state, where)
         _check_state(weights, server, where)
         _check_scaler(scaler, where)
@@ -137,32 +129,18 @@ class Checkpoint:
 
     def model(self, *, resolve: Resolve | None = None) -> nn.Module:
         """A fresh module with these weights, in eval mode; `resolve` is needed when the spec names a factory."""
-        if isinstance(self.spec, FamilySpec):
-            model = skeleton(self.spec).to_empty(device="cpu")
-        else:
-            model = build(self.spec, resolve=resolve)
-        for name, tensor in state_of(model, self.spec).items():
-            if name in self.weights and tensor.dtype != self.weights[name].dtype:
-                raise ScenarioError(f"checkpoint: {name} is {self.weights[name].dtype}, expected {tensor.dtype}")
-        load_state_of(model, self.weights, self.spec)
-        return model.eval()
+        return rebuilt(self.spec, self.weights, resolve, "checkpoint").eval()
 
 
 def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
     """Spec and version name of a checkpoint and, where it is a slice, of the full version that it holds beside it."""
-    if len(data) < 8:
-        raise ScenarioError(f"{where}: {len(data)} bytes, expected a checkpoint of relaytrain")
-    size = int.from_bytes(data[:8], "little")
-    if size > min(MAX_HEADER_BYTES, len(data) - 8):
-        raise ScenarioError(f"{where}: not a safetensors file (a header of {size} bytes); pickles are never read")
+    text = metadata_of(data, METADATA_KEY, where)
     try:
-        header = json.loads(data[8 : 8 + size])
-        text = header["__metadata__"][METADATA_KEY]
         inner = json.loads(text)
         tables = [inner, *([inner["whole"]] if "whole" in inner else [])]
         read = [(json.dumps(each["spec"]), each["version"]) for each in tables]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise ScenarioError(f"{where}: no {METADATA_KEY} in its header; expected a checkpoint of relaytrain") from None
+        raise ScenarioError(f"{where}: its {METADATA_KEY} is none; expected a checkpoint of relaytrain") from None
     if not all(isinstance(version, str) and len(version) <= 200 for _, version in read):
         raise ScenarioError(f"{where}: its version is not a name")
     return [(read_spec(spec, f"{where}: spec"), version) for spec, version in read]
@@ -170,19 +148,6 @@ def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
 
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
-
-
-def _check(spec: Spec, weights: Tensors, where: str) -> None:
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if isinstance(spec, FamilySpec):
-        expected = _family_state(spec)
-        if {name: shape for name, (shape, _) in expected.items()} != shapes:
-            check_state(skeleton(spec), shapes, where)  # raises, naming the tensor
-        for name, (_, dtype) in expected.items():
-            if weights[name].dtype != dtype:
-                raise ScenarioError(f"{where}: {name} is {weights[name].dtype}, expected {dtype}")
-    elif shapes != dict(spec.shapes):
-        raise ScenarioError(f"{where}: its tensors are not those its spec lists; get it again from its source")
 
 
 def _check_state(weights: Tensors, state: Tensors, where: str) -> None:
@@ -205,10 +170,3 @@ def _check_scaler(scaler: Tensors, where: str) -> None:
     whole = whole and not scaler["growth_tracker"].is_floating_point()
     if not whole or not 0.0 < float(scaler["scale"]) < math.inf or not 0 <= int(scaler["growth_tracker"]) < 2**31:
         raise ScenarioError(f"{where}: a scale of losses that none of training leaves behind; get it again")
-
-
-@lru_cache(maxsize=64)
-def _family_state(spec: FamilySpec) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    model = skeleton(spec)
-    shapes = shapes_of(model)
-    return {name: (shapes[name], tensor.dtype) for name, tensor in model.state_dict().items()}

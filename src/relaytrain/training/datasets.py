@@ -19,7 +19,7 @@ from ..data.own import Origin, OwnData, Together, labels_of
 from ..data.partition import by_class, by_size, dirichlet, iid, split
 from ..data.quick import RECIPES, quick_data
 from ..data.source import read as read_source
-from .own_data import Data, all_together, by_node, called, data_of, divisible_labels, from_python, function_of
+from .own_data import Data, by_node, data_of, divisible_labels, from_python, function_of, result_of
 
 RESERVED = ("validation", "test")
 
@@ -83,12 +83,12 @@ def _parts(source: str, seed: int, folder: Path | None) -> Mapping[str, Data]:
         return quick_data(seed, source)
     if ":" not in source:
         raise ScenarioError(f"data.partition: {source} has no parts; expected sizes, iid, by-class or dirichlet")
-    parts = called(Origin(source), folder)
+    parts = result_of(Origin(source), folder)
     if not isinstance(parts, Mapping) or not parts:
         raise ScenarioError(f"data.source: {source}() returned {type(parts).__name__}, expected datasets by name")
 
     def anew(part: str) -> Callable[[], Any]:
-        return lambda: called(Origin(source), folder)[part]
+        return lambda: result_of(Origin(source), folder)[part]
 
     named = {str(name): value for name, value in parts.items()}
     return {
@@ -172,7 +172,7 @@ def _read(read: Reader, source: str, which: str, place: Path | None, folder: Pat
     if read is not read_source:
         return read(source, split=which, folder=place, resolve=lambda named: function_of(named, folder))
     origin = Origin(source, which)
-    return data_of(called(origin, folder), f"{which} of {source}", origin, lambda: called(origin, folder))
+    return data_of(result_of(origin, folder), f"{which} of {source}", origin, lambda: result_of(origin, folder))
 
 
 def _classes(data: Data) -> NDArray[np.int64]:
@@ -208,17 +208,10 @@ def _from_datasets(table: Mapping[str, Any], problem: Problem, folder: Path | No
                 rows.append(data.part(share, name))
                 parts[node][name] = (at, at + len(share))
                 at += len(share)
-            held[node] = _joined(rows)
+            one = joined(rows)
+            assert not isinstance(one, Together)  # samples of one dataset
+            held[node] = one
     return Sets(held, whole.validation, whole.test, parts)
-
-
-def _joined(rows: Sequence[Data]) -> Data:
-    own = [part for part in rows if isinstance(part, OwnData)]
-    if not own:
-        return together([part for part in rows if isinstance(part, Dataset)])
-    whole = all_together(own)
-    assert isinstance(whole, OwnData)  # samples of one dataset
-    return replace(whole, origin=own[0].origin)
 
 
 def _ordered(held: dict[str, Data], nodes: list[Node]) -> dict[str, Data]:
@@ -271,6 +264,17 @@ def in_memory(data: Data | Together, what: str = "this") -> Dataset:
     )
 
 
+def joined(parts: Sequence[Data]) -> Data | Together:
+    """Data of several nodes as one: images one set, samples of one dataset as well, others follow each other."""
+    own = [part for part in parts if isinstance(part, OwnData)]
+    if not own:
+        return together([part for part in parts if isinstance(part, Dataset)])
+    first = own[0]
+    if len(own) > 1 and all(part.value is first.value and part.indexes is not None for part in own):
+        return replace(first, indexes=np.concatenate([part.indexes for part in own if part.indexes is not None]))
+    return first if len(own) == 1 else Together(tuple(own))
+
+
 def together(parts: list[Dataset]) -> Dataset:
     """Sets of the same classes as one."""
     if len(parts) == 1:
@@ -308,7 +312,7 @@ def _divided(whole: Data, problem: Problem, names: list[str], seed: int) -> dict
     """One set among nodes, by their `samples` where all have some, else equally."""
     if isinstance(whole, OwnData):
         whole.check_divisible()
-    said = {node.name: node.samples for node in problem.nodes}
-    sizes = {name: said.get(name) or 0 for name in names}
+    samples = {node.name: node.samples for node in problem.nodes}
+    sizes = {name: samples.get(name) or 0 for name in names}
     shares = by_size(len(whole), sizes, seed=seed) if all(sizes.values()) else iid(len(whole), names, seed=seed)
     return {name: whole.part(indexes, name) for name, indexes in shares.items()}

@@ -11,11 +11,10 @@ from torch import nn
 from ..core.outcome import Evaluation
 from ..core.user_code import user_code
 from ..data.dataset import Dataset
-from ..data.held import Held, InMemory
+from ..data.held import Held, held_of
 from ..data.nested import moved
 from ..data.seeding import seeded
-from .losses import LossFunction
-from .step import BatchWatch, PlainStep, TrainingStep, step_of
+from .step import BatchWatch, TrainingStep, step_of
 from .threads import threads
 
 LOOK_SEED = 0
@@ -27,7 +26,6 @@ def evaluate(
     data: Dataset | Held,
     *,
     batch: int = 256,
-    loss: LossFunction | None = None,
     step: TrainingStep | None = None,
     thread_count: int = 1,
 ) -> Evaluation:
@@ -37,12 +35,11 @@ def evaluate(
         model: on whatever device it is.
         data: a set of images, or anything held.
         batch: how many at a time, where the set leaves that open.
-        loss: of outputs and labels; cross-entropy unless said. `step` takes its place.
-        step: what makes sums of a batch.
+        step: what makes sums of a batch; of cross-entropy unless said.
         thread_count: of torch.
     """
-    held = InMemory.of(data) if isinstance(data, Dataset) else data
-    known = step if step is not None else step_of("cross-entropy") if loss is None else PlainStep(loss)
+    held = held_of(data)
+    known = step if step is not None else step_of("cross-entropy")
     modes = {module: module.training for module in model.modules()}
     device = next((str(parameter.device) for parameter in model.parameters()), "cpu")
     model.eval()

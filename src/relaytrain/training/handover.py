@@ -18,13 +18,13 @@ from dataclasses import replace
 from torch import nn
 
 from ..compression.carry import carry_optimizer
+from ..compression.channels import parameters
 from ..compression.distill import DistillOptions, distill
 from ..compression.prune import prune, prune_to
 from ..compression.slices import cut_out, cut_state, state_written_into, written_into
 from ..core.errors import ScenarioError
 from ..core.outcome import Handed
 from ..data.held import tensor_of
-from ..models.flops import parameters
 from ..models.rebuild import code_of
 from ..models.spec import FamilySpec, adapter_of
 from .adapter_rank import at_new_rank
@@ -188,14 +188,7 @@ def _distilled(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, 
     student = fresh.model(resolve=setup.resolve)
     data = in_memory(setup.data_of(nodes), f"distillation into {plan.name}")
     asked = setup.settings.distill
-    options = DistillOptions(
-        temperature=asked.temperature,
-        alpha=asked.alpha,
-        epochs=asked.epochs,
-        batch=setup.settings.batch,
-        lr=asked.lr,
-        momentum=setup.settings.momentum,
-        seed=seed_of(setup.settings.seed, 0, plan.name),
-    )
+    seed = seed_of(setup.settings.seed, 0, plan.name)
+    options = DistillOptions(**vars(asked), batch=setup.settings.batch, momentum=setup.settings.momentum, seed=seed)
     trained = distill(teacher, student, tensor_of(data.images), tensor_of(data.labels), options)
     return Handed(Checkpoint.of_model(trained, fresh.spec, plan.name), "distill", note=note)

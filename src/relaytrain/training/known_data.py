@@ -7,18 +7,18 @@ from torch import Tensor
 
 from ..core.errors import ScenarioError
 from ..data.dataset import Dataset
+from ..data.held import held_of
 from ..data.nested import Batch
 from ..data.own import OwnData, Together, labels_of
 from ..data.seeding import seeded
 from .datasets import Sets
-from .local import Site
 from .own_data import Data
 from .step import inputs_of
 
 
 def first_batch(data: Data | Together, size: int) -> Batch:
     """The first batch of a look at data, always the same one."""
-    held = Site.of(data).held
+    held = held_of(data)
     with seeded(0, held):
         return next(iter(held.ordered(size)))
 

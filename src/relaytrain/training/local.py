@@ -24,7 +24,7 @@ from torch import nn
 from ..core.errors import RelayTrainError
 from ..core.user_code import UserCodeError
 from ..data.dataset import Dataset
-from ..data.held import Held, InMemory
+from ..data.held import Held, held_of
 from ..data.nested import Batch, moved, rows
 from ..data.seeding import seeded
 from ..models.rebuild import Resolve, code_of
@@ -84,10 +84,8 @@ class Site:
         parts: Mapping[str, tuple[int, int]] | None = None,
         own: OwnTraining | None = None,
     ) -> Site:
-        """A site that holds `data`; images go to its device as a whole, other data batch by batch."""
-        if isinstance(data, Dataset):
-            data = InMemory.of(data, device)
-        return cls(data, device, resolve, step, dict(parts or {}), own or OwnTraining())
+        """A site that holds `data`."""
+        return cls(held_of(data, device), device, resolve, step, dict(parts or {}), own or OwnTraining())
 
     def batches(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """The batches of one pass of training, on the device."""

@@ -23,15 +23,13 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
         return squared_error
     if ":" not in name:
         raise ScenarioError(f"training.loss: got {name!r}, expected cross-entropy, mse or dotted.module:name")
-    from ..scenario.resolve import resolve
+    from ..scenario.resolve import function_at
 
-    value = resolve(name, folder).value
-    if not callable(value):
-        raise ScenarioError(f"training.loss: {name} is a {type(value).__name__}, expected a function")
+    function = function_at(name, folder, "training.loss")
 
     def own(outputs: Tensor, labels: Tensor) -> Tensor:
         with user_code(name):
-            loss = value(outputs, labels)
+            loss = function(outputs, labels)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shown = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise UserCodeError(f"training.loss: {name} returned {shown}, expected one number: the mean of the batch")

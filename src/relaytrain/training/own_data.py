@@ -22,24 +22,20 @@ from numpy.typing import NDArray
 from ..core.errors import ScenarioError
 from ..core.user_code import UserCodeError, defined_at, user_code
 from ..data.dataset import Dataset, from_arrays
-from ..data.own import Origin, OwnData, Together, kind_of, labels_of, own_data
+from ..data.own import Origin, OwnData, kind_of, labels_of, own_data
 
 Data = Dataset | OwnData
 """What a node, or a set apart, holds: images in memory or data of the user's own."""
 
 
 def function_of(source: str, folder: Path | None) -> Callable[..., Any]:
-    """What a reference names, if it can be called; runs the user's code."""
-    from ..scenario.resolve import resolve
+    """The function that gives data; runs the user's code."""
+    from ..scenario.resolve import function_at
 
-    value = resolve(source, folder).value
-    if not callable(value):
-        raise ScenarioError(f"data.source: {source} is a {type(value).__name__}, expected a function")
-    function: Callable[..., Any] = value
-    return function
+    return function_at(source, folder, "data.source")
 
 
-def called(origin: Origin, folder: Path | None) -> Any:
+def result_of(origin: Origin, folder: Path | None) -> Any:
     """What the function of `origin` returns."""
     function = function_of(origin.source, folder)
     with user_code(origin.source):
@@ -50,7 +46,7 @@ def fetched(origin: Origin, folder: Path | None) -> OwnData:
     """The data of `origin`, in whatever process this is; a function that gives iterators is called for each pass."""
 
     def again() -> Any:
-        value = called(origin, folder)
+        value = result_of(origin, folder)
         return value if origin.part is None else value[origin.part]
 
     return recognised(again(), _words(origin), origin, again)
@@ -82,11 +78,11 @@ def by_node(source: str, nodes: list[str], folder: Path | None) -> dict[str, Dat
     parts: dict[str, Data] = {}
     for name in (*nodes, "validation", "test"):
         origin = Origin(source, name)
-        value = called(origin, folder)
+        value = result_of(origin, folder)
         if value is None:
             place = defined_at(function_of(source, folder)) or source
             raise UserCodeError(f"{place}: {source}({name!r}) returned nothing, expected the data of {name}")
-        parts[name] = data_of(value, _words(origin), origin, partial(called, origin, folder))
+        parts[name] = data_of(value, _words(origin), origin, partial(result_of, origin, folder))
     return parts
 
 
@@ -105,16 +101,6 @@ def divisible_labels(data: Data, why: str) -> NDArray[np.int64]:
             "numbers; give your Dataset one, or use iid or sizes"
         )
     return labels
-
-
-def all_together(parts: list[OwnData]) -> OwnData | Together:
-    """Data of several nodes as one: samples of one dataset stay one, others follow each other."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
-    if all(part.value is first.value and part.indexes is not None for part in parts):
-        return OwnData(first.value, first.name, np.concatenate([p.indexes for p in parts if p.indexes is not None]))
-    return Together(tuple(parts))
 
 
 def from_python(data: Mapping[str, Any]) -> dict[str, Data]:

@@ -10,7 +10,7 @@ def one_cycle(optimizer):                                  lr_schedule = "mine:o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..core.errors import ScenarioError
 from ..core.user_code import UserCodeError, user_code
 from .settings import TrainingSettings
 
@@ -40,11 +39,15 @@ def own_training(settings: TrainingSettings, folder: Path | None = None) -> OwnT
     Raises:
         ScenarioError: a reference leads nowhere, or to what is no function.
     """
+    from ..scenario.resolve import function_at
+
     optimizer, schedule = settings.optimizer, settings.lr_schedule
-    return OwnTraining(
-        checked_optimizer(_function("optimizer", optimizer, folder), optimizer) if ":" in optimizer else None,
-        checked_schedule(_function("lr_schedule", schedule, folder), schedule) if ":" in schedule else None,
-    )
+    own = OwnTraining()
+    if ":" in optimizer:
+        own = replace(own, optimizer=checked_optimizer(function_at(optimizer, folder, "training.optimizer"), optimizer))
+    if ":" in schedule:
+        own = replace(own, schedule=checked_schedule(function_at(schedule, folder, "training.lr_schedule"), schedule))
+    return own
 
 
 def checked_optimizer(function: Callable[[nn.Module], Any], name: str) -> MakeOptimizer:
@@ -83,13 +86,3 @@ def checked_schedule(function: Callable[[torch.optim.Optimizer], Any], name: str
         return schedule
 
     return make
-
-
-def _function(key: str, reference: str, folder: Path | None) -> Callable[..., Any]:
-    from ..scenario.resolve import resolve
-
-    value = resolve(reference, folder).value
-    if not callable(value):
-        raise ScenarioError(f"training.{key}: {reference} is a {type(value).__name__}, expected a function")
-    function: Callable[..., Any] = value
-    return function

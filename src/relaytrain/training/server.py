@@ -20,7 +20,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .checkpoint import Checkpoint, Tensors
+from ..models.travel import Tensors
+from .checkpoint import Checkpoint
 from .settings import Strategy, TrainingSettings
 
 SERVER_LR: dict[Strategy, float] = {"fedavg": 1.0, "fedavgm": 1.0, "fedadam": 0.1}

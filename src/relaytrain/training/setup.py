@@ -19,6 +19,7 @@ from ..core.plan import Decision
 from ..core.problem import Problem
 from ..core.sampling import sampled_nodes
 from ..costs.profiled import Timer
+from ..data.batches import in_batches
 from ..data.dataset import Dataset
 from ..data.domain import Preprocessing
 from ..data.held import Held, InMemory, tensor_of
@@ -39,13 +40,13 @@ from ..models.rebuild import (
 from ..models.spec import FamilySpec, Spec, adapter_of
 from ..scenario.model import Scenario
 from .checkpoint import Checkpoint
-from .datasets import Reader, Sets, build_sets, in_memory, together
+from .datasets import Reader, Sets, build_sets, in_memory, joined
 from .devices import check_devices
 from .evaluate import evaluate
 from .known_data import first_batch
 from .local import Site
 from .losses import LossFunction, loss_named
-from .own_data import Data, all_together
+from .own_data import Data
 from .own_training import OwnTraining, own_training
 from .references import either
 from .settings import TrainingSettings
@@ -55,7 +56,7 @@ from .version_plans import RatioIn, VersionFacts, VersionPlan, version_plans
 
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
-LOOKED_AT = 256
+LOOK_BATCH = 256
 """Images that are evaluated at a time."""
 MOST_COUNTED = 256
 _COUNTED: dict[tuple[Any, ...], VersionFacts] = {}
@@ -219,7 +220,7 @@ class TrainingSetup:
 
     def evaluate(self, model: nn.Module, data: Dataset | Held) -> Evaluation:
         """The figures of a network on a set."""
-        size = LOOKED_AT if isinstance(data, Dataset | InMemory) else self.settings.batch
+        size = LOOK_BATCH if isinstance(data, Dataset | InMemory) else self.settings.batch
         return evaluate(model, data, batch=size, step=self.step(), thread_count=self.settings.threads)
 
     def own_training(self) -> OwnTraining:
@@ -277,28 +278,24 @@ class TrainingSetup:
     def caveats(self) -> tuple[str, ...]:
         """What of the data cannot be promised to be the same when an epoch is repeated, in words."""
         held = [*self.datasets.values(), self.validation, self.test]
-        said = [data.unpromised for data in held if isinstance(data, OwnData)]
-        return tuple(dict.fromkeys(words for words in said if words is not None))
+        reasons = [data.unpromised for data in held if isinstance(data, OwnData)]
+        return tuple(dict.fromkeys(words for words in reasons if words is not None))
 
     def counted_at(self, node: str) -> int:
         """Samples of `node` for costs and weights: counted, else as the scenario says, else 0."""
-        said = next((n.samples for n in self.problem.nodes if n.name == node), None)
-        return self.samples_at(node) or said or 0
+        stated = next((n.samples for n in self.problem.nodes if n.name == node), None)
+        return self.samples_at(node) or stated or 0
 
     def data_of(self, nodes: str) -> Dataset | OwnData | Together:
         """All data that a node set trains on."""
-        return self._together([self.datasets[node] for node in self.owners_of(nodes)])
-
-    def _together(self, parts: Sequence[Data]) -> Dataset | OwnData | Together:
-        own = [part for part in parts if isinstance(part, OwnData)]
-        return all_together(own) if own else together([part for part in parts if isinstance(part, Dataset)])
+        return joined([self.datasets[node] for node in self.owners_of(nodes)])
 
     def target_set(self) -> Dataset | OwnData | Together:
         """The set on which the target is read."""
         on = self.problem.target.on
         if on == "train":
             if "train" not in self._cache:
-                self._cache["train"] = self._together(list(self.datasets.values()))
+                self._cache["train"] = joined(list(self.datasets.values()))
             train: Dataset | OwnData | Together = self._cache["train"]
             return train
         return self.test if on == "test" else self.validation
@@ -372,10 +369,7 @@ class TrainingSetup:
             each = max(2, most * self.settings.batch // len(members))
             held = [in_memory(self.datasets[node]) for node in members]
             images = torch.cat([tensor_of(data.images[:each]) for data in held])
-            parts = list(torch.split(images, self.settings.batch))
-            if len(parts) > 1 and len(parts[-1]) == 1:
-                parts[-2:] = [torch.cat(parts[-2:])]
-            reestimate_batchnorm(model, parts)
+            reestimate_batchnorm(model, in_batches(images, self.settings.batch))
             return
         each = -(-most // len(members))
         sites = [self.site(node) for node in members]

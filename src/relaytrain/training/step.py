@@ -100,11 +100,11 @@ def _forward(model: nn.Module, batch: Batch) -> tuple[Any, Any]:
     )
 
 
-def inputs_of(batch: Batch, model_type: type | None = None) -> Any:
+def inputs_of(batch: Batch) -> Any:
     """What of a batch goes into the network, as `PlainStep` calls it: a tensor, a tuple of them, or a dict."""
     if isinstance(batch, tuple | list) and len(batch) >= 2:
         return batch[0] if len(batch) == 2 else tuple(batch[:-1])
-    if isinstance(batch, Mapping) and not (model_type is not None and takes_labels(model_type)):
+    if isinstance(batch, Mapping):
         return {key: value for key, value in batch.items() if key != "labels"}
     return batch
 
@@ -229,12 +229,9 @@ def _function(key: str, given: Any, folder: Path | None) -> Any:
         if given is not None and not callable(given):
             raise ScenarioError(f"{key}: got a {type(given).__name__}, expected a function of (model, batch)")
         return given
-    from ..scenario.resolve import resolve
+    from ..scenario.resolve import function_at
 
-    value = resolve(given, folder).value
-    if not callable(value):
-        raise ScenarioError(f"training.{key}: {given} is a {type(value).__name__}, expected a function")
-    return value
+    return function_at(given, folder, f"training.{key}")
 
 
 class BatchWatch:

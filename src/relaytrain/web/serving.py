@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import secrets
 import socket
@@ -16,6 +15,7 @@ from types import FrameType
 import uvicorn
 
 from ..core.errors import UsageError
+from ..core.loopback import is_loopback
 from ..store import RunStore
 from .app import create_app
 from .guard import Door, hosts_of
@@ -37,12 +37,7 @@ class ListenAt:
     @property
     def local(self) -> bool:
         """Nobody but this machine can ask."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def check(self) -> None:
         """Refuse to be heard by others in the clear.

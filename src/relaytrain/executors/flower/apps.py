@@ -103,7 +103,7 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
     request = AcquireTaskRequest(supported_task_types=[kind])
     start = _starting(name, app, runtime, served)
     forks: list[Callable[[], bool]] = []
-    said = ""
+    last_words = ""
     while True:
         began = time.monotonic()
         ended, status = os.waitpid(served, os.WNOHANG)
@@ -116,14 +116,14 @@ def _serve(name: str, app: Callable[[], None], runtime: TaskPlace, served: int) 
                 _hold(runtime, answer.token)
                 time.sleep(max(HOLD_S, time.monotonic() - began))
                 forks.append(start(answer.token))
-            said = ""
+            last_words = ""
         except httpx.HTTPError:
             pass  # it is not there yet, or too busy to answer
         except Exception as error:  # an answer that is none, no process to be had: what passes must not end us
             words = f"no task from {runtime.address}: {type(error).__name__}: {str(error).strip()[:300]}; trying on"
-            if words != said:
+            if words != last_words:
                 print(words, file=sys.stderr, flush=True)
-            said = words
+            last_words = words
         forks = [is_over for is_over in forks if not is_over()]
         time.sleep(min(MOST_LOOK_S, max(LOOK_S, (time.monotonic() - began) / SHARE)))
 
@@ -138,7 +138,7 @@ def _starting(
         return _fork(name, program, [*runtime.arguments(), "--token", token, "--parent-pid", parent])
 
     if name != "flwr-clientapp":
-        return lambda token: partial(_is_reaped, fork(token, app))
+        return lambda token: partial(is_reaped, name, fork(token, app))
     from .unanswered import Watched
 
     def watched(token: str) -> Callable[[], bool]:
@@ -148,8 +148,13 @@ def _starting(
     return watched
 
 
-def _is_reaped(pid: int) -> bool:
-    return os.waitpid(pid, os.WNOHANG)[0] != 0
+def is_reaped(name: str, pid: int) -> bool:
+    """Whether an app is over; one that failed is told of, since it may not have been able to say so itself."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended and status:
+        code = os.waitstatus_to_exitcode(status)
+        print(f"{name} ended ({f'signal {-code}' if code < 0 else f'status {code}'})", file=sys.stderr, flush=True)
+    return ended != 0
 
 
 def _end(served: int, words: str) -> None:

@@ -65,8 +65,8 @@ def clock_ahead_s(link: Link) -> float | None:
     connection = connection_to(link)
     try:
         connection.request("GET", "/health")
-        said = connection.getresponse().getheader("Date")
-        return None if said is None else time.time() - 0.5 - email.utils.parsedate_to_datetime(said).timestamp()
+        date = connection.getresponse().getheader("Date")
+        return None if date is None else time.time() - 0.5 - email.utils.parsedate_to_datetime(date).timestamp()
     except (OSError, http.client.HTTPException, ValueError, TypeError):
         return None
     finally:

@@ -137,10 +137,10 @@ def connection_to(link: Link) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(host, port, timeout=HEALTH_S, context=context)
 
 
-def last_words(log: Path, lines: int = 3) -> str:
+def last_words(log: Path) -> str:
     """The end of what a process said."""
     with suppress(OSError):
         text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
-        said = [line.strip() for line in text.splitlines()]
-        return " / ".join([line for line in said if line and not _ROUTINE.search(line)][-lines:])[-600:] or "nothing"
+        lines = [line.strip() for line in text.splitlines()]
+        return " / ".join([line for line in lines if line and not _ROUTINE.search(line)][-3:])[-600:] or "nothing"
     return "nothing"

@@ -92,7 +92,7 @@ def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: flo
     keys = dict(zip(grid.push_messages(asked), numbers, strict=True))
     keys.pop("", None)
     profiles: dict[int, NodeProfile] = {}
-    began = said = time.monotonic()
+    began = told_s = time.monotonic()
     while keys and (now := time.monotonic()) - began < MEASURE_S:
         for answer in grid.pull_messages(list(keys)):
             number = keys.pop(answer.metadata.reply_to_message_id, None)
@@ -104,8 +104,8 @@ def profile_nodes(grid: Grid, names: Sequence[str], *, batches: int, wait_s: flo
                 profiles[number] = NodeProfile.read(to_about(answer.content))
             except BadMessage as wrong:
                 say(f"{'+'.join(roster.about[number]['nodes'])} was not measured: {wrong}")
-        if now - said >= WORDS_EVERY_S:
-            said = now
+        if now - told_s >= WORDS_EVERY_S:
+            told_s = now
             say(f"timing: {len(keys)} nodes are not done yet ({now - began:.0f} s)")
         time.sleep(PULL_S)
     return {
@@ -141,8 +141,8 @@ def with_measured(scenario: Scenario, profiles: Mapping[str, NodeProfile]) -> Sc
         seconds, energy = float(scenario.costs.run_s[i]), float(scenario.costs.run_j[i])
         if key in measured and math.isfinite(seconds) and math.isfinite(energy):  # what is forbidden stays so
             seconds, energy = measured[key]
-        told = {"version": pair.version, "nodes": pair.nodes, "seconds": seconds, "energy": energy}
-        rows.append({**given.get(key, {}), **told})
+        figures = {"version": pair.version, "nodes": pair.nodes, "seconds": seconds, "energy": energy}
+        rows.append({**given.get(key, {}), **figures})
     loaded = load_scenario({**scenario.resolved, "pairs": rows})
     kept = {key: getattr(scenario, key) for key in ("source", "preset", "overrides", "without")}
     return replace(loaded, **kept)

@@ -71,7 +71,7 @@ class Roster:
 
     def wait_for(self, names: Collection[str], wait_s: float) -> dict[str, int]:
         """As `refresh`, until all of `names` are there or nobody has come for so long; answers on their way count."""
-        began = said = time.monotonic()
+        began = told_s = time.monotonic()
         came = len(self.about)
         while True:
             there = self.refresh()
@@ -83,8 +83,8 @@ class Roster:
                 return there
             if now - began >= wait_s + ASK_S:
                 return there
-            if now - said >= WORDS_EVERY_S:
-                said = now
+            if now - told_s >= WORDS_EVERY_S:
+                told_s = now
                 say(f"waiting for nodes: {', '.join(missing)} ({now - began:.0f} of {wait_s:.0f} s)")
             time.sleep(PULL_S if self._asked else LOOK_S)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import UsageError
+from ...core.loopback import CA, TLS, TLS_KEY, is_loopback
 from ...store.files import make_dir, write_atomic
 from .environment import environment, forking, free_ports, program
 
@@ -28,8 +29,7 @@ DAYS = 365
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]+\]?")
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
-CA, SERVER, SERVER_KEY, NODES, KEY, PUBLIC = "ca.crt", "server.crt", "server.key", "nodes", "key", "key.pub"
-TLS, TLS_KEY = "tls.crt", "tls.key"
+SERVER, SERVER_KEY, NODES, KEY, PUBLIC = "server.crt", "server.key", "nodes", "key", "key.pub"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,11 @@ class Link:
         host, _, port = self.address.rpartition(":")
         return host.strip("[]"), int(port)
 
-    def connection(self) -> str:
-        """Lines of Flower's connection table."""
-        return "insecure = true" if self.certs is None else f'root-certificates = "{(self.certs / CA).resolve()}"'
+    def write_config(self, home: Path) -> None:
+        """Make it what `here` means to the commands of Flower whose home is the private folder `home`."""
+        how = "insecure = true" if self.certs is None else f'root-certificates = "{(self.certs / CA).resolve()}"'
+        config = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{self.address}"\n{how}\n'
+        write_atomic(make_dir(home, private=True) / "config.toml", config, private=True, durable=False)
 
     def node_arguments(self) -> list[str]:
         """Of a SuperNode that joins."""
@@ -118,16 +120,6 @@ def _towards(link: Link) -> str:
     except OSError:
         return "127.0.0.1"
     return f"[{address}]" if ":" in address else address
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nothing else."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def make_certificates(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> list[Path]:
@@ -213,8 +205,7 @@ def superlink_command(address: str, folder: Path | None, database: Path | None =
 
 def register_nodes(link: Link, folder: Path, home: Path) -> list[str]:
     """Register the keys of all nodes of `folder` at a SuperLink that runs, under their names; those that were new."""
-    config = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{link.address}"\n{link.connection()}\n'
-    write_atomic(make_dir(home, private=True) / "config.toml", config, private=True, durable=False)
+    link.write_config(home)
     new = []
     for place in sorted((folder / NODES).glob("*")):
         command = [program("flwr"), "supernode", "register", str(place / PUBLIC), "here", "--name", place.name]

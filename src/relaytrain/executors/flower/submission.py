@@ -60,9 +60,8 @@ def _program(module: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _hand_over(link: Link, room: Path) -> None:
-    home, app = make_dir(room / "flwr", private=True), make_dir(room / "relaytrain-app", private=True)
-    config = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{link.address}"\n{link.connection()}\n'
-    write_atomic(home / "config.toml", config, private=True, durable=False)
+    home, app = room / "flwr", make_dir(room / "relaytrain-app", private=True)
+    link.write_config(home)
     write_atomic(app / "pyproject.toml", APP, private=True, durable=False)
     command = [program("flwr"), "run", str(app), "here", "--run-config", f'{CHANNEL}="{room / "channel"}"']
     done = subprocess.run(
@@ -81,7 +80,7 @@ def _hand_over(link: Link, room: Path) -> None:
 
 
 def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[], int]) -> int:
-    began = said = time.monotonic()
+    began = told_s = time.monotonic()
     out, err = sys.stdout.buffer, sys.stderr.buffer
     while not end.accept(what, out, err):
         words, now = lost(), time.monotonic()
@@ -93,8 +92,8 @@ def _follow(end: CallerEnd, what: dict[str, Any], lost: Lost, asked: Callable[[]
             raise WorkerLost(
                 f"no ServerApp within {COME_S:g} s; it starts where the SuperLink runs: run `relaytrain` there"
             )
-        if now - said > 10.0:
-            said = now
+        if now - told_s > 10.0:
+            told_s = now
             say(f"waiting for Flower to start the run ({now - began:.0f} s)")
     passed_on = 0
     while not end.over.wait(LOOK_S):

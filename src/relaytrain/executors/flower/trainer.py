@@ -31,6 +31,7 @@ from ...training.task import BadMessage, NodeTask
 from ..frames import read_frame, write_frame
 
 if TYPE_CHECKING:
+    from ...training.setup import TrainingSetup
     from ..stage_node import StageNode
 
 BEAT_S = 0.2
@@ -44,6 +45,15 @@ class _Bench:
 
     site: Any
     meter: Meter
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What was opened: the scenario's setup, its stages of pipeline sets, a bench for each node."""
+
+    setup: TrainingSetup
+    stages: StageNode
+    benches: dict[str, _Bench]
 
 
 @dataclass(eq=False)
@@ -77,7 +87,7 @@ def main() -> None:
     broken = None
     about.update(nodes=asked.nodes.split(","), site=asked.site, since=time.time())
     try:
-        bench = _open(asked)
+        opened = _open(asked)
         _say(f"ready: {about['words']}")
     except UserCodeError as error:
         broken = "user", str(error)
@@ -93,9 +103,9 @@ def main() -> None:
             os._exit(3)  # the next task finds a fresh one: what was missing may be there by then
         about["state"] = "training"
         if task.header.get("kind") == "profile":
-            _profile(task, bench)
+            _profile(task, opened)
         else:
-            _serve(task, bench)
+            _serve(task, opened)
         about["state"] = "ready"
 
 
@@ -133,9 +143,6 @@ def _accept(listener: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
 _current: list[_Asked] = []
 _handing_in = threading.Lock()
 """Of two who ask at the same moment, one is the later one."""
-_setup: list[Any] = []
-_stages: list[StageNode] = []
-"""Those of what was opened."""
 
 
 def _read(connection: socket.socket, inbox: queue.SimpleQueue[_Asked]) -> None:
@@ -170,7 +177,7 @@ def _beat(asked: _Asked) -> None:
         asked.answer("beat", cpu_s=time.process_time() - began)
 
 
-def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
+def _open(asked: argparse.Namespace) -> _Opened:
     from ...costs.devices import DeviceProfile
     from ...costs.meters import find_meter
     from ...scenario import load_scenario
@@ -186,7 +193,6 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
     import torch
 
     setup = TrainingSetup.from_scenario(loaded)
-    _setup[:], _stages[:] = [setup], [StageNode(setup, Path(asked.certs) if asked.certs else None)]
     torch.set_num_threads(setup.settings.threads)
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
@@ -213,23 +219,23 @@ def _open(asked: argparse.Namespace) -> dict[str, _Bench]:
         words=f"{', '.join(f'{node} with {_counted(count)}' for node, count in samples.items())}; joules: "
         f"{methods} ({provenance})",
     )
-    return benches
+    return _Opened(setup, StageNode(setup, Path(asked.certs) if asked.certs else None), benches)
 
 
 def _counted(samples: int | None) -> str:
     return "data that a pass will count" if samples is None else f"{samples} samples"
 
 
-def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
+def _profile(asked: _Asked, opened: _Opened) -> None:
     """Time all versions; seconds by the clock on the wall and joules by each node's meter, as shares of CPU seconds."""
     from ...costs.profiled import profile
 
     try:
-        marks = {node: bench.meter.begin() for node, bench in benches.items()}
+        marks = {node: bench.meter.begin() for node, bench in opened.benches.items()}
         wall, cpu = time.monotonic(), time.process_time()
-        measured = profile(_setup[0], batches=max(1, min(200, int(asked.header.get("batches", 12)))))
+        measured = profile(opened.setup, batches=max(1, min(200, int(asked.header.get("batches", 12)))))
         cpu_s, wall_s = max(time.process_time() - cpu, 1e-9), time.monotonic() - wall
-        readings = {node: bench.meter.end(marks[node], cpu_s=cpu_s) for node, bench in benches.items()}
+        readings = {node: bench.meter.end(marks[node], cpu_s=cpu_s) for node, bench in opened.benches.items()}
     except Exception as error:
         asked.answer("broken", error=f"{type(error).__name__}: {str(error).strip()[:300]}")
         return
@@ -239,12 +245,12 @@ def _profile(asked: _Asked, benches: dict[str, _Bench]) -> None:
         wall_per_cpu=max(wall_s / cpu_s, 1.0),
         j_per_cpu_s={node: max(reading.energy_j, 0.0) / cpu_s for node, reading in readings.items()},
         provenance=weakest(reading.provenance for reading in readings.values()),
-        samples={node: _setup[0].counted_at(node) for node in benches},
+        samples={node: opened.setup.counted_at(node) for node in opened.benches},
     )
     _say(f"timed {len(measured.versions)} versions in {wall_s:.3g} s")
 
 
-def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
+def _serve(asked: _Asked, opened: _Opened) -> None:
     from ...training.local import TooLate, train_node
 
     try:
@@ -252,9 +258,11 @@ def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
     except Exception as error:  # made by another version of ours, or by nobody
         asked.answer("broken", failure="refused", error=f"no task: {type(error).__name__}: {str(error)[:200]}")
         return
-    bench = benches.get(task.node)
+    bench = opened.benches.get(task.node)
     if bench is None:
-        asked.answer("broken", failure="refused", error=f"no node {task.node!r} here; known: {', '.join(benches)}")
+        asked.answer(
+            "broken", failure="refused", error=f"no node {task.node!r} here; known: {', '.join(opened.benches)}"
+        )
         return
     began, mark = time.monotonic(), bench.meter.begin()
 
@@ -271,7 +279,7 @@ def _serve(asked: _Asked, benches: dict[str, _Bench]) -> None:
     if task.stage is None:
         result = train_node(task, bench.site, progress)
     else:
-        result = _stages[0].play(task, given_up)
+        result = opened.stages.play(task, given_up)
     reading = bench.meter.end(mark, cpu_s=result.cpu_s)
     if math.isfinite(reading.energy_j) and reading.energy_j >= 0.0:
         result = replace(result, energy_j=reading.energy_j, provenance=reading.provenance)

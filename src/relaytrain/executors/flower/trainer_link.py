@@ -132,8 +132,8 @@ def _listening(path: Path) -> socket.socket:
 
 def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
     """What the trainer says of itself; little where it does not say anything in time."""
-    said = {"nodes": list(place.nodes), "stages": place.stages}
-    about: dict[str, Any] = {**said, "site": place.site or "", "state": "no trainer"}
+    own_words = {"nodes": list(place.nodes), "stages": place.stages}
+    about: dict[str, Any] = {**own_words, "site": place.site or "", "state": "no trainer"}
     with contextlib.suppress(TrainerLost, BadMessage, OSError):
         if not start and not Path(place.socket).exists():
             return about
@@ -142,7 +142,7 @@ def describe(place: TrainerPlace, *, start: bool = True) -> dict[str, Any]:
             write_frame(stream, "hello")
             answer = read_frame(stream, most=HELLO_BYTES)
             if answer is not None and answer[0].pop("kind", None) == "about":
-                about = {**about, **answer[0], **said}
+                about = {**about, **answer[0], **own_words}
     return about
 
 

@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import FileStore
 from ...launcher import environment
 from ...pipeline.blueprint import units_from
 from ...pipeline.job_file import StageJob, read_job
-from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Sender, Wire
+from ...pipeline.links import GlooReceiver, GlooSender, Receiver, Wire
 from ...pipeline.snapshots import read
 from ...pipeline.stage_program import MinibatchFile
 from ...pipeline.update_rules import OptimizerState
@@ -41,7 +41,7 @@ class Ring:
 
     rank: int
     world: int
-    to: Sender
+    to: GlooSender
     back: Receiver
 
     @classmethod
