@@ -58,9 +58,9 @@ def plan(
     chosen = planner_for(loaded, planner, rule)
     law = _first_law(loaded)
     here = state or first_state(loaded)
-    with limited(chosen, loaded.problem, loaded.costs, law, here):
-        best = plan_over(chosen, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, here)
-    best = best.guessed() if loaded.guessed else best
+    asked = (loaded.problem, loaded.costs, law, here)
+    with limited(chosen, *asked):
+        best = plan_over(chosen, lambda count: _drawn(loaded, count), *asked, guess=loaded.guessed)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
@@ -162,13 +162,14 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     start, law = first_state(loaded), _first_law(loaded)
     for planner in planners.values():
         check_least_size(planner, loaded.problem, loaded.costs, law, start)
+    asked = (loaded.problem, loaded.costs, law, start)
     plans: dict[str, Plan] = {}
     for name, planner in planners.items():
-        with limited(planner, loaded.problem, loaded.costs, law, start):
-            answer = plan_over(planner, lambda count: _drawn(loaded, count), loaded.problem, loaded.costs, law, start)
+        with limited(planner, *asked):
+            answer = plan_over(planner, lambda count: _drawn(loaded, count), *asked, guess=loaded.guessed)
         plans[name] = _warned(answer, loaded)
     if loaded.guessed:
-        plans = {name: replace(plan.guessed(), warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
+        plans = {name: replace(plan, warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
     return Comparison(loaded.problem.name, plans, "optimum" if loaded.depl is None else "depl")
 
 

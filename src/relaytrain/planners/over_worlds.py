@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ..core.cost import CostTable
 from ..core.law import LossLaw
@@ -12,16 +13,33 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Belief, Estimator, Planner, WorldPlanner
 from ..core.state import State
 from ..core.worlds import Worlds
+from .pact.sampled import Sampled
 
 Draw = Callable[[int], Worlds | None]
 """So many worlds of an estimator; None of one that has only a law."""
 
 
-def plan_over(planner: Planner, draw: Draw, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
-    """The plan of `planner`, over as many worlds as it wants, if it decides over worlds at all."""
-    if not isinstance(planner, WorldPlanner):
-        return planner.plan(problem, costs, law, state)
-    return planner.plan(problem, costs, law, state, draw(planner.worlds))
+def plan_over(
+    planner: Planner,
+    draw: Draw,
+    problem: Problem,
+    costs: CostTable,
+    law: LossLaw,
+    state: State,
+    *,
+    guess: bool = False,
+    way_out: bool = True,
+) -> Plan:
+    """The plan of `planner`, over as many worlds as it wants, if it decides over worlds at all.
+
+    `guess`: no loss was ever measured, and the plan says so. Without `way_out`, and for a guess, which names none,
+    targets in reach are not looked for where the one that was asked is not: that takes longer than the plan.
+    """
+    if isinstance(planner, Sampled):
+        planner = replace(planner, way_out=planner.way_out and way_out and not guess)
+    over = (draw(planner.worlds),) if isinstance(planner, WorldPlanner) else ()
+    plan = planner.plan(problem, costs, law, state, *over)
+    return plan.guessed() if guess else plan
 
 
 def drawn_by(

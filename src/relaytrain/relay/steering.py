@@ -248,8 +248,8 @@ class Steering:
         state, table = self.state, self.table()
         law, notes = self._law()
         with limited(self.planner, self.problem, table, law, state):
-            plan = plan_over(self.planner, self._drawn, self.problem, table, law, state)
-        plan = plan.guessed() if getattr(self.estimator, "guessed", False) else plan
+            guess = getattr(self.estimator, "guessed", False)
+            plan = plan_over(self.planner, self._drawn, self.problem, table, law, state, guess=guess)
         pair = self._next_pair(plan, table, state)
         if pair is None or self._gave_up(plan):
             return None

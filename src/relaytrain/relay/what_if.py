@@ -23,7 +23,6 @@ from ..core.state import State
 from ..core.worlds import Worlds
 from ..estimators.choose import estimator_for
 from ..planners.over_worlds import drawn_by, plan_over
-from ..planners.pact.sampled import Sampled
 from ..planners.plan_size import limited
 from ..planners.registry import planner_for
 from ..scenario import Scenario, load_scenario
@@ -91,12 +90,10 @@ class WhatIf:
 
         Without `way_out`, targets in reach are not looked for where this one is not: for whoever moves a slider.
         """
-        problem, planner = replace(self.problem, target=self.target(loss, probability, deadline_s)), self.planner
-        if isinstance(planner, Sampled):
-            planner = replace(planner, way_out=way_out)
-        with limited(planner, problem, self.costs, self.law, self.state):
-            plan = plan_over(planner, lambda _: self.worlds, problem, self.costs, self.law, self.state)
-        return plan.guessed() if self.guessed else plan
+        problem = replace(self.problem, target=self.target(loss, probability, deadline_s))
+        here = (problem, self.costs, self.law, self.state)
+        with limited(self.planner, *here):
+            return plan_over(self.planner, lambda _: self.worlds, *here, guess=self.guessed, way_out=way_out)
 
     def target(self, loss: float | None, probability: float | None, deadline_s: float | None) -> Target:
         """The run's target, changed.
