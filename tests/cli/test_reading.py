@@ -4,17 +4,14 @@ statuses."""
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sample_run import Sample, open_store, write_run
 
 from relaytrain.scenario import load_scenario
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-from sample_run import Sample, open_store, write_run
 
 NO_TORCH = find_spec("torch") is None
 VERBS = (

@@ -6,11 +6,11 @@ import os
 import random
 import shutil
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compare import trace
 from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
 from slow_machine import needs_slow, slow
 from staged_relay import staged_legs
@@ -19,9 +19,6 @@ import relaytrain as rt
 from relaytrain.store import RunStore
 from relaytrain.testing.lying_node import WORD
 from relaytrain.testing.small_training import tables, three_legs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-from compare import trace
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from compare import trace
 from flower_runs import MISSED, CliRun, left_behind, write_scenario
 from hosts import HUB, hosts, inside, needs_hosts, needs_loss, packets, send_one, sent_again, watched_host
 from slow_machine import needs_slow, slow
@@ -21,9 +22,6 @@ from relaytrain.relay.events import RunPast
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
 from relaytrain.testing.small_training import three_legs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-from compare import trace
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]

@@ -1,3 +1,5 @@
+"""Commands are forked from a process that has loaded all they need; without torch or scikit-learn none is collected."""
+
 from __future__ import annotations
 
 import pytest
