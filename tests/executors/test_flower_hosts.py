@@ -14,14 +14,13 @@ from compare import trace
 from flower_runs import MISSED, CliRun, left_behind, write_scenario
 from hosts import HUB, hosts, inside, needs_hosts, needs_loss, packets, send_one, sent_again, watched_host
 from slow_machine import needs_slow, slow
-from staged_relay import staged_legs
+from small_relays import staged_legs, three_legs
 
 import relaytrain as rt
 from relaytrain.core.problem import Pair
 from relaytrain.relay.events import RunPast
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
-from relaytrain.testing.small_training import three_legs
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from compare import trace
 from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
+from small_relays import three_legs
 
 import relaytrain as rt
 from relaytrain.store import RunStore
-from relaytrain.testing.small_training import three_legs
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]
