@@ -20,6 +20,7 @@ from relaytrain.experiments.mcpipe.accuracy import (
 )
 from relaytrain.experiments.mcpipe.comparison import ComparisonTask, PipelineBench, accuracies
 from relaytrain.experiments.over_seeds import Interval, all_of
+from relaytrain.experiments.trainings import data_set
 
 pytestmark = pytest.mark.train
 TINY = AccuracyScale(updates=4, seeds=1, images=64, test_images=30, every=2)
@@ -124,5 +125,5 @@ def test_a_verdict_needs_an_interval_on_one_side():
 def test_a_missing_data_set_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("RELAYTRAIN_DATA", str(tmp_path))
     monkeypatch.setattr("relaytrain.data.source.places", lambda name: [tmp_path / name])
-    name, why = accuracy.data_set(("fashion-mnist", "digits"))
+    name, why = data_set(("fashion-mnist", "digits"))
     assert name == "digits" and why is not None and "apt-get install dataset-fashion-mnist" in why

@@ -8,7 +8,7 @@ level with a feasible path, then the least expected energy; without any feasible
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,10 +30,10 @@ from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
 from ..campaigns import campaigns, need_learning
 from ..expected import Expected, shipped
+from ..trainings import Progress
 from .loop import TIME_STEP, Trace
 from .replay import Replay, place, replay_of, replayed
 
-Progress = Callable[[str], None] | None
 ESTIMATORS = ("paper", "auto")
 CAMPAIGN = "v16s"
 """The one to take where there are several: the gold nodes of `digits` are at the targets after five epochs."""
@@ -68,7 +68,7 @@ class Study:
         )
 
 
-def study(progress: Progress = None, epochs: int | None = None) -> Study:
+def study(progress: Progress | None = None, epochs: int | None = None) -> Study:
     """The world of the campaign's last seed and both estimators; made once in a process.
 
     `epochs`: passes over the windows at most, as `fit` takes them.
