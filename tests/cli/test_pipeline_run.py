@@ -118,7 +118,7 @@ def test_a_worker_that_does_not_know_its_stage_says_so(relaytrain, tmp_path, cap
         (("--device", "pi, 1 GFLOP/s, 1 kB"), 4, "no split"),
     ],
 )
-def test_faults_are_words(relaytrain, words, status, said):
+def test_faults_of_a_run_are_words(relaytrain, words, status, said):
     pytest.importorskip("torch")
     call = relaytrain(*TINY, *words)
     assert (call.status, call.out) == (status, "") and said in call.err
