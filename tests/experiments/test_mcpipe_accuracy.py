@@ -60,14 +60,14 @@ def test_the_clock_by_hand(bench):
 
 @pytest.mark.slow
 def test_processes_are_no_faster_than_the_clock(bench, monkeypatch):
-    from relaytrain.experiments.mcpipe import measured
+    from relaytrain.experiments.mcpipe import clock_check
 
-    monkeypatch.setattr(measured, "COUNT", 3)
-    monkeypatch.setattr(measured, "WARM", 1)
+    monkeypatch.setattr(clock_check, "COUNT", 3)
+    monkeypatch.setattr(clock_check, "WARM", 1)
     clock = steps(bench.units(), 2)
     for method, found in (
-        ("data-distributed", measured._ring(bench, clock)),
-        ("mcPipe", measured._pipelined(bench, clock, "mcPipe")),
+        ("data-distributed", clock_check._ring(bench, clock)),
+        ("mcPipe", clock_check._pipelined(bench, clock, "mcPipe")),
     ):
         assert (
             found >= 0.9 * clock.seconds[method]

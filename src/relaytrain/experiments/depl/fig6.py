@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expected import Judgement
-from .costs import cost_figure
+from .cost_figures import cost_figure
 from .study import LOOSE, OPTIMUM, TARGETS, TIGHT, listed, study
 
 TITLE = "DepL Fig. 6: DepL and benchmark strategies, MobileNet"

@@ -181,7 +181,7 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
 
 
 def _timed(source: str, scale: AccuracyScale, clock: UpdateSteps, progress: Progress | None) -> Mapping[str, float]:
-    from .measured import measured
+    from .clock_check import measured
 
     if progress is not None:
         progress(f"timing {len(clock.devices)} processes at the emulated pace, each method once")

@@ -47,8 +47,8 @@ def reproduce(
 ) -> Reproduction:
     """Run both ways of keeping versions for a few updates, draw and judge; `quick` trains an eighth of the width."""
     need_torch(NAME)
+    from .clock_check import timed
     from .comparison import ComparisonTask, PipelineBench
-    from .measured import timed
 
     scale = QUICK if quick else FULL
     source, missing = data_set(SOURCES)

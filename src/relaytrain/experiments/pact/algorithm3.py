@@ -20,8 +20,8 @@ from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, legend_below, 
 from ..trainings import Progress, nothing
 from .fig7 import bars, energy_by_version
 from .fig9 import BIASES
-from .loop import HARD, TARGETS, Trace, benchmark, biased_on, closed_loop, factory
 from .panels import COST, TARGET
+from .smart_factory_runs import HARD, TARGETS, Trace, benchmark, biased_on, closed_loop, factory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

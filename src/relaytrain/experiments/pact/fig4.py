@@ -15,8 +15,8 @@ from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of
 from ...estimators.learned.fit import change_model, held_out_quarter, run_model
-from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 

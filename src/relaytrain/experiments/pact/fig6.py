@@ -9,8 +9,8 @@ from pathlib import Path
 from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import BESIDE, DEFAULT_FORMATS, STRATEGIES, house_style, legend_below, new_figure, save
-from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, closed_loop, factory, strategies
 from .panels import cost_by_target, over_time, zoom
+from .smart_factory_runs import EASY, HARD, LOSS_STEP, TARGETS, Trace, closed_loop, factory, strategies
 from .sweep import beside_note
 
 NAME = "pact-fig6"

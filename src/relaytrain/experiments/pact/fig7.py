@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, HATCHES, VERSIONS, house_style, legend_below, new_figure, save
-from .loop import EASY, HARD, Trace, factory, strategies
 from .panels import COST
+from .smart_factory_runs import EASY, HARD, Trace, factory, strategies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

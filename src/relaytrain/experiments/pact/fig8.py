@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
-from .loop import HARD, TARGETS, closed_loop, paper_grid
+from .smart_factory_runs import HARD, TARGETS, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ...scenario import Scenario
 from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
-from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
+from .smart_factory_runs import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ...scenario import Scenario
 from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, legend_below, new_figure, save, sequence
-from .loop import HARD, LOSS_STEP, TARGETS, Trace, benchmark, closed_loop
+from .smart_factory_runs import HARD, LOSS_STEP, TARGETS, Trace, benchmark, closed_loop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,8 +1,8 @@
 """Figures 6 to 9 with measured curves: PACT plans with what `paper` and `auto` predict, in a relay neither has seen.
 
-The world is one seed of the campaign (`replay`); the estimators are fitted to all other seeds. After every epoch the
-loss is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the highest
-level with a feasible path, then the least expected energy; without any feasible path the quickest expected way.
+The world is one seed of the campaign (`measured_factory`); the estimators are fitted to all other seeds. After every
+epoch the loss is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the
+highest level with a feasible path, then the least expected energy; without any feasible path the quickest expected way.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ...estimators.learned.fit import fit
 from ...estimators.learned.learned_law import Learned
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
-from ..campaigns import campaigns, need_learning
 from ..expected import Expected, shipped
+from ..figure_traces import campaigns, need_learning
 from ..trainings import Progress
-from .loop import TIME_STEP, Trace
-from .replay import Replay, place, replay_of, replayed
+from .measured_factory import Replay, place, replay_of, replayed
+from .smart_factory_runs import TIME_STEP, Trace
 
 ESTIMATORS = ("paper", "auto")
 CAMPAIGN = "v16s"

@@ -14,10 +14,10 @@ from . import fig6 as stated6
 from . import fig7 as stated7
 from . import fig8 as stated8
 from . import fig9 as stated9
-from .loop import HARD, TARGETS, Trace
 from .measured import ESTIMATORS, STYLES, Study, closed_loop, study, verdicts
+from .measured_factory import benchmarks
 from .panels import COST, cost_by_target, over_time
-from .replay import benchmarks
+from .smart_factory_runs import HARD, TARGETS, Trace
 from .sweep import Layout, Sweep
 
 if TYPE_CHECKING:

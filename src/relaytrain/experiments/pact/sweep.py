@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...scenario import Scenario
 from ..result import Row
 from ..style import BESIDE, SEQUENCE_MARKS, STRATEGIES, legend_below, new_figure
-from .loop import HARD, TARGETS, Trace, benchmark, factory
 from .panels import Style, cost_by_target, extra_by_target, over_time, zoom
+from .smart_factory_runs import HARD, TARGETS, Trace, benchmark, factory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change,
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, bundle_of
 from ...estimators.learned.zero_trace import zero_trace
-from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 from ..trainings import Progress

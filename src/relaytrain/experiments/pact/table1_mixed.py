@@ -19,8 +19,8 @@ from ...core.errors import UsageError
 from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change, evaluate_run
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, bundle_of
-from ..campaigns import campaigns, need_learning
 from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 from ..trainings import Progress
