@@ -67,7 +67,11 @@ def test_report_writes_one_file(relaytrain, runs):
         (("report", "--baselines", "none.json"), "cannot read none.json"),
         (("audit", "nowhere"), "no runs here"),
         (("store", "check", "nowhere"), "no runs here"),
-        (("export", "quick-good-1", "out", "--input", "3x32"), "expected sizes such as 3,32,32"),
+        pytest.param(
+            ("export", "quick-good-1", "out", "--input", "3x32"),
+            "expected sizes such as 3,32,32",
+            marks=pytest.mark.train,
+        ),
     ],
 )
 def test_faults_are_one_sentence_and_exit_2(relaytrain, runs, arguments, words):
@@ -102,6 +106,7 @@ def test_doctor_looks_at_machine_and_store(relaytrain, runs):
     assert sick.status == 3 and json.loads(sick.out)["healthy"] is False
 
 
+@pytest.mark.train
 def test_doctor_names_pairs_that_do_not_fit(relaytrain, runs):
     call = relaytrain("doctor", "quickstart")
     assert call.status == 0 and "full on bronze: never used: full needs" in call.out

@@ -84,6 +84,7 @@ def test_a_history_is_what_a_run_would_have_recorded(world):
     assert history[9].handover_loss == pytest.approx(float(world.leg("S", 6, 3)[0]))
 
 
+@pytest.mark.train
 def test_traces_without_such_legs_are_refused(tmp_path, monkeypatch):
     write_campaign(tmp_path / "traces", seeds=1)
     monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces"))
