@@ -20,6 +20,7 @@ from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, estim
 from relaytrain.core.depl import DeplProblem
 from relaytrain.planners.depl.exact.dependent_epochs import Paths, plan_dependent
 from relaytrain.planners.depl.exact.joint import plan
+from relaytrain.report.audit_rates import wilson
 from relaytrain.scenario import load_scenario
 
 SETTINGS = {"independent": Dependence(), "AR(1) 0.6": Dependence(0.6, 0.0), "common 0.5": Dependence(0.0, 0.5)}
@@ -68,7 +69,7 @@ def row(name: str, truth: Dependence, instance: DeplProblem, replicates: int, ru
         sure_of.append(judge.probability(made.datasets, made.versions))
         found.append(belief.mean)
     share = hits / (each * replicates)
-    low, high = wilson(share, each * replicates)
+    low, high = wilson(hits, each * replicates)
     without = judge.probability(ignored.datasets, ignored.versions)
     rho, common = (np.mean([getattr(d, key) for d in found]) for key in ("correlation", "common"))
     ok = "ok  " if share >= omega - 0.01 and np.mean(costs) <= 1.05 * known.cost else "MISS"
@@ -102,13 +103,6 @@ def latent(instance: DeplProblem, versions: tuple[int, ...], losses: np.ndarray,
         z.append(float(to_normal(version.noise, np.array(x))))
         before = losses[i]
     return NoisePast(tuple(epochs), versions, tuple(z))
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    z = 1.96
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count**2)) / (1 + z * z / count)
-    return middle - half, middle + half
 
 
 if __name__ == "__main__":

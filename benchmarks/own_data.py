@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,6 @@ from relaytrain.training.setup import TrainingSetup
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WANTED, LEAST_S, FLAT = 0.02, 1.5, 0.10
 TIMES = (1, 2, 4, 8)
-Epoch = Callable[[int], None]
 
 
 class PlainLoop:

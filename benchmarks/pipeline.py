@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,6 @@ from torch import nn
 
 from relaytrain.core.errors import InfeasibleError
 from relaytrain.experiments.mcpipe.savings import saving, smallest
-from relaytrain.experiments.mcpipe.theorem import equal_size
 from relaytrain.pipeline.networks import chain, network, published_vgg
 from relaytrain.pipeline.simulator import simulate
 from relaytrain.pipeline.unit_counter import measure
@@ -29,6 +29,9 @@ from relaytrain.planners.pipeline.policy_choice import Keeping, within_stage
 from relaytrain.planners.pipeline.schedules import async_1f1b
 from relaytrain.planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
 from relaytrain.planners.pipeline.version_lifetimes import steady_peaks
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "pipeline"))
+from equal_shares import equal_size
 
 QUICK = "--quick" in sys.argv
 MIB = 2**20

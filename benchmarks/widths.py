@@ -1,9 +1,10 @@
 """What the layer widths of the paper's networks matter: python benchmarks/widths.py [CAMPAIGN] [--nets N].
 
-PACT gives its widths in a drawing alone (Fig. 3), so ours (`estimators.paper.WIDTHS`, `CHANGE_WIDTHS`) are halved and
-doubled: lambda_run over k+1 to k+5 and lambda_change, as `reproduce pact-table1` judges them, on the same folds by
-configuration. Several initialisations tell what is width and what is luck; differences are paired window by window, and
-intervals draw whole seeds. About three CPU-minutes an initialisation; with --keep an interrupted run goes on.
+PACT gives its widths in a drawing alone (Fig. 3), so ours (`estimators.learned.paper.WIDTHS`, `CHANGE_WIDTHS`)
+are halved and doubled: lambda_run over k+1 to k+5 and lambda_change, as `reproduce pact-table1` judges them, on the
+same folds by configuration. Several initialisations tell what is width and what is luck; differences are paired
+window by window, and intervals draw whole seeds. About three CPU-minutes an initialisation; with --keep an
+interrupted run goes on.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ from hypothesis import HealthCheck, settings
 
 HEAVY, RARE = Path(__file__).with_name("heavy.txt"), Path(__file__).with_name("rare.txt")
 FIRST = ("tests/test_types.py", "tests/executors/test_flower.py")
+
+NEED_TORCH = (
+    *(f"{folder}/test_*.py" for folder in ("compression", "executors", "models", "training")),
+    *(f"relay/test_{name}.py" for name in ("nested_relay", "real_runs", "ways_of_training")),
+)
+"""Import it at once; other tests say by themselves when they need it."""
+collect_ignore_glob = [] if find_spec("torch") else list(NEED_TORCH)
 
 # how long a crowded machine takes to draw an example says nothing of what is tested
 settings.register_profile(

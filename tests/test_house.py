@@ -62,7 +62,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "torch_pruning": ("compression/",),
     "flwr": ("executors/flower/",),
     "fastapi": ("web/",),
-    "matplotlib": ("experiments/", "report/figures.py"),
+    "matplotlib": ("experiments/",),
     "tensorboard": ("loggers/",),
     "mlflow": ("loggers/",),
     "wandb": ("loggers/",),

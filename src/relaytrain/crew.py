@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,6 +28,8 @@ from .core import errors
 from .core.errors import RelayTrainError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+Task = tuple[int, int]
+"""A seed, and which of its tasks."""
 
 
 class WorkerEnded(RelayTrainError):
@@ -122,6 +124,32 @@ class Crew:
                     process.stdin.close()
         for listener in self._listeners:
             listener.join()
+
+
+def shared_out(
+    crew: Crew, ready: Callable[[], Iterable[Task]], urgency: Callable[[Task], float] = lambda task: 0.0
+) -> Iterator[tuple[Task, Any]]:
+    """Every task with its result, until none is ready and none under way.
+
+    A worker goes on with the seed whose data it has open, then with one that no other has, and of those with the most
+    urgent task. `ready`: the tasks that can start, asked before each is given; those under way may be among them.
+    """
+    seed_of: dict[int, int] = {}
+    running: set[Task] = set()
+    while True:
+        for number in crew.idle:
+            mine, others = seed_of.get(number), {seed for seed, _ in running}
+            ranked = [(t[0] != mine, t[0] in others, -urgency(t), t) for t in {*ready()} - running]
+            if ranked:
+                *_, task = min(ranked)
+                running.add(task)
+                seed_of[number] = task[0]
+                crew.give(number, task)
+        if not running:
+            return
+        task, result = crew.take()
+        running.discard(task)
+        yield task, result
 
 
 def _send(stream: IO[str], value: Any) -> None:

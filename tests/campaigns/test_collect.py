@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch")
 
 from relaytrain.campaigns.campaign import Branch, Campaign, images_of
-from relaytrain.campaigns.campaign_estimate import estimate
+from relaytrain.campaigns.campaign_estimate import OVERHEAD, estimate
 from relaytrain.campaigns.preset_campaigns import preset
 from relaytrain.campaigns.scenario_campaign import SwitchGrid, campaign_of
 from relaytrain.cli.app import main
@@ -89,9 +90,14 @@ def test_the_estimate_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not out.exists()
 
 
-def test_counts_need_no_timing():
-    counted = estimate(preset("digits"), 3, timed=False)
-    assert (counted.trainings, counted.segments) == (3 * 72, 3 * 73) and counted.saving > 10 and counted.cpu_s is None
+def test_an_estimate_counts_trainings_and_segments(monkeypatch: pytest.MonkeyPatch):
+    second_a_sample = SimpleNamespace(cpu_s=lambda version, samples: float(sum(samples)))
+    monkeypatch.setattr("relaytrain.costs.profiled.profile", lambda setup, batches: second_a_sample)
+    counted = estimate(preset("digits"), 3)
+    assert (counted.trainings, counted.segments) == (3 * 72, 3 * 73) and counted.saving > 10
+    assert (counted.cpu_s, counted.naive_cpu_s) == pytest.approx(
+        (OVERHEAD * counted.images, OVERHEAD * counted.naive_images)
+    )
 
 
 def test_the_bundled_traces_are_those_of_the_presets(monkeypatch: pytest.MonkeyPatch):

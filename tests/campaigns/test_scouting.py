@@ -140,6 +140,7 @@ def test_usage(tmp_path, capsys):
     assert "--budget: got 'lots'" in capsys.readouterr().err
 
 
+@pytest.mark.train
 @pytest.mark.slow
 def test_for_real_and_again(tmp_path, capsys):
     out = tmp_path / "known.json"

@@ -18,7 +18,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 import stub_run
 from store_faults import Child, die, scratch, soak

@@ -1,3 +1,5 @@
+"""The command line, run in this process."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

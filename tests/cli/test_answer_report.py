@@ -14,9 +14,12 @@ ANSWERS = {
     "simulate": (("simulate", "worlds", "--worlds", "4", "--rule", "robust", "--mode", "tight"), ("robust",)),
     "pipeline plan": (("pipeline", "plan", "cnn"), ("stage",)),
 }
+NEED_TORCH = ("pipeline plan",)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.train if name in NEED_TORCH else ()) for name in ANSWERS]
+)
 def test_an_answer_is_written_as_one_page(relaytrain, tmp_path, name):
     words, told = ANSWERS[name]
     file = tmp_path / "answer.html"

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
+import stub
 from crafted_bodies import craft
+from sample_run import Sample, open_store, write_run
+from store_faults import soak
 
 from relaytrain.core.errors import RelayTrainError
 from relaytrain.relay import loop
 from relaytrain.store import RunStore
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-import stub
-from sample_run import Sample, open_store, write_run
-from store_faults import soak
 
 RUNS = ("quick-good-1", "quick-open-2")
 VERBS = (

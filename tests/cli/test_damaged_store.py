@@ -8,19 +8,16 @@ import os
 import shutil
 import signal
 import sqlite3
-import sys
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sample_run import Sample, open_store, write_run
 
 from relaytrain.core.errors import StoreDamaged
 from relaytrain.store import RunStore, check
 from relaytrain.store.check import errors
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-from sample_run import Sample, open_store, write_run
 
 GOOD, BAD = "quick-good-1", "quick-open-2"
 EPOCHS = 6

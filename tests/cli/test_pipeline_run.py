@@ -131,7 +131,7 @@ def test_a_worker_among_other_than_the_jobs_processes_says_so(relaytrain, tmp_pa
         (("--device", "pi, 1 GFLOP/s, 1 kB"), 4, "no split"),
     ],
 )
-def test_faults_are_words(relaytrain, words, status, said):
+def test_faults_of_a_run_are_words(relaytrain, words, status, said):
     pytest.importorskip("torch")
     call = relaytrain(*TINY, *words)
     assert (call.status, call.out) == (status, "") and said in call.err

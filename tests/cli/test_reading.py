@@ -4,17 +4,14 @@ statuses."""
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sample_run import Sample, open_store, write_run
 
 from relaytrain.scenario import load_scenario
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-from sample_run import Sample, open_store, write_run
 
 NO_TORCH = find_spec("torch") is None
 VERBS = (
@@ -70,8 +67,14 @@ def test_report_writes_one_file(relaytrain, runs):
         (("report", "--baselines", "none.json"), "cannot read none.json"),
         (("audit", "nowhere"), "no runs here"),
         (("store", "check", "nowhere"), "no runs here"),
-        (("export", "quick-good-1", "out", "--input", "3x32"), "expected sizes such as 3,32,32"),
-        (("export", "quick-good-1", "out", "--input", "1" * 5000), "expected sizes such as 3,32,32"),
+        *(
+            pytest.param(
+                ("export", "quick-good-1", "out", "--input", sizes),
+                "expected sizes such as 3,32,32",
+                marks=pytest.mark.train,
+            )
+            for sizes in ("3x32", "1" * 5000)
+        ),
     ],
 )
 def test_faults_are_one_sentence_and_exit_2(relaytrain, runs, arguments, words):
@@ -106,6 +109,7 @@ def test_doctor_looks_at_machine_and_store(relaytrain, runs):
     assert sick.status == 3 and json.loads(sick.out)["healthy"] is False
 
 
+@pytest.mark.train
 def test_doctor_names_pairs_that_do_not_fit(relaytrain, runs):
     call = relaytrain("doctor", "quickstart")
     assert call.status == 0 and "full on bronze: never used: full needs" in call.out

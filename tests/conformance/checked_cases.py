@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from depl_cases import KINDS
 from numpy.typing import NDArray
 
 from relaytrain.core.cost import CostTable
@@ -25,7 +26,6 @@ from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import Array, EpochLaw, LevelLaw, LossLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import TOLERANCE, Grid
-from relaytrain.testing.depl_cases import KINDS
 
 Estimate = Literal["true", "exp", "rob"]
 ESTIMATES: tuple[Estimate, ...] = ("true", "exp", "rob")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checked_cases import KNOWN, PACT, case_files
+from depl_cases import charges_from, instance_from, node_sets_from, parts, read_depl, terms_from
 
 from relaytrain.core.distribution import weighted_sum
 from relaytrain.core.errors import ScenarioError
@@ -14,7 +15,6 @@ from relaytrain.planners.depl.allocation import allocate
 from relaytrain.planners.depl.data_choice import choose, local_search
 from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.paper.best_exp import best_expected, greedy_expected
-from relaytrain.testing.depl_cases import charges_from, instance_from, node_sets_from, parts, read_depl, terms_from
 
 OWN = Path(__file__).parent / "cases"
 FOLDER = Path(os.environ.get("RELAYTRAIN_CASES") or OWN)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from depl_cases import instance_from
 
 import relaytrain as rt
 from relaytrain.api import first_state
@@ -18,7 +19,6 @@ from relaytrain.planners.depl.exact.joint import plan
 from relaytrain.planners.depl.exact.sampled_paths import Paths
 from relaytrain.planners.depl.planner import Depl
 from relaytrain.scenario import load_scenario
-from relaytrain.testing.depl_cases import instance_from
 
 CASES = Path(__file__).parent.parent / "conformance" / "cases" / "depl"
 LOOSE = ("target.loss=13",)

@@ -1,3 +1,5 @@
+"""A drawn campaign, and estimators fitted to it."""
+
 from __future__ import annotations
 
 import pytest

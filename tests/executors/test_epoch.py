@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from booking import booked
+from opened_updates import open_updates
 
 from relaytrain.core.outcome import EpochResult, LostEpoch
 from relaytrain.core.plan import Decision
@@ -24,7 +25,7 @@ from relaytrain.executors.inprocess import InProcess
 from relaytrain.relay.assembly import clock_of, job_of
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.fakes import ReplayMeter
-from relaytrain.testing.small_training import open_updates, small_setup, tables
+from relaytrain.testing.small_training import small_setup, tables
 from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.datasets import Sets

@@ -6,22 +6,19 @@ import os
 import random
 import shutil
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compare import trace
 from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
 from slow_machine import needs_slow, slow
-from staged_relay import staged_legs
+from small_relays import staged_legs, three_legs
 
 import relaytrain as rt
 from relaytrain.store import RunStore
 from relaytrain.testing.lying_node import WORD
-from relaytrain.testing.small_training import tables, three_legs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-from compare import trace
+from relaytrain.testing.small_training import tables
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]

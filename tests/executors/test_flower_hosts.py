@@ -10,20 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from compare import trace
 from flower_runs import MISSED, CliRun, left_behind, write_scenario
 from hosts import HUB, hosts, inside, needs_hosts, needs_loss, packets, send_one, sent_again, watched_host
 from slow_machine import needs_slow, slow
-from staged_relay import staged_legs
+from small_relays import staged_legs, three_legs
 
 import relaytrain as rt
 from relaytrain.core.problem import Pair
 from relaytrain.relay.event_bodies import RunPast
 from relaytrain.scenario import load_scenario
 from relaytrain.store import RunStore
-from relaytrain.testing.small_training import three_legs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-from compare import trace
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.soak, needs_hosts]

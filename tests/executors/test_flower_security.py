@@ -6,18 +6,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from compare import trace
 from flower_runs import MISSED, CliRun, free_port, left_behind, write_scenario
+from small_relays import three_legs
 
 import relaytrain as rt
 from relaytrain.store import RunStore
-from relaytrain.testing.small_training import three_legs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "relay"))
-from compare import trace
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.train, pytest.mark.slow]

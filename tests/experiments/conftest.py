@@ -1,3 +1,5 @@
+"""Figures, each redrawn at most once in a session."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

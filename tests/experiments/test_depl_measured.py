@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from relaytrain.experiments import run
-from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.depl import study
 from relaytrain.experiments.depl.measured import measured, with_measured
 from relaytrain.experiments.depl.study import findings_of, instance_of
+from relaytrain.experiments.figure_traces import campaigns
 from relaytrain.experiments.result import WORDS
 
 

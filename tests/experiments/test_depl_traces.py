@@ -11,8 +11,8 @@ from test_prediction import EPOCHS, SWITCHES
 
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.experiments import run
-from relaytrain.experiments.campaigns import campaigns
 from relaytrain.experiments.depl import fits
+from relaytrain.experiments.figure_traces import campaigns
 
 A, B = 4.0, 2.0
 SHAPE = 400.0  # of the inverse-gamma: x scatters by 5 %

@@ -20,6 +20,7 @@ from relaytrain.experiments.mcpipe.accuracy import (
 )
 from relaytrain.experiments.mcpipe.comparison import ComparisonTask, PipelineBench, accuracies
 from relaytrain.experiments.over_seeds import Interval, all_of
+from relaytrain.experiments.trainings import data_set
 
 pytestmark = pytest.mark.train
 TINY = AccuracyScale(updates=4, seeds=1, images=64, test_images=30, every=2)
@@ -59,14 +60,14 @@ def test_the_clock_by_hand(bench):
 
 @pytest.mark.slow
 def test_processes_are_no_faster_than_the_clock(bench, monkeypatch):
-    from relaytrain.experiments.mcpipe import measured
+    from relaytrain.experiments.mcpipe import clock_check
 
-    monkeypatch.setattr(measured, "COUNT", 3)
-    monkeypatch.setattr(measured, "WARM", 1)
+    monkeypatch.setattr(clock_check, "COUNT", 3)
+    monkeypatch.setattr(clock_check, "WARM", 1)
     clock = steps(bench.units(), 2)
     for method, found in (
-        ("data-distributed", measured._ring(bench, clock)),
-        ("mcPipe", measured._pipelined(bench, clock, "mcPipe")),
+        ("data-distributed", clock_check._ring(bench, clock)),
+        ("mcPipe", clock_check._pipelined(bench, clock, "mcPipe")),
     ):
         assert (
             found >= 0.9 * clock.seconds[method]
@@ -124,5 +125,5 @@ def test_a_verdict_needs_an_interval_on_one_side():
 def test_a_missing_data_set_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("RELAYTRAIN_DATA", str(tmp_path))
     monkeypatch.setattr("relaytrain.data.source.places", lambda name: [tmp_path / name])
-    name, why = accuracy.data_set(("fashion-mnist", "digits"))
+    name, why = data_set(("fashion-mnist", "digits"))
     assert name == "digits" and why is not None and "apt-get install dataset-fashion-mnist" in why

@@ -12,9 +12,9 @@ from test_prediction import write_campaign
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
-from relaytrain.experiments.campaigns import depl_campaign
 from relaytrain.experiments.expected import expected_of
-from relaytrain.experiments.pact import measured, replay
+from relaytrain.experiments.figure_traces import depl_campaign
+from relaytrain.experiments.pact import measured, measured_factory
 from relaytrain.experiments.result import WORDS
 from relaytrain.traces.trace_files import bundled_traces, read_traces
 
@@ -26,7 +26,7 @@ def bundle():
 
 @pytest.fixture(scope="module")
 def world(bundle):
-    return replay.replay_of(bundle, 1)
+    return measured_factory.replay_of(bundle, 1)
 
 
 def test_a_world_has_the_losses_that_were_trained(bundle, world):
@@ -52,8 +52,8 @@ def test_a_world_has_the_losses_that_were_trained(bundle, world):
 def test_benchmarks_are_what_trying_everything_finds(world):
     """Every relay, epoch by epoch through `replayed`, on a coarser set of switches: none is cheaper than the
     optimum."""
-    where = replay.place(world, 0.3)
-    found = replay.benchmarks(world, 0.3)
+    where = measured_factory.place(world, 0.3)
+    found = measured_factory.benchmarks(world, 0.3)
     ends = {}
     for k1 in range(world.first, 25, 3):
         for k2 in (0, 1, 4, 9, 16, 25):
@@ -61,22 +61,22 @@ def test_benchmarks_are_what_trying_everything_finds(world):
                 versions = ["L"] * k1 + ["M"] * k2 + [last] * 60
                 if last == "L" and k2:
                     continue
-                trace = replay.replayed("x", world, where, versions)
+                trace = measured_factory.replayed("x", world, where, versions)
                 if trace.reached:
                     ends[k1, k2, last] = trace
     assert min(trace.cost for trace in ends.values()) >= found["Optimum"].cost - 1e-9
     assert min(t.cost for t in ends.values() if len(t.switches) <= 1) >= found["OneSwitch"].cost - 1e-9
     assert {trace.versions[-1] for trace in ends.values()} == {"L", "M", "S"}
     for name, trace in found.items():
-        again = replay.replayed(name, world, where, trace.versions[1:])
+        again = measured_factory.replayed(name, world, where, trace.versions[1:])
         assert again == trace and trace.losses[-1] <= 0.3 < min(trace.losses[:-1])
     static = found["StaticLearn"]
     assert [static.epochs(v) > 0 for v in "LMS"] == [True] * 3
 
 
 def test_a_history_is_what_a_run_would_have_recorded(world):
-    where = replay.place(world, 0.2)
-    trace = replay.replayed("x", world, where, ["L"] * 6 + ["M"] * 3 + ["S"] * 2)
+    where = measured_factory.place(world, 0.2)
+    trace = measured_factory.replayed("x", world, where, ["L"] * 6 + ["M"] * 3 + ["S"] * 2)
     history = measured._history(world, trace, where.problem.pairs)
     assert [o.loss for o in history] == pytest.approx([loss * world.initial_loss for loss in trace.losses[1:]])
     assert [o.decision.epoch for o in history if o.handover_loss is not None] == [7, 10]
@@ -84,6 +84,7 @@ def test_a_history_is_what_a_run_would_have_recorded(world):
     assert history[9].handover_loss == pytest.approx(float(world.leg("S", 6, 3)[0]))
 
 
+@pytest.mark.train
 def test_traces_without_such_legs_are_refused(tmp_path, monkeypatch):
     write_campaign(tmp_path / "traces", seeds=1)
     monkeypatch.setenv("RELAYTRAIN_TRACES", str(tmp_path / "traces"))
@@ -92,7 +93,7 @@ def test_traces_without_such_legs_are_refused(tmp_path, monkeypatch):
     bundle = bundle_of(read_traces(tmp_path / "traces"), "train")
     empty = bundle.only([c.node_set != "bronze" for c in bundle.curves], [True] * len(bundle.switches))
     with pytest.raises(ScenarioError, match="expected those of `relaytrain collect --preset v16s`"):
-        replay.replay_of(empty, 0)
+        measured_factory.replay_of(empty, 0)
     with pytest.raises(UsageError, match="collect --preset depl-small"):
         depl_campaign()
 

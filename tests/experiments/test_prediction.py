@@ -10,7 +10,7 @@ import pytest
 from relaytrain.core.errors import UsageError
 from relaytrain.estimators.learned.bundle import bundle_of
 from relaytrain.experiments import run
-from relaytrain.experiments.campaigns import campaigns
+from relaytrain.experiments.figure_traces import campaigns
 from relaytrain.experiments.pact.table1 import _notes
 from relaytrain.experiments.pact.table1_mixed import joined
 from relaytrain.traces.trace_files import read_traces

@@ -14,9 +14,11 @@ import pytest
 
 from relaytrain import experiments
 from relaytrain.core.errors import UsageError
+from relaytrain.core.state import Grid
 from relaytrain.experiments import Reproduction, available, run, run_all
-from relaytrain.experiments.pact import fig6, fig8, fig9, loop
+from relaytrain.experiments.pact import fig6, fig8, fig9
 from relaytrain.experiments.pact.graph import reachable_graph
+from relaytrain.experiments.pact.smart_factory_runs import TARGETS, benchmark, closed_loop, factory, paper_grid
 from relaytrain.experiments.pact.sweep import Sweep
 from relaytrain.experiments.result import Finding, findings_markdown
 
@@ -154,10 +156,7 @@ def test_listing_needs_no_heavy_import() -> None:
 
 def test_a_verdict_that_changes_is_seen() -> None:
     """A world in which PACT is the optimum contradicts a shipped finding; its shipped reason is then left out."""
-    runs = {
-        target: dict.fromkeys(fig6.STRATEGIES, loop.benchmark("Optimum", loop.factory(target)))
-        for target in loop.TARGETS
-    }
+    runs = {target: dict.fromkeys(fig6.STRATEGIES, benchmark("Optimum", factory(target))) for target in TARGETS}
     expected = fig6.expected_of(fig6.__file__)
     found = fig6.judged("Fig. 6", expected, fig6.checks(runs, expected))
     by_text = {one.finding: one for one in found}
@@ -169,7 +168,7 @@ def test_a_verdict_that_changes_is_seen() -> None:
 
 def test_what_one_point_or_no_change_decides_is_not_shown() -> None:
     """One resolution says nothing of several, and biases that change no decision nothing of biases."""
-    best = {target: loop.benchmark("Optimum", loop.factory(target)) for target in loop.TARGETS}
+    best = {target: benchmark("Optimum", factory(target)) for target in TARGETS}
     others = {"Optimum": best, "StaticLearn": best}
     expected = fig6.expected_of(fig8.__file__)
     one = fig8.checks(Sweep({1e-5: best}, others), expected)
@@ -185,20 +184,20 @@ def test_what_one_point_or_no_change_decides_is_not_shown() -> None:
 def test_closed_loop_without_a_grid_is_the_optimum() -> None:
     """Property 3: with exact expected predictions PACT decides as the optimum does."""
     for target in (0.15, 0.35, 0.45):
-        where = loop.factory(target)
-        exact = loop.closed_loop("exact", where, grid=None)
+        where = factory(target)
+        exact = closed_loop("exact", where, grid=None)
         assert exact.reached
-        assert exact.cost == pytest.approx(loop.benchmark("Optimum", where).cost)
+        assert exact.cost == pytest.approx(benchmark("Optimum", where).cost)
 
 
 def test_closed_loop_stops_where_the_grid_leaves_no_path() -> None:
-    where = loop.factory(0.15)
-    lost = loop.closed_loop("coarse", where, grid=loop.paper_grid(3e-4))
+    where = factory(0.15)
+    lost = closed_loop("coarse", where, grid=paper_grid(3e-4))
     assert (lost.reached, lost.cost, lost.switches) == (False, float("inf"), ())
     # A graph that can be built in full agrees: with steps above every gain nothing is ever won.
-    easy = loop.factory(0.9)
-    assert reachable_graph(easy, loop.Grid(0.01, 50.0, 1.2)).feasible
-    assert not reachable_graph(easy, loop.Grid(0.3, 50.0, 1.2)).feasible
+    easy = factory(0.9)
+    assert reachable_graph(easy, Grid(0.01, 50.0, 1.2)).feasible
+    assert not reachable_graph(easy, Grid(0.3, 50.0, 1.2)).feasible
 
 
 def test_markdown_marks_what_the_paper_does_not_state() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from hostile_files import many_pairs, random_pairs
 
 from relaytrain import api
 from relaytrain.planners.search.instance import instance_of
 from relaytrain.planners.search.thresholds import fewest_epochs, thresholds
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
-from hostile_files import many_pairs, random_pairs
 
 
 @pytest.mark.parametrize("limit", [5.5, 200.5])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from equal_shares import equal_size
 from torch import nn
 
 from relaytrain.experiments.mcpipe.savings import smallest
-from relaytrain.experiments.mcpipe.theorem import equal_size
 from relaytrain.models.rebuild import build
 from relaytrain.models.spec import family_spec
 from relaytrain.pipeline.networks import chain, published_vgg

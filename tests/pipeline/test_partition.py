@@ -10,11 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from equal_shares import corrected_bound, equal_size  # noqa: E402
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
 from relaytrain.experiments.mcpipe.savings import saving, smallest  # noqa: E402
-from relaytrain.experiments.mcpipe.theorem import corrected_bound, equal_size, theorem_1  # noqa: E402
+from relaytrain.experiments.mcpipe.theorem import theorem_1  # noqa: E402
 from relaytrain.pipeline.networks import chain, network  # noqa: E402
 from relaytrain.pipeline.unit_counter import measure  # noqa: E402
 from relaytrain.planners.pipeline.chain import Layer, Policy, Unit  # noqa: E402

@@ -13,11 +13,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from equal_shares import corrected_bound, equal_size  # noqa: E402
 from torch import nn  # noqa: E402
 
 from relaytrain.core.errors import InfeasibleError, UsageError  # noqa: E402
 from relaytrain.experiments.mcpipe.savings import smallest  # noqa: E402
-from relaytrain.experiments.mcpipe.theorem import corrected_bound, equal_size  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline.networks import chain, network, published_vgg  # noqa: E402

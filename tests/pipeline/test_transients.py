@@ -10,10 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from equal_shares import equal_size  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from relaytrain.experiments.mcpipe.theorem import equal_size  # noqa: E402
 from relaytrain.models.rebuild import build  # noqa: E402
 from relaytrain.models.spec import family_spec  # noqa: E402
 from relaytrain.pipeline import factors  # noqa: E402

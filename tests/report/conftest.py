@@ -1,3 +1,5 @@
+"""A store, and sample runs written into it and read back."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

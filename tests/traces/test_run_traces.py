@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parents[1] / "chaos"))  # the small relay that crash tests train
 
 from path_columns import column
 from run_faults import small_relay

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from opened_updates import open_updates
 
 from relaytrain.models import build, family_spec
-from relaytrain.testing.small_training import open_updates
 from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.task import NodeResult, NodeTask

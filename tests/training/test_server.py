@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from opened_updates import open_updates
 
 from relaytrain.core.plan import Decision
 from relaytrain.executors.epoch import FederatedEpoch
 from relaytrain.executors.inprocess import InProcess
 from relaytrain.models.spec import family_spec
-from relaytrain.testing.small_training import open_updates, small_setup
+from relaytrain.testing.small_training import small_setup
 from relaytrain.training.aggregate import average
 from relaytrain.training.checkpoint import Checkpoint
 from relaytrain.training.handover import hand_over

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from dashboards import HOST, TOKEN, fill
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS / "report"))  # runs that never happened
-sys.path.insert(0, str(TESTS / "relay"))  # runs of a stub that trains in microseconds
-
-from dashboards import HOST, TOKEN, fill  # noqa: E402
-
-from relaytrain.store import RunStore  # noqa: E402
+from relaytrain.store import RunStore
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ..core.cost import CostTable
 from ..core.errors import NonFiniteTraining, RelayTrainError, UsageError
 from ..core.plan import Decision
-from ..core.problem import Pair
+from ..core.problem import Pair, Problem
 from ..costs.profiled import profile
-from ..crew import Crew, WorkerEnded
+from ..crew import Crew, Task, WorkerEnded, shared_out
 from ..executors.inprocess import InProcess
 from ..executors.pipelined import members_of
 from ..relay.assembly import possible_changes
@@ -45,8 +46,6 @@ FORWARD = 1 / 3
 
 PlannedLeg = tuple[LegKey, int]
 """A leg with its epochs."""
-Task = tuple[int, int]
-"""(seed, group of legs)."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,8 @@ class LegGrid:
     pairs: tuple[str, ...] = ()
 
 
-def possible_pairs(scenario: Scenario, setup: TrainingSetup, wanted: Sequence[str] = ()) -> list[int]:
+def possible_pairs(problem: Problem, costs: CostTable, wanted: Sequence[str]) -> list[int]:
     """Indexes of the pairs that can be trained and come to from the start, or of those that are `wanted`."""
-    problem = scenario.problem
-    costs = possible_changes(setup, problem, scenario.costs)
     names = [str(pair) for pair in problem.pairs]
     can = [i for i in range(len(names)) if math.isfinite(costs.epoch_s[i, i])]
     for name in wanted:
@@ -120,7 +117,7 @@ def legs_of(scenario: Scenario, grid: LegGrid, setup: TrainingSetup | None = Non
         )
     setup = setup if setup is not None else TrainingSetup.from_scenario(scenario)
     costs = possible_changes(setup, scenario.problem, scenario.costs)
-    pairs = possible_pairs(scenario, setup, grid.pairs)
+    pairs = possible_pairs(scenario.problem, costs, grid.pairs)
     return planned_legs(grid, scenario.problem.start, pairs, lambda i, j: math.isfinite(costs.epoch_s[i, j]))
 
 
@@ -210,10 +207,6 @@ class AtlasTrainer:
         while self._bytes > MOST_REMEMBERED_BYTES and len(self._kept) > 1:
             self._bytes -= _bytes_of(self._kept.popitem(last=False)[1])
 
-    def close(self) -> None:
-        """End what the runner has begun."""
-        self.runner.close()
-
 
 def _bytes_of(checkpoint: Checkpoint) -> int:
     return sum(tensor.nbytes for part in (checkpoint.weights, checkpoint.optimizer) for tensor in part.values())
@@ -224,7 +217,7 @@ def _decision(epoch: int, pair: Pair) -> Decision:
 
 
 def off_grid(scenario: Scenario, atlas: Atlas) -> Missing:
-    """For a `AtlasRunner`: trains what `atlas` does not hold, and adds it there. Seeds are best replayed one by one."""
+    """For an `AtlasRunner`: trains what `atlas` does not hold and adds it there. Seeds are best replayed one by one."""
     if digest_of(scenario) != atlas.digest:
         raise UsageError(
             f"atlas of {atlas.scenario}: made with other data, versions or training than {scenario.name} has now; "
@@ -234,8 +227,6 @@ def off_grid(scenario: Scenario, atlas: Atlas) -> Missing:
 
     def missing(seed: int, key: LegKey, epochs: int) -> AtlasLeg:
         if seed not in trainers:
-            for other in trainers.values():
-                other.close()
             trainers.clear()
             trainers[seed] = AtlasTrainer(scenario, seed)
         leg = trainers[seed].leg(key, epochs)
@@ -325,7 +316,7 @@ class AtlasRecording:
         return Recorded(self.atlas, trained, self.found, cpu_s)
 
     def _trained(self, workers: int) -> Iterator[tuple[Task, Any]]:
-        """Every group of legs as it is done; a worker stays with its seed as long as there is something left of it."""
+        """Every group of legs as it is done."""
         if not self.left:
             return
         folder = None if self.scenario.folder is None else str(self.scenario.folder.resolve())
@@ -333,25 +324,15 @@ class AtlasRecording:
             "scenario": dict(self.scenario.resolved), "folder": folder, "every": self.grid.every,
             "groups": self.groups,
         }  # fmt: skip
-        waiting, seed_of = list(self.left), dict[int, int]()
-        with Crew("campaigns.atlas_recording", opening, workers) as crew:
-            running: set[Task] = set()
-            while waiting or running:
-                for number in crew.idle:
-                    if waiting:
-                        mine, others = seed_of.get(number), {seed for seed, _ in running}
-                        task = min(waiting, key=lambda one: (one[0] != mine, one[0] in others, one))
-                        waiting.remove(task)
-                        running.add(task)
-                        seed_of[number] = task[0]
-                        crew.give(number, task)
-                try:
-                    done, answer = crew.take()
-                except WorkerEnded as ended:
-                    where = "before it was given anything" if ended.task is None else f"in seed {ended.task[0]}"
-                    raise RelayTrainError(f"atlas: a worker ended {where}; the same command goes on") from None
-                running.discard(done)
-                yield done, answer
+        waiting = set(self.left)
+        try:
+            with Crew("campaigns.atlas_recording", opening, workers) as crew:
+                for done, answer in shared_out(crew, lambda: waiting):
+                    waiting.discard(done)
+                    yield done, answer
+        except WorkerEnded as ended:
+            where = "before it was given anything" if ended.task is None else f"in seed {ended.task[0]}"
+            raise RelayTrainError(f"atlas: a worker ended {where}; the same command goes on") from None
 
 
 def _groups(legs: Sequence[PlannedLeg]) -> list[list[PlannedLeg]]:

@@ -27,8 +27,8 @@ class Estimate:
     epochs: int
     images: int
     naive_images: int
-    cpu_s: float | None
-    naive_cpu_s: float | None
+    cpu_s: float
+    naive_cpu_s: float
 
     @property
     def saving(self) -> float:
@@ -40,29 +40,23 @@ class Estimate:
         return {"schema": "relaytrain.campaign-estimate/1", **vars(self), "saving": self.saving}
 
 
-def estimate(campaign: Campaign, seeds: int, *, timed: bool = True) -> Estimate:
-    """Count, and time versions unless told not to.
+def estimate(campaign: Campaign, seeds: int) -> Estimate:
+    """Count, and time versions, which needs torch and takes seconds."""
+    from ..costs.profiled import profile
 
-    Args:
-        campaign: what would be trained.
-        seeds: how many repetitions.
-        timed: also time versions, which needs torch and takes seconds.
-    """
     samples = samples_of(campaign)
     shared, naive = images_of(campaign, {group: sum(counts) for group, counts in samples.items()})
-    cpu: dict[bool, float] = {}
-    if timed:
-        from ..costs.profiled import profile
+    timing = profile(_made_up(campaign), batches=1)
 
-        timing = profile(_made_up(campaign), batches=1)
-        for alone in (False, True):
-            pairs = epochs_by_pair(campaign, naive=alone)
-            once_s = sum(n * timing.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
-            cpu[alone] = OVERHEAD * seeds * once_s
+    def cpu_s(*, naive: bool) -> float:
+        pairs = epochs_by_pair(campaign, naive=naive)
+        once_s = sum(n * timing.cpu_s(version, samples[nodes]) for (version, nodes), n in pairs.items())
+        return OVERHEAD * seeds * once_s
+
     epochs = sum(branch.epochs for branch in campaign.branches)
     trainings, segments = seeds * len(campaign.alone), seeds * len(campaign.branches)
     counts = trainings, segments, seeds * epochs, seeds * shared, seeds * naive
-    return Estimate(campaign.name, seeds, *counts, cpu.get(False), cpu.get(True))
+    return Estimate(campaign.name, seeds, *counts, cpu_s(naive=False), cpu_s(naive=True))
 
 
 def samples_of(campaign: Campaign) -> dict[str, list[int]]:
@@ -113,15 +107,12 @@ def _made_up(campaign: Campaign) -> Any:
 
 def words(counted: Estimate) -> Mapping[str, str]:
     """The estimate in words, one line each."""
-    timed = "not timed"
-    if counted.cpu_s is not None and counted.naive_cpu_s is not None:
-        timed = f"about {_hours(counted.cpu_s)}, without sharing {_hours(counted.naive_cpu_s)}"
     segments = f"{counted.segments:,} segments of {counted.epochs:,} epochs in all"
     without = f"{counted.naive_images:,} without: {counted.saving:.1f} times fewer"
     return {
         "trainings": f"{counted.trainings:,} ({counted.seeds} seeds), {segments}",
         "images": f"{counted.images:,} with shared beginnings, {without}",
-        "CPU": timed,
+        "CPU": f"about {_hours(counted.cpu_s)}, without sharing {_hours(counted.naive_cpu_s)}",
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import RelayTrainError, UsageError
-from ..crew import Crew, WorkerEnded
+from ..crew import Crew, Task, WorkerEnded, shared_out
 from ..store.files import make_dir, remove, write_atomic
 from ..traces.trace import Segment, TraceSet, TraceSwitch
 from ..traces.trace_files import write_traces
@@ -29,8 +29,6 @@ DIGITS = 6
 WORKERS = 2
 
 ProgressBar = Callable[[int, int], None]
-Task = tuple[int, int]
-"""(seed, piece)."""
 
 
 @dataclass(frozen=True)
@@ -136,48 +134,27 @@ class _Pieces:
                     self.done[seed, piece.index] = result
         self.tasks = [(seed, piece.index) for seed in seeds for piece in campaign.pieces]
         self.left = {task for task in self.tasks if task not in self.done}
-        self.running: set[Task] = set()
-        self._urgency = _urgency(campaign)
 
     def train(self, workers: int) -> None:
         """Until nothing is left."""
         opening = {"campaign": self.campaign.to_dict(), "work": str(self.work)}
-        seed_of: dict[int, int | None] = dict.fromkeys(range(workers))
-        with Crew("campaigns.piece_training", opening, workers) as crew:
-            self._report()
-            while self.left:
-                for number in crew.idle:
-                    task = self._next(seed_of[number])
-                    if task is not None:
-                        seed_of[number] = task[0]
-                        self.running.add(task)
-                        crew.give(number, task)
-                try:
-                    task, answer = crew.take()
-                except WorkerEnded as ended:
-                    where = "before it was given anything"
-                    if ended.task is not None:
-                        where = f"in piece {ended.task[1]} of seed {ended.task[0]}"
-                    raise RelayTrainError(f"collect: a worker ended {where}; run it again to go on") from None
-                self.running.discard(task)
-                self._take(task, answer)
+        urgency = _urgency(self.campaign)
+        try:
+            with Crew("campaigns.piece_training", opening, workers) as crew:
                 self._report()
+                for task, answer in shared_out(crew, self._ready, lambda task: urgency[task[1]]):
+                    self._take(task, answer)
+                    self._report()
+        except WorkerEnded as ended:
+            where = "before it was given anything"
+            if ended.task is not None:
+                where = f"in piece {ended.task[1]} of seed {ended.task[0]}"
+            raise RelayTrainError(f"collect: a worker ended {where}; run it again to go on") from None
 
-    def _next(self, seed: int | None) -> Task | None:
-        """The most urgent piece that can start, preferably of the seed whose data the worker has open."""
-        ready = [task for task in self.left - self.running if self._can_start(task)]
-        if not ready:
-            return None
-        open_elsewhere = {running[0] for running in self.running}
-
-        def rank(task: Task) -> tuple[bool, bool, float, Task]:
-            return (task[0] != seed, task[0] in open_elsewhere, -self._urgency[task[1]], task)
-
-        return min(ready, key=rank)
-
-    def _can_start(self, task: Task) -> bool:
-        start = self.campaign.pieces[task[1]].start
-        return start is None or (task[0], start) in self.done
+    def _ready(self) -> list[Task]:
+        """What is left and waits for nothing."""
+        starts = {task: self.campaign.pieces[task[1]].start for task in self.left}
+        return [task for task, start in starts.items() if start is None or (task[0], start) in self.done]
 
     def _take(self, task: Task, lost: int | None) -> None:
         if lost is not None:  # trained once more, then this one again

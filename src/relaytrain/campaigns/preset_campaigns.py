@@ -201,14 +201,14 @@ def _depl(
     network: tuple[str, float],
     samples: tuple[int, int],
     branches: tuple[Branch, ...],
-    images: Images | None,
+    images: Images,
     training: dict[str, Any],
     seeds: int,
 ) -> Campaign:
     sets = {"edge": (samples[0], range(10)), "far-edge": (samples[1], range(10))}
-    side = 8 if images is None else 32 // images.shrink
+    side = 32 // images.shrink
     size = f"{_DEPL_NETWORKS[network[0]]} width {network[1]:g}" + ("" if side == 32 else f", {side}x{side}")
-    words = size, f"{'8x8 digits' if images is None else 'CIFAR-10'}, 10 classes"
+    words = size, "CIFAR-10, 10 classes"
     ratios = (*DEPL_RATIOS, DEPL_VERSIONS[-1])
     return _campaign(name, (*network, None), ratios, sets, branches, training, words, seeds, images)
 

@@ -118,12 +118,19 @@ class Scouting:
         """Of all legs that are held from the scouting's seeds."""
         seeds = range(self.seed, self.seed + MOST_SEEDS)
         held = [(key, len(leg.losses)) for seed in seeds for key, leg in self.atlas.seeds.get(seed, {}).items()]
-        return math.fsum(self._leg_j(key, epochs) for key, epochs in held if epochs)
+        return math.fsum(self._leg_j(key, epochs) for key, epochs in held)
 
     def _leg_j(self, key: LegKey, epochs: int) -> float:
+        if not epochs:
+            return 0.0
         before = key.before[-1][0] if key.before else self.atlas.start
         first, on = self.costs.epoch_j[before, key.pair], self.costs.epoch_j[key.pair, key.pair]
         return float(first + (epochs - 1) * on)
+
+    def _held(self, seed: int, key: LegKey) -> int:
+        """Epochs of a leg that the atlas has."""
+        leg = self.atlas.leg(seed, key)
+        return 0 if leg is None else len(leg.losses)
 
     def _run(self) -> Scouted:
         """The product's own loop."""
@@ -173,21 +180,15 @@ class Scouting:
 
     def _lesson(self, seed: int, key: LegKey, epochs: int, done: Scouted) -> bool:
         """Train a leg if the budget reaches, as far as it does; whether it did for all of it."""
-        before = 0.0
-        for position, (pair, count) in enumerate(key.before):
-            held = self.atlas.leg(seed, LegKey(key.before[:position], pair))
-            more = count - (0 if held is None else len(held.losses))
-            if more > 0:
-                before += self._leg_j(LegKey(key.before[:position], pair), count)
-                before -= (
-                    0.0
-                    if held is None or not held.losses
-                    else self._leg_j(LegKey(key.before[:position], pair), len(held.losses))
-                )
-        leg = self.atlas.leg(seed, key)
-        known = 0 if leg is None else len(leg.losses)
-        left, wanted = done.budget_j - done.spent_j - before, epochs
-        already = self._leg_j(key, known) if known else 0.0
+        way = [(LegKey(key.before[:position], pair), count) for position, (pair, count) in enumerate(key.before)]
+        before_j = 0.0
+        for leg, count in way:
+            if (held := self._held(seed, leg)) < count:
+                before_j += self._leg_j(leg, count)
+                before_j -= self._leg_j(leg, held)
+        known = self._held(seed, key)
+        left, wanted = done.budget_j - done.spent_j - before_j, epochs
+        already = self._leg_j(key, known)
         while wanted > known and self._leg_j(key, wanted) - already > left + TOLERANCE:
             wanted -= 1
         if wanted <= known:
@@ -195,8 +196,8 @@ class Scouting:
         if wanted < min(LEAST, epochs):
             return False
         self._kept(seed, key, wanted)
-        for position, (pair, count) in enumerate(key.before):  # what the way there took is kept as well
-            self._kept(seed, LegKey(key.before[:position], pair), count)
+        for leg, count in way:  # what the way there took is kept as well
+            self._kept(seed, leg, count)
         spent_j = self.spent_j()
         done.lessons.append(Lesson(seed, key, wanted, spent_j - done.spent_j))
         done.spent_j = spent_j

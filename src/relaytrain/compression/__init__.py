@@ -1,1 +1,1 @@
-"""Handovers that change the version: pruning, carrying the optimizer's state through it, distillation."""
+"""Handovers that change the version: pruning, slices, low-rank factors, distillation; what the optimizer carries."""

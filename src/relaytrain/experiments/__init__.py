@@ -19,6 +19,7 @@ from typing import Any
 from ..core.errors import UsageError, did_you_mean
 from ..store.files import write_atomic
 from .result import AllReproductions, Finding, Reproduction, findings_markdown
+from .trainings import nothing
 
 __all__ = ["AllReproductions", "Finding", "Reproduction", "available", "run", "run_all"]
 
@@ -76,10 +77,10 @@ _TRAINED = {
     "pact-fig4": 2,
     "pact-table1": 10,
     "pact-table1-mixed": 10,
-    "mcpipe-fig2": 8,
-    "mcpipe-fig3": 8,
-    "mcpipe-fig4": 4,
-    "mcpipe-width": 2,
+    "mcpipe-fig2": 14,
+    "mcpipe-fig3": 14,
+    "mcpipe-fig4": 7,
+    "mcpipe-width": 3,
 }
 """Need PyTorch and so many minutes of one core; the others take three minutes or so, all together."""
 
@@ -153,7 +154,7 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
     `progress` hears beforehand how long it takes, and gets a line before each figure. The table is written after every
     figure, so that whoever stops in between has that of the figures made.
     """
-    told = progress if progress is not None else _nothing
+    told = progress or nothing
     lines, can_train = available(), importlib.util.find_spec("torch") is not None
     if options.get("curves") == "measured":
         lines = {name: line for name, line in lines.items() if name in _MEASURED}
@@ -175,7 +176,3 @@ def run_all(out_dir: str | Path, progress: Callable[[str], None] | None = None, 
             every = tuple(redrawn[name] for name in lines if name in redrawn)
             write_atomic(summary, findings_markdown(tuple(finding for figure in every for finding in figure.findings)))
     return AllReproductions(tuple(redrawn[name] for name in lines if name in redrawn), summary)
-
-
-def _nothing(line: str) -> None:
-    """Nobody wants to be told."""

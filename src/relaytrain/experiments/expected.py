@@ -20,7 +20,7 @@ from typing import Any
 
 from .result import WORDS, Finding, Source, Verdict
 
-Seen = tuple[Verdict, str]
+Judgement = tuple[Verdict, str]
 """A check's verdict and the figures it rests on."""
 NOT_SHOWN = WORDS[None]
 """How a TOML file, which has no word for nothing, spells a verdict that was not shown."""
@@ -53,7 +53,7 @@ def shipped(holds: bool | str) -> Verdict:
     return None
 
 
-def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, Seen]) -> tuple[Finding, ...]:
+def judged(figure: str, expected: Mapping[str, Expected], seen: Mapping[str, Judgement]) -> tuple[Finding, ...]:
     """Every expected finding with the verdict of its check; a check without a finding, or the reverse, is our bug."""
     if expected.keys() != seen.keys():
         raise AssertionError(f"{figure}: checks {sorted(seen)} do not match the expected findings {sorted(expected)}")

@@ -117,13 +117,6 @@ def table_csv(rows: tuple[Row, ...]) -> str:
     return text.getvalue()
 
 
-def write_table(out_dir: Path, name: str, rows: tuple[Row, ...]) -> Path:
-    """The rows as `<name>.csv` in the folder."""
-    path = out_dir / f"{name}.csv"
-    write_atomic(path, table_csv(rows))
-    return path
-
-
 def written(
     name: str,
     title: str,
@@ -132,9 +125,13 @@ def written(
     rows: tuple[Row, ...],
     findings: tuple[Finding, ...],
     notes: tuple[str, ...] = (),
+    *,
+    table: str | None = None,
 ) -> Reproduction:
-    """The reproduction of a figure that was drawn, its table written beside it."""
-    return Reproduction(name, title, (*drawn, write_table(out_dir, name, rows)), rows, findings, notes)
+    """The reproduction of a figure that was drawn, its table beside it, called `table` if not `name`."""
+    path = out_dir / f"{table or name}.csv"
+    write_atomic(path, table_csv(rows))
+    return Reproduction(name, title, (*drawn, path), rows, findings, notes)
 
 
 def findings_markdown(findings: tuple[Finding, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Figures 5 to 9 of DepL."""
+"""Figures 2, 4 and 5 to 9 of DepL, and its Table I."""

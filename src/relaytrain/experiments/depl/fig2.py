@@ -11,8 +11,8 @@ import numpy as np
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit
 from ...estimators.depl.distributions import REPLICATES
-from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, write_table
+from ..expected import Expected, Judgement, expected_of, judged
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 from .fits import campaign, fitted
 
@@ -50,14 +50,8 @@ def reproduce(
         f"F = {p:g}: A = {f.gain:.2f}, B = {f.offset:.1f}, R2 = {f.diagnostics.r2:.2f}, {f.noise.family}"
         for p, f in fits.items()
     )
-    return Reproduction(
-        NAME,
-        TITLE,
-        (*files, write_table(out_dir, NAME, rows)),
-        rows,
-        findings,
-        (traced.note, f"(8) read as a level: {words}"),
-    )
+    notes = (traced.note, f"(8) read as a level: {words}")
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def _band(fit: CurveFit, epochs: Array) -> tuple[Array, Array]:
@@ -91,7 +85,7 @@ def _row(pruned: float, epoch: int, losses: Array, fit: CurveFit) -> Row:
 
 def _checks(
     losses: Mapping[float, Array], fits: Mapping[float, CurveFit], expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     spread = {p: float((x.std(axis=0, ddof=1) / x.mean(axis=0)).mean()) for p, x in losses.items()}
     first, second = (losses[p] for p in PRUNED)
     apart = np.abs(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(

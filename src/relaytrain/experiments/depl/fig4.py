@@ -12,8 +12,8 @@ from ...core.errors import ScenarioError
 from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, SwitchFit, fit_curves, fit_switches
 from ...estimators.depl.distributions import REPLICATES, Fit
-from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, write_table
+from ..expected import Expected, Judgement, expected_of, judged
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .fits import CampaignLosses, FitTest, campaign, p_values, ratios
 
@@ -62,7 +62,7 @@ def reproduce(
         f"{switch.noise.parameters[2]:g}; "
         f"p = {switch.naive_p:.3f} naive, {switch.refitted_p:.3f} refitted, {switch.count} switches",
     )
-    return Reproduction(NAME, TITLE, (*files, write_table(out_dir, NAME, rows)), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def _known(value: float | None) -> str:
@@ -120,7 +120,7 @@ def _checks(
     right: tuple[Array, SwitchFit],
     tested: Sequence[FitTest],
     expected: Mapping[str, Expected],
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     (x, fit), (jumps, switch), shares = left, right, fit_of(tested)
     d = fit.diagnostics
     spread = float(x.std())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .costs import cost_figure
+from .cost_figures import cost_figure
 
 TITLE = "DepL Fig. 5: DepL and benchmark strategies, AlexNet"
 reproduce = cost_figure("depl-fig5", TITLE, "depl_alexnet", __file__).reproduce

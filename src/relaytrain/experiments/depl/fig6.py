@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..expected import Seen
-from .costs import cost_figure
+from ..expected import Judgement
+from .cost_figures import cost_figure
 from .study import LOOSE, OPTIMUM, TARGETS, TIGHT, listed, study
 
 TITLE = "DepL Fig. 6: DepL and benchmark strategies, MobileNet"
 PRESET = "depl_mobilenet"
 
 
-def _against_alexnet(curves: str) -> dict[str, Seen]:
+def _against_alexnet(curves: str) -> dict[str, Judgement]:
     mine, other = study(PRESET, curves), study("depl_alexnet", curves)
     share = {t: mine[t][OPTIMUM].plan.cost / other[t][OPTIMUM].plan.cost for t in TARGETS}
     steep = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expected import Expected, Seen
+from ..expected import Expected, Judgement
 from .bars import stacked
 from .study import DEPL, GREEDY, LOOSE, OPTIMUM, TARGETS, TIGHT, Study, StudyFigure
 
 TITLE = "DepL Fig. 7: epochs spent with each version, AlexNet"
 
 
-def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     legs = {name: "; ".join(f"{t:g}: {runs[t][name].legs()}" for t in TARGETS) for name in (OPTIMUM, DEPL, GREEDY)}
     moved = {
         t: sum(abs(a - b) for a, b in zip(runs[t][OPTIMUM].epochs.values(), runs[t][DEPL].epochs.values(), strict=True))

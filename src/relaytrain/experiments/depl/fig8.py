@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expected import Expected, Seen
+from ..expected import Expected, Judgement
 from .bars import stacked
 from .study import DEPL, GREEDY, OPTIMUM, TARGETS, Study, StudyFigure
 
 TITLE = "DepL Fig. 8: cost incurred with each version, AlexNet"
 
 
-def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     costs = {t: {name: runs[t][name].plan.cost for name in (OPTIMUM, DEPL, GREEDY)} for t in TARGETS}
     share = {t: runs[t][GREEDY].costs["fast-unsteady"] / runs[t][GREEDY].plan.cost for t in TARGETS}
     each = {

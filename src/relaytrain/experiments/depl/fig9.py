@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.fourier import Real
-from ..expected import Expected, Seen
+from ..expected import Expected, Judgement
 from ..result import Row
 from ..style import legend_below, new_figure
 from .study import DEPL, GREEDY, OPTIMUM, SCALE, STYLES, Study, StudyFigure
@@ -48,7 +48,7 @@ def _draw(runs: Study, curves: str) -> tuple[Figure, tuple[Row, ...]]:
     return figure, rows
 
 
-def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(runs: Study, curves: str, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     bands = _bands(runs)
     lengths = {t: {name: len(runs[t][name].plan.versions) for name in LINES} for t in SHOWN}
     wide = {t: {name: float((high - low)[-1]) for name, (_, low, high) in bands[t].items()} for t in SHOWN}

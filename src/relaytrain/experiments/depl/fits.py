@@ -17,7 +17,7 @@ from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, Reading, fit_curves, least_squares
 from ...estimators.depl.distributions import fit_family, naive_p
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
-from ..campaigns import depl_campaign
+from ..figure_traces import depl_campaign
 
 K2S = (1, 5, 15, 25, 40, 60)
 """Epochs after the switch. A single one has no curve: x is then the loss over the mean of all seeds'."""

@@ -23,8 +23,8 @@ from ...core.depl import DeplProblem, DeplVersion
 from ...core.distribution import InverseGamma, StudentT
 from ...estimators.depl.curve_fit import autocorrelation, fit_switches, least_squares, read
 from ...estimators.learned.bundle import LegCurve, bundle_of
-from ..campaigns import campaigns
 from ..expected import Expected, shipped
+from ..figure_traces import campaigns
 
 CAMPAIGN = {"depl_alexnet": "v16s", "depl_mobilenet": "digits"}
 """Which traces stand for which network of the paper."""

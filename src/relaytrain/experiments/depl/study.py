@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from ...planners.depl.paper.outer_loop import paper_plan
 from ...planners.depl.schedule_losses import losses_by_epoch
 from ...planners.depl.solution import DeplPlan
 from ...scenario import load_scenario
-from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, write_table
+from .. import style
+from ..expected import Expected, Judgement, expected_of, judged
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, save
 
 if TYPE_CHECKING:
@@ -41,14 +42,8 @@ SCALE = 20.0
 """The stand-ins' initial loss: targets and limits are stated for it."""
 VERSIONS = ("fast-unsteady", "intermediate", "slow-steady")
 OPTIMUM, DEPL, GREEDY, CHEAP = "Optimum", "DepL", "best-exp", "best-exp, min. cost"
-STYLES: dict[str, dict[str, Any]] = {
-    OPTIMUM: {"color": "#B8B8B8", "linewidth": 4.5, "linestyle": "-", "marker": "s", "markersize": 8},
-    DEPL: {"color": "#0072B2", "linewidth": 1.6, "linestyle": "-", "marker": "o", "markersize": 5},
-    GREEDY: {"color": "#D55E00", "linewidth": 1.6, "linestyle": "--", "marker": "^", "markersize": 6},
-    CHEAP: {"color": "#009E73", "linewidth": 1.6, "linestyle": "-.", "marker": "D", "markersize": 5},
-}
-COLOURS = {"fast-unsteady": "#CC79A7", "intermediate": "#E69F00", "slow-steady": "#56B4E9"}
-HATCHES = {"fast-unsteady": "", "intermediate": "//", "slow-steady": ".."}
+STYLES = dict(zip((OPTIMUM, DEPL, GREEDY, CHEAP), style.STRATEGIES.values(), strict=True))
+COLOURS, HATCHES = (dict(zip(VERSIONS, by.values(), strict=True)) for by in (style.VERSIONS, style.HATCHES))
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class StudyFigure:
     preset: str
     module_file: str
     draw: Callable[[Study, str], tuple[Figure, tuple[Row, ...]]]
-    checks: Callable[[Study, str, Mapping[str, Expected]], dict[str, Seen]]
+    checks: Callable[[Study, str, Mapping[str, Expected]], dict[str, Judgement]]
     notes: tuple[str, ...] = ()
     stand_in: tuple[str, ...] = ()
 
@@ -153,14 +148,14 @@ class StudyFigure:
         with house_style():
             figure, rows = self.draw(runs, curves)
             files = save(figure, out_dir, files_name, formats)
-        table = write_table(out_dir, files_name, rows)
         expected = findings_of(self.module_file, curves)
         findings = judged(self.title.partition(":")[0], expected, self.checks(runs, curves, expected))
         if curves == "measured":
             from .measured import CAMPAIGN, measured
 
             said = measured(CAMPAIGN[self.preset]).notes
-        return Reproduction(self.name, self.title, (*files, table), rows, findings, (*self.notes, *said))
+        notes = (*self.notes, *said)
+        return written(self.name, self.title, out_dir, files, rows, findings, notes, table=files_name)
 
 
 def findings_of(module_file: str, curves: str) -> dict[str, Expected]:

@@ -20,8 +20,8 @@ from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, read
 from ...estimators.depl.distributions import REPLICATES
 from ...estimators.learned.bundle import LegCurve
-from ..expected import Seen, expected_of, judged
-from ..result import Reproduction, Row, write_table
+from ..expected import Judgement, expected_of, judged
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .fits import CampaignLosses, campaign, campaign_alone, fitted
 from .study import COLOURS, HATCHES
@@ -100,7 +100,7 @@ def reproduce(
             )
         ),
     )
-    return Reproduction(NAME, TITLE, (*files, write_table(out_dir, NAME, rows)), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def improvements(curves: tuple[LegCurve, ...], fit: CurveFit) -> Array:
@@ -174,7 +174,7 @@ def _draw(shares: Shares) -> Figure:
     return figure
 
 
-def _checks(every: tuple[Row, ...]) -> dict[str, Seen]:
+def _checks(every: tuple[Row, ...]) -> dict[str, Judgement]:
     """The verdicts on AlexNet's half, and on MobileNet's where it is there."""
     rows, others = ([row for row in every if row["network"] == network] for network in (FIRST, OTHER))
 
@@ -185,7 +185,7 @@ def _checks(every: tuple[Row, ...]) -> dict[str, Seen]:
         values = [row[key] for row in of]
         return values == sorted(values, reverse=True)
 
-    seen: dict[str, Seen] = {
+    seen: dict[str, Judgement] = {
         "mean": (falls("mean_x"), f"mean of x: {listed('mean_x', '.2f')}"),
         "variance": (falls("var_x"), f"variance of x: {listed('var_x', '.2f')}"),
         "resources": (

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import ScenarioError
 from ...planners.pipeline.chain import Policy, Unit, layers_of
 from ...planners.pipeline.partition import Device, partition, split
 from ...planners.pipeline.policy_choice import Keeping, PolicyChoice
@@ -33,12 +32,12 @@ from ...planners.pipeline.stage_memory import all_by, replay_flops, stage_bytes
 from ...planners.pipeline.version_lifetimes import Alive, steady_peaks
 from ..kept import kept
 from ..over_seeds import Interval
+from ..trainings import Progress
 from .savings import saving
 
 if TYPE_CHECKING:
     from .comparison import ComparisonTask, Way
 
-Progress = Callable[[str], None]
 RULES: dict[str, Way] = {"Local": "local", "data-distributed": "data"}
 RULES |= {"PipeDream": "delayed", "mcPipe": "delayed", "best-of": "delayed", "GreedyUpdates": "greedy"}
 FLOPS_PER_S = (1e9, 1e9, 0.6e9)
@@ -46,6 +45,8 @@ FLOPS_PER_S = (1e9, 1e9, 0.6e9)
 LINK_BITS_PER_S = 20e6
 IN_FLIGHT = 4
 """Minibatches under way: the window of the paper's Example 2; its experiments do not say theirs."""
+STATE_TENSORS = 1
+"""Of the update rule for each weight: momentum."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,12 @@ class UpdateSteps:
     choices: Mapping[str, tuple[PolicyChoice, ...]]
 
 
-def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> UpdateSteps:
+def steps(units: tuple[Unit, ...], workers: int) -> UpdateSteps:
     """What an update takes by each method with `workers` of the devices."""
     devices = tuple(
         Device(f"worker {i + 1}", speed, math.inf, LINK_BITS_PER_S / 8) for i, speed in enumerate(FLOPS_PER_S[:workers])
     )
-    plan = partition(units, devices, m=IN_FLIGHT, keeping=Keeping.stash, state_tensors=state_tensors)
+    plan = partition(units, devices, m=IN_FLIGHT, keeping=Keeping.stash, state_tensors=STATE_TENSORS)
     flops = sum(unit.train_flops for unit in units)
     weights = sum(unit.weight_bytes for unit in units)
     ring = 2 * (workers - 1) / workers * weights * 8 / LINK_BITS_PER_S
@@ -132,7 +133,7 @@ def steps(units: tuple[Unit, ...], workers: int, *, state_tensors: int = 1) -> U
     }
     choices = {
         method: tuple(
-            choose(part, alive[at], state_tensors=state_tensors, last=at == workers - 1)
+            choose(part, alive[at], state_tensors=STATE_TENSORS, last=at == workers - 1)
             for at, part in enumerate(parts)
         )
         for method, choose in choosing.items()
@@ -211,18 +212,3 @@ def _trained(
     name = f"{task.source}-{way}-{task.seed}"
     result = kept(out_dir / "mcpipe-trainings", name, used, train, lambda accuracy: len(accuracy) >= points)
     return tuple(result[:points])
-
-
-def data_set(wanted: tuple[str, ...]) -> tuple[str, str | None]:
-    """The first of `wanted` on this machine, and what to do to get the first of all, where that is another."""
-    from ...data.source import read
-
-    why = None
-    for name in wanted:
-        try:
-            read(name, split="test")
-        except (ScenarioError, ModuleNotFoundError) as error:
-            why = why or f"{wanted[0]} is not here ({error})"
-            continue
-        return name, why
-    return "digits", why

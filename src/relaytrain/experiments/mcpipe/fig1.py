@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...planners.pipeline.version_lifetimes import peak, steady_peaks
-from ...store.files import write_atomic
-from ..expected import Expected, Seen, expected_of, judged
-from ..result import Reproduction, Row, table_csv
+from ..expected import Expected, Judgement, expected_of, judged
+from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .example import HOP, WORKERS, Example, Lives, lives, most, play
 from .theorem import theorem_1
@@ -37,8 +36,6 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
     rows = tuple(_row(worker, examples, stored, until) for worker in range(WORKERS))
     with house_style():
         files = save(_draw(examples, stored, until), out_dir, NAME, formats)
-    path = out_dir / f"{NAME}.csv"
-    write_atomic(path, table_csv(rows))
     expected = expected_of(__file__)
     notes = (
         f"a box takes one slot, a link {HOP}; the paper prints neither. tau is the end of Worker 2's second update "
@@ -46,7 +43,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         "and one sample",
     )
     findings = judged("mcPipe Fig. 1", expected, _checks(rows, examples, expected, until))
-    return Reproduction(NAME, TITLE, (*files, path), rows, findings, notes)
+    return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
 def _row(worker: int, examples: Mapping[str, Example], stored: Mapping[int, Lives], until: int) -> Row:
@@ -132,7 +129,7 @@ def _checks(
     examples: Mapping[str, Example],
     expected: Mapping[str, Expected],
     until: int,
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     two, with_weights = rows[1], rows[:3]
     wanted, plain = expected["more-updates"].limits["pipelined"], expected["more-updates"].limits["plain"]
     held = ", ".join(f"Worker {row['worker']} {row['versions_stash']}" for row in with_weights)

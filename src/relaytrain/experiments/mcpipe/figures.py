@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import UsageError
-from ...store.files import write_atomic
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..kept import at_least_one
 from ..over_seeds import all_of
-from ..result import Reproduction, Row, table_csv
-from ..style import house_style, legend_below, new_figure, save
+from ..result import Reproduction, Row, written
+from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
+from ..trainings import SIZES, Progress, data_set, need_torch
 from .accuracy import (
     FLOPS_PER_S,
     FULL,
@@ -26,10 +24,8 @@ from .accuracy import (
     QUICK,
     AccuracyCurve,
     AccuracyScale,
-    Progress,
     UpdateSteps,
     curves,
-    data_set,
     gap,
     task_of,
 )
@@ -48,7 +44,7 @@ STYLES: dict[str, dict[str, Any]] = {
 BANDS = ("PipeDream", "GreedyUpdates")
 """Drawn from the lowest to the highest initialisation."""
 LEVELS = (0.4, 0.5, 0.6, 0.7, 0.8)
-Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale], dict[str, Seen]]
+Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale, Path, Progress | None], dict[str, Judgement]]
 """What one figure alone is judged by."""
 
 
@@ -56,6 +52,7 @@ Extra = Callable[[Mapping[str, AccuracyCurve], AccuracyScale], dict[str, Seen]]
 class AccuracyFigure:
     """One of the figures: its number, the data sets it wants, the best first, and how many workers train.
 
+    `module_file` is the module whose TOML holds its findings, `extra` what they need beside the checks that all share.
     `full` is how much is trained unless it is only to see that it runs; with `measure` the emulated clock is then held
     against processes.
     """
@@ -63,8 +60,10 @@ class AccuracyFigure:
     number: int
     sources: tuple[str, ...]
     workers: int
+    module_file: str
     full: AccuracyScale = FULL
     measure: bool = False
+    extra: Extra = lambda methods, scale, out_dir, progress: {}
 
     @property
     def name(self) -> str:
@@ -77,39 +76,32 @@ class AccuracyFigure:
         count = {2: "two", 3: "three"}[self.workers]
         return f"mcPipe Fig. {self.number}: accuracy over time, {count} workers"
 
-
-def reproduce(
-    figure: AccuracyFigure,
-    out_dir: Path,
-    module: str,
-    *,
-    formats: tuple[str, ...],
-    quick: bool,
-    progress: Progress | None,
-    seeds: int | None = None,
-    extra: Extra | None = None,
-) -> Reproduction:
-    """Train, draw and judge one of the figures; `module` is the file whose TOML holds its findings."""
-    name, title = figure.name, figure.title
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError(f"reproduce: {name} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
-    scale = QUICK if quick else figure.full
-    scale = scale if seeds is None else replace(scale, seeds=at_least_one(seeds))
-    source, missing = data_set(figure.sources)
-    methods, clock = curves(out_dir, source, figure.workers, scale, progress)
-    with house_style():
-        files = save(_draw(methods, f"{title} ({source}; {_count(scale.seeds)})"), out_dir, name, formats)
-    rows: tuple[Row, ...] = tuple(_row(curve, methods) for curve in methods.values())
-    timed = _timed(source, scale, clock, progress) if figure.measure and not quick else {}
-    if timed:
-        rows = tuple({**row, "measured_step_s": timed[str(row["method"])]} for row in rows)
-    path = out_dir / f"{name}.csv"
-    write_atomic(path, table_csv(rows))
-    expected = expected_of(module)
-    seen = _checks(methods, expected) | (extra(methods, scale) if extra is not None else {})
-    notes = (*_notes(source, figure.workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
-    judgement = judged(f"mcPipe Fig. {figure.number}", expected, seen)
-    return Reproduction(name, title, (*files, path), rows, judgement, notes)
+    def reproduce(
+        self,
+        out_dir: Path,
+        *,
+        formats: tuple[str, ...] = DEFAULT_FORMATS,
+        quick: bool = False,
+        seeds: int | None = None,
+        progress: Progress | None = None,
+    ) -> Reproduction:
+        """Train all ways, draw and judge; `quick` trains next to nothing, to see that it runs."""
+        need_torch(self.name)
+        scale = QUICK if quick else self.full
+        scale = scale if seeds is None else replace(scale, seeds=at_least_one(seeds))
+        source, missing = data_set(self.sources)
+        methods, clock = curves(out_dir, source, self.workers, scale, progress)
+        with house_style():
+            files = save(_draw(methods, f"{self.title} ({source}; {_count(scale.seeds)})"), out_dir, self.name, formats)
+        rows: tuple[Row, ...] = tuple(_row(curve, methods) for curve in methods.values())
+        timed = _timed(source, scale, clock, progress) if self.measure and not quick else {}
+        if timed:
+            rows = tuple({**row, "measured_step_s": timed[str(row["method"])]} for row in rows)
+        expected = expected_of(self.module_file)
+        seen = _checks(methods, expected) | self.extra(methods, scale, out_dir, progress)
+        notes = (*_notes(source, self.workers, scale, clock), *_compared(clock, timed), *([missing] if missing else []))
+        findings = judged(f"mcPipe Fig. {self.number}", expected, seen)
+        return written(self.name, self.title, out_dir, files, rows, findings, notes)
 
 
 def _count(seeds: int) -> str:
@@ -153,7 +145,7 @@ def _draw(methods: Mapping[str, AccuracyCurve], title: str) -> Figure:
     return figure
 
 
-def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     end, pipe, greedy = end_s(methods), methods["PipeDream"], methods["GreedyUpdates"]
     times = np.linspace(end / 20, end, 60)
     late, early = [t for t in times if t >= 0.8 * end], [t for t in times if t <= end / 3]
@@ -189,7 +181,7 @@ def _checks(methods: Mapping[str, AccuracyCurve], expected: Mapping[str, Expecte
 
 
 def _timed(source: str, scale: AccuracyScale, clock: UpdateSteps, progress: Progress | None) -> Mapping[str, float]:
-    from .measured import measured
+    from .clock_check import measured
 
     if progress is not None:
         progress(f"timing {len(clock.devices)} processes at the emulated pace, each method once")
@@ -222,11 +214,10 @@ def _seconds(value: float) -> str:
 
 
 def _notes(source: str, workers: int, scale: AccuracyScale, clock: UpdateSteps) -> tuple[str, ...]:
-    size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}.get(source, "")
     speeds = ", ".join(f"{speed / 1e9:g}" for speed in FLOPS_PER_S[:workers])
     return (
-        f"scaled: {source}, {size}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm at an "
-        "eighth of its width, minibatches of 32, SGD 0.01 with momentum 0.9, "
+        f"scaled: {source}, {SIZES[source]}, {scale.images} images, {scale.test_images} to test; VGG16 with batch norm "
+        "at an eighth of its width, minibatches of 32, SGD 0.01 with momentum 0.9, "
         f"{scale.updates} updates, {IN_FLIGHT} minibatches under way; mean of {_count(scale.seeds)}, "
         "bands from the lowest to the highest (the paper: full width, 10 initialisations, hours)",
         f"time is emulated: devices of {speeds} GFLOP/s, links of {LINK_BITS_PER_S / 1e6:g} Mbit/s, stages cut at "

@@ -33,6 +33,8 @@ from ...training.losses import loss_named
 
 RING = 1
 """The tag of the ring's links."""
+LIMIT_S = 120.0
+"""A ring that takes longer has come to a halt."""
 
 
 @dataclass
@@ -107,8 +109,8 @@ def train(job: StageJob, rank: int, world: int) -> list[float]:
     return moments
 
 
-def measured_s(path: Path, world: int, store: Path, *, warm: int = 1, limit_s: float = 120.0) -> float:
-    """Seconds of an update with `world` fresh processes; the first `warm` are left out."""
+def measured_s(path: Path, world: int, store: Path) -> float:
+    """Seconds of an update with `world` fresh processes; the first is left out."""
     program = [sys.executable, "-m", "relaytrain.experiments.mcpipe.ring", str(path)]
     crew = [
         subprocess.Popen(
@@ -117,12 +119,12 @@ def measured_s(path: Path, world: int, store: Path, *, warm: int = 1, limit_s: f
         for rank in range(world)
     ]
     try:
-        moments = [json.loads(process.communicate(timeout=limit_s)[0]) for process in crew]
+        moments = [json.loads(process.communicate(timeout=LIMIT_S)[0]) for process in crew]
     finally:
         for process in crew:
             process.kill()
             process.wait()
-    return float(moments[0][-1] - moments[0][warm - 1]) / (len(moments[0]) - warm)
+    return float(moments[0][-1] - moments[0][0]) / (len(moments[0]) - 1)
 
 
 def main() -> None:

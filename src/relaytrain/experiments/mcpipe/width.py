@@ -8,17 +8,16 @@ Paper: section V, Theorem 1.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import UsageError
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
-from .accuracy import IN_FLIGHT, Progress, data_set, steps
+from ..trainings import Progress, data_set, need_torch
+from .accuracy import IN_FLIGHT, steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,10 +46,9 @@ def reproduce(
     out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, quick: bool = False, progress: Progress | None = None
 ) -> Reproduction:
     """Run both ways of keeping versions for a few updates, draw and judge; `quick` trains an eighth of the width."""
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError(f"reproduce: {NAME} trains, which needs PyTorch; install it: pip install 'relaytrain[train]'")
+    need_torch(NAME)
+    from .clock_check import timed
     from .comparison import ComparisonTask, PipelineBench
-    from .measured import timed
 
     scale = QUICK if quick else FULL
     source, missing = data_set(SOURCES)
@@ -124,7 +122,7 @@ def _draw(rows: tuple[Row, ...]) -> Figure:
     return figure
 
 
-def _checks(rows: tuple[Row, ...], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(rows: tuple[Row, ...], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     by = {(row["method"], row["stage"]): row for row in rows}
     apart = max(abs(row["held_mb"] / row["closed_mb"] - 1) for row in rows)
     slower = {m: by[m, 1]["measured_s"] / by[m, 1]["step_s"] for m in METHODS}

@@ -1,1 +1,1 @@
-"""The evaluation of PACT: figures 5 to 9, on the toy and on the smart factory."""
+"""Figures 2 and 4 to 9 of PACT and its Table I, and beyond them Algorithm 3 with its repairs and a sweep of gamma_T."""

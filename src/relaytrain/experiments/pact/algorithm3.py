@@ -9,18 +9,19 @@ Paper: Algorithm 3, section V.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.state import Grid
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, legend_below, new_figure, save, sequence
+from ..trainings import Progress, nothing
 from .fig7 import bars, energy_by_version
 from .fig9 import BIASES
-from .loop import HARD, TARGETS, Trace, benchmark, biased_on, closed_loop, factory
 from .panels import COST, TARGET
+from .smart_factory_runs import HARD, TARGETS, Trace, benchmark, biased_on, closed_loop, factory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,10 +39,10 @@ Ratios = dict[tuple[str, float, float], Trace]
 
 
 def reproduce(
-    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, progress: Callable[[str], None] | None = None
+    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, progress: Progress | None = None
 ) -> Reproduction:
     """Play every rule in the worlds of the four figures, draw and judge."""
-    told = progress if progress is not None else (lambda line: None)
+    told = progress or nothing
     best = {target: benchmark("Optimum", factory(target)) for target in TARGETS}
     told(f"{NAME}: figures 6, 7 and 9, without a grid")
     biased: Ratios = {
@@ -84,10 +85,7 @@ def _rows(figures: str, parameter: str, traces: Ratios, best: Mapping[float, Tra
             "parameter": parameter,
             "value": value,
             "l_max": target,
-            "cost": trace.cost,
-            "over_optimum": trace.cost / best[target].cost,
-            "time": trace.elapsed,
-            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+            **trace.row(best[target]),
         }
         for (rule, value, target), trace in traces.items()
     )
@@ -130,7 +128,7 @@ def _draw(best: Mapping[float, Trace], biased: Ratios, gridded: Ratios) -> Figur
 
 def _checks(
     best: Mapping[float, Trace], biased: Ratios, gridded: Ratios, expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     def worst(rule: str, biases: tuple[float, ...] = (0.0,)) -> float:
         return max(_over(biased, best, rule, bias, t) for bias in biases for t in TARGETS)
 

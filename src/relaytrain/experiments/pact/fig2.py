@@ -3,29 +3,29 @@
 Five gold nodes train VGG11 for K1 epochs; then a share F of its parameters is pruned, two silver or two bronze nodes
 join, and training goes on. Accuracy against emulated time, with the CPU seconds that were really spent.
 
-Paper: section II. Scaled so that one core trains it in about five minutes: see `PruningScale` and the notes of the
+Paper: section II. Scaled so that one core trains it in about fifteen minutes: see `PruningScale` and the notes of the
 result.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import ScenarioError, UsageError
+from ...core.errors import UsageError
 from ...core.plan import Decision
 from ...core.problem import Pair
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..kept import at_least_one, kept
 from ..over_seeds import Interval
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
+from ..trainings import SIZES, Progress, data_set, need_torch, nothing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,9 +46,6 @@ COLOURS = {
     ("half", "silver"): "#08519C", ("tenth", "silver"): "#6BAED6",
     ("half", "bronze"): "#A63603", ("tenth", "bronze"): "#FD8D3C",
 }  # fmt: skip
-
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -102,14 +99,11 @@ def reproduce(
         seeds: how many are trained, by default six; finished ones are kept in `pact-fig2-trainings` beside the figure.
         progress: told of every curve, since training takes a while.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError(
-            "reproduce: pact-fig2 trains, which needs PyTorch; install it: pip install 'relaytrain[train]'"
-        )
+    need_torch(NAME)
     scale = QUICK if quick else FULL
     scale = scale if seeds is None else replace(scale, seeds=at_least_one(seeds))
     chosen = _source(source)
-    told = progress if progress is not None else _nothing
+    told = progress or nothing
     told(
         f"{NAME}: trains on {chosen}{_instead(chosen, source)}, about "
         f"{'half a minute' if quick else f'{round(2.5 * scale.seeds)} minutes'} of one core"
@@ -125,19 +119,14 @@ def reproduce(
 
 
 def _source(source: str | None) -> str:
+    if source is None:
+        return data_set(SOURCES)[0]
+    if source not in SOURCES:
+        raise UsageError(f"source: got '{source}', expected one of {', '.join(SOURCES)}")
     from ...data.source import read
 
-    if source is not None and source not in SOURCES:
-        raise UsageError(f"source: got '{source}', expected one of {', '.join(SOURCES)}")
-    for name in SOURCES if source is None else (source,):
-        try:
-            read(name, split="test")
-        except (ScenarioError, ModuleNotFoundError):
-            if source is not None:
-                raise
-            continue
-        return name
-    return "digits"
+    read(source, split="test")
+    return source
 
 
 def _instead(chosen: str, asked: str | None) -> str:
@@ -146,10 +135,6 @@ def _instead(chosen: str, asked: str | None) -> str:
         return ""
     paper = SOURCES[0]
     return f" ({paper}, which the paper used, is not on this machine: put its files into $RELAYTRAIN_DATA/{paper})"
-
-
-def _nothing(line: str) -> None:
-    """Nobody wants to be told."""
 
 
 def scenario_tables(source: str, scale: PruningScale, seed: int) -> dict[str, Any]:
@@ -312,7 +297,7 @@ def _draw(curves: tuple[LossCurve, ...]) -> Figure:
 
 def _checks(
     curves: tuple[LossCurve, ...], runs: list[list[LossCurve]], expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     rows = {(c.prune_after, c.version, c.joining): _row(c) for c in curves}
     early, late = sorted({c.prune_after for c in curves})
     pairs = [((k, "half", j), (k, "tenth", j)) for k in (early, late) for j in ("silver", "bronze")]
@@ -352,18 +337,15 @@ def _gain(run: list[LossCurve], way: tuple[str, str]) -> float:
 
 
 def _notes(source: str, scale: PruningScale) -> tuple[str, ...]:
-    size = {"digits": "8x8", "cifar10": "16x16 (halved)", "fashion-mnist": "14x14 (halved)"}[source]
     images = "/".join(
         str(max(4, n // (scale.shrink_images * (2 if source == "digits" else 1)))) for n in IMAGES.values()
     )
     return (
         f"kept: five gold nodes, two more that join, images in the ratio 8000 : 2500 : 750, speeds 1 : 1/2 : 1/3, K1 = "
         f"{scale.prune_after[0]} and {scale.prune_after[1]}, F = 0.5 and 0.9, SGD with momentum 0.9, cross-entropy",
-        f"scaled: {source}, {size} images, {images} a node; VGG11 at {scale.width:g} of its width; batch {scale.batch} "
-        "and "
-        f"learning rate 0.01, so that an epoch of so few images still teaches; {scale.epochs_after} epochs after "
-        "pruning; mean of "
-        f"{scale.seeds} seed{'s' * (scale.seeds > 1)}",
+        f"scaled: {source}, {SIZES[source]} images, {images} a node; VGG11 at {scale.width:g} of its width; "
+        f"batch {scale.batch} and learning rate 0.01, so that an epoch of so few images still teaches; "
+        f"{scale.epochs_after} epochs after pruning; mean of {scale.seeds} seed{'s' * (scale.seeds > 1)}",
         "time is emulated (images x counted FLOPs / speed of the slowest node), CPU seconds are measured and move from "
         "run to run",
     )

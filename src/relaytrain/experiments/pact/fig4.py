@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,8 @@ from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of
 from ...estimators.learned.fit import change_model, held_out_quarter, run_model
-from ..campaigns import campaigns, need_learning
-from ..expected import Expected, expected_of, judged
-from ..expected import Seen as Verdict
+from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
 
@@ -41,12 +40,7 @@ class Relay:
 
 
 def reproduce(
-    out_dir: Path,
-    *,
-    formats: tuple[str, ...] = DEFAULT_FORMATS,
-    campaign: str | None = None,
-    epochs: int = EPOCHS,
-    progress: Callable[[str], None] | None = None,
+    out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, campaign: str | None = None, epochs: int = EPOCHS
 ) -> Reproduction:
     """Fit without the relay's configuration, forecast epoch after epoch, draw and judge."""
     need_learning()
@@ -185,7 +179,7 @@ def _draw(axes: Axes, parts: Mapping[str, Array]) -> None:
     axes.set_ylim(bottom=0.0)
 
 
-def _checks(rows: tuple[Row, ...], expected: Mapping[str, Expected]) -> dict[str, Verdict]:
+def _checks(rows: tuple[Row, ...], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     share = expected["accurate"].limits["share"]
     least = expected["robust-above"].limits["share"]
 

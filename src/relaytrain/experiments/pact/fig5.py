@@ -16,7 +16,7 @@ from ...core.state import Grid
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
 from ...scenario import Scenario
-from ..expected import Seen, expected_of, judged
+from ..expected import Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, new_figure, save
 from .graph import KINDS, OMEGA, Edge, ExpandedGraph, Kind, Vertex, near_best, reachable_graph
@@ -58,7 +58,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
         f"drawn: every first action, and all paths to Omega that cost at most {EXTRA:g} more than the best and end at "
         f"their first feasible vertex; {hidden} of {len(graph.vertices)} reachable vertices are only in the table",
     )
-    findings = judged("Fig. 5", expected_of(__file__), _checks(where, grid, graph, path))
+    findings = judged("Fig. 5", expected_of(__file__), _checks(graph, path))
     return written(NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
@@ -88,7 +88,7 @@ def _rows(graph: ExpandedGraph) -> tuple[Row, ...]:
     )
 
 
-def _checks(where: Scenario, grid: Grid, graph: ExpandedGraph, path: tuple[Vertex, ...]) -> dict[str, Seen]:
+def _checks(graph: ExpandedGraph, path: tuple[Vertex, ...]) -> dict[str, Judgement]:
     first = Counter(edge.kind for edge in graph.edges if edge.source == graph.start)
     weights = {(edge.source, edge.target): edge.energy for edge in graph.edges}
     steps = list(pairwise(path))

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import BESIDE, DEFAULT_FORMATS, STRATEGIES, house_style, legend_below, new_figure, save
-from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, closed_loop, factory, strategies
 from .panels import cost_by_target, over_time, zoom
+from .smart_factory_runs import EASY, HARD, LOSS_STEP, TARGETS, Trace, closed_loop, factory, strategies
+from .sweep import beside_note
 
 NAME = "pact-fig6"
 TITLE = "PACT Fig. 6: PACT and benchmark strategies"
@@ -48,14 +49,8 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
         "StaticLearn: gains within 5 % of the whole fall, widened by half as often as whole epochs allow no such plan",
     )
     if rule:
-        notes = (*notes, beside_note(rule, {t: runs[t][rule].cost / runs[t]["Optimum"].cost for t in TARGETS}))
+        notes = (*notes, beside_note(rule, *({t: runs[t][name] for t in TARGETS} for name in (rule, "Optimum"))))
     return written(name, TITLE, out_dir, files, rows, findings, notes)
-
-
-def beside_note(rule: str, over_optimum: Mapping[float, float]) -> str:
-    """What a rule that is drawn beside PACT came to."""
-    ratios = ", ".join(f"{ratio:.3f} at {target:g}" for target, ratio in over_optimum.items())
-    return f"rule `{rule}` without a grid, planned again after every epoch; cost over the optimum: {ratios}"
 
 
 def table(runs: Mapping[float, Mapping[str, Trace]]) -> tuple[Row, ...]:
@@ -64,22 +59,19 @@ def table(runs: Mapping[float, Mapping[str, Trace]]) -> tuple[Row, ...]:
         {
             "l_max": target,
             "strategy": name,
-            "cost": trace.cost,
-            "over_optimum": trace.cost / by_name["Optimum"].cost,
-            "time": trace.elapsed,
-            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+            **trace.row(by_name["Optimum"]),
         }
         for target, by_name in runs.items()
         for name, trace in by_name.items()
     )
 
 
-def checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """The verdict on every finding; the runs of a target are called as in `STRATEGIES`."""
     return _cost_checks(runs, expected) | _time_checks(runs[HARD], expected)
 
 
-def _cost_checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _cost_checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """The left panel."""
 
     def over(target: float, name: str) -> float:
@@ -134,7 +126,7 @@ def _cost_checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Seen
     }
 
 
-def _time_checks(hard: Mapping[str, Trace], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _time_checks(hard: Mapping[str, Trace], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """The centre and right panels, at the tightest target."""
     optimum, pact, one, static = (hard[name] for name in ("Optimum", "PACT", "OneSwitch", "StaticLearn"))
     shift = max((abs(mine - best) for mine, best in zip(_times(pact), _times(optimum), strict=False)), default=0.0)

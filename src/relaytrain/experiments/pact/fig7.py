@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, HATCHES, VERSIONS, house_style, legend_below, new_figure, save
-from .loop import EASY, HARD, Trace, factory, strategies
 from .panels import COST
+from .smart_factory_runs import EASY, HARD, Trace, factory, strategies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def bars(axes: Axes, by_strategy: Mapping[str, Mapping[str, float]]) -> None:
 
 def checks(
     shares: Shares, runs: Mapping[float, Mapping[str, Trace]], expected: Mapping[str, Expected]
-) -> dict[str, Seen]:
+) -> dict[str, Judgement]:
     """The verdict on every finding; strategies are called as in `STRATEGIES`."""
 
     def apart(target: float, name: str) -> float:

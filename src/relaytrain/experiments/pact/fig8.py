@@ -8,11 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, save, sequence
-from .fig6 import beside_note
-from .loop import HARD, TARGETS, closed_loop, paper_grid
+from .smart_factory_runs import HARD, TARGETS, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:
@@ -35,10 +34,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
     expected = expected_of(__file__)
     findings = judged("Fig. 8", expected, checks(swept, expected))
     lost = [f"gamma_l = {s:g} at l_max = {t:g}" for s in LOSS_STEPS for t in TARGETS if not swept.runs[s][t].reached]
-    notes: tuple[str, ...] = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}",)
-    for name, by_target in swept.beside.items():
-        ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
-        notes = (*notes, beside_note(name, ratios))
+    notes = (f"no feasible path on the grid, so not drawn: {', '.join(lost) or 'none'}", *swept.beside_notes())
     return written(f"{NAME}-{rule}" if rule else NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
@@ -62,7 +58,7 @@ def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
     return figure
 
 
-def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """The verdict on every finding.
 
     A resolution that leaves no path at some target counts: there PACT costs more than anything. What is said of later

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...scenario import Scenario
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, diverging, house_style, save
-from .fig6 import beside_note
-from .loop import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
+from .smart_factory_runs import EASY, HARD, LOSS_STEP, TARGETS, Trace, biased_on, closed_loop, paper_grid
 from .sweep import Layout, Sweep, four_panels, sweep
 
 if TYPE_CHECKING:
@@ -37,12 +36,8 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS, rule
     rows = swept.rows("bias")
     expected = expected_of(__file__)
     findings = judged("Fig. 9", expected, checks(swept, expected))
-    notes: tuple[str, ...] = (
-        f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased",
-    )
-    for name, by_target in swept.beside.items():
-        ratios = {t: trace.cost / swept.others["Optimum"][t].cost for t, trace in by_target.items()}
-        notes = (*notes, beside_note(name, ratios))
+    said = f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; the predictions for M and S are unbiased"
+    notes = (said, *swept.beside_notes())
     return written(f"{NAME}-{rule}" if rule else NAME, TITLE, out_dir, files, rows, findings, notes)
 
 
@@ -68,7 +63,7 @@ def draw(swept: Sweep, layout: Layout = LAYOUT) -> Figure:
     return figure
 
 
-def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(swept: Sweep, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """The verdict on every finding.
 
     Biases that change no decision show nothing of what a bias does, and runs of which none leaves L sooner nothing of

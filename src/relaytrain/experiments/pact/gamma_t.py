@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ...api import scenario
 from ...core.state import Grid
 from ...scenario import Scenario
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, SEQUENCE_MARKS, house_style, legend_below, new_figure, save, sequence
-from .loop import HARD, LOSS_STEP, TARGETS, Trace, benchmark, closed_loop
+from .smart_factory_runs import HARD, LOSS_STEP, TARGETS, Trace, benchmark, closed_loop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,14 +50,11 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
             "gamma_T": step,
             "l_max": target,
             "reached": trace.reached,
-            "cost": trace.cost,
-            "over_optimum": trace.cost / best[kind, target].cost,
-            "time": trace.elapsed,
-            **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+            **trace.row(best[kind, target]),
         }
         for (kind, step, target), trace in runs.items()
     )
-    findings = judged("gamma_T", expected_of(__file__), _checks(runs, best, expected_of(__file__)))
+    findings = judged("gamma_T", expected_of(__file__), _checks(runs, expected_of(__file__)))
     note = f"PACT: rule `robust`, gamma_l = {LOSS_STEP:g}; deadlines: {SPARE:g}, or {SCARCE:g} times the optimum's time"
     return written(NAME, TITLE, out_dir, files, rows, findings, (note,))
 
@@ -85,7 +82,7 @@ def _draw(runs: Runs, best: Mapping[tuple[str, float], Trace]) -> Figure:
     return figure
 
 
-def _checks(runs: Runs, best: Mapping[tuple[str, float], Trace], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(runs: Runs, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     def lost(kind: str) -> list[str]:
         return [f"{s:g} at {t:g}" for s in TIME_STEPS for t in TARGETS if not runs[kind, s, t].reached]
 

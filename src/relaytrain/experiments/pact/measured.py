@@ -1,14 +1,14 @@
 """Figures 6 to 9 with measured curves: PACT plans with what `paper` and `auto` predict, in a relay neither has seen.
 
-The world is one seed of the campaign (`replay`); the estimators are fitted to all other seeds. After every epoch the
-loss is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the highest
-level with a feasible path, then the least expected energy; without any feasible path the quickest expected way.
+The world is one seed of the campaign (`measured_factory`); the estimators are fitted to all other seeds. After every
+epoch the loss is shown to the estimator, its law is planned with, and the first action is taken. Rule `adaptive`: the
+highest level with a feasible path, then the least expected energy; without any feasible path the quickest expected way.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,12 +28,12 @@ from ...estimators.learned.fit import fit
 from ...estimators.learned.learned_law import Learned
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
-from ..campaigns import campaigns, need_learning
 from ..expected import Expected, shipped
-from .loop import TIME_STEP, Trace
-from .replay import Replay, place, replay_of, replayed
+from ..figure_traces import campaigns, need_learning
+from ..trainings import Progress
+from .measured_factory import Replay, place, replay_of, replayed
+from .smart_factory_runs import TIME_STEP, Trace
 
-Progress = Callable[[str], None] | None
 ESTIMATORS = ("paper", "auto")
 CAMPAIGN = "v16s"
 """The one to take where there are several: the gold nodes of `digits` are at the targets after five epochs."""
@@ -68,7 +68,7 @@ class Study:
         )
 
 
-def study(progress: Progress = None, epochs: int | None = None) -> Study:
+def study(progress: Progress | None = None, epochs: int | None = None) -> Study:
     """The world of the campaign's last seed and both estimators; made once in a process.
 
     `epochs`: passes over the windows at most, as `fit` takes them.

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...store.files import write_atomic
-from ..expected import Seen, expected_of, judged
-from ..result import Finding, Reproduction, Row, table_csv
+from ..expected import Judgement, expected_of, judged
+from ..result import Finding, Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, STRATEGIES, house_style, legend_below, new_figure, save
+from ..trainings import Progress
 from . import fig6 as stated6
 from . import fig7 as stated7
 from . import fig8 as stated8
 from . import fig9 as stated9
-from .loop import HARD, TARGETS, Trace
-from .measured import ESTIMATORS, STYLES, Progress, Study, closed_loop, study, verdicts
+from .measured import ESTIMATORS, STYLES, Study, closed_loop, study, verdicts
+from .measured_factory import benchmarks
 from .panels import COST, cost_by_target, over_time
-from .replay import benchmarks
+from .smart_factory_runs import HARD, TARGETS, Trace
 from .sweep import Layout, Sweep
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LABELS = {"paper": "PACT, `paper` predicts", "auto": "PACT, `auto` predicts"}
 
 
 def fig6(
-    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress | None = None, epochs: int | None = None
 ) -> Reproduction:
     """Cost by target for every strategy; loss and cost over time at the tightest."""
     measured = study(progress, epochs)
@@ -62,7 +62,7 @@ def fig6(
 
 
 def fig7(
-    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress | None = None, epochs: int | None = None
 ) -> Reproduction:
     """Energy by version for three targets."""
     measured = study(progress, epochs)
@@ -91,7 +91,7 @@ def fig7(
 
 
 def fig8(
-    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress | None = None, epochs: int | None = None
 ) -> Reproduction:
     """What gamma_l does."""
 
@@ -102,7 +102,7 @@ def fig8(
 
 
 def fig9(
-    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress = None, epochs: int | None = None
+    out_dir: Path, *, formats: Formats = DEFAULT_FORMATS, progress: Progress | None = None, epochs: int | None = None
 ) -> Reproduction:
     """What a bias on the progress predicted for L does."""
 
@@ -112,7 +112,7 @@ def fig9(
     return _swept("fig9", stated9, ("bias", BIASES, pact), (out_dir, formats), progress, epochs)
 
 
-def strategies(measured: Study, target: float, progress: Progress = None) -> dict[str, Trace]:
+def strategies(measured: Study, target: float, progress: Progress | None = None) -> dict[str, Trace]:
     """Every strategy at one l_max (over l(0)); the benchmarks know the true losses, as in the paper."""
     if progress is not None:
         progress(f"l_max = {target:g} l(0)")
@@ -126,7 +126,7 @@ def _swept(
     stated: Any,
     of: tuple[str, tuple[float, ...], Callable[[Study, str, float, float], Trace]],
     out: tuple[Path, Formats],
-    progress: Progress,
+    progress: Progress | None,
     epochs: int | None,
 ) -> Reproduction:
     """PACT at every value of a parameter and every target, for each estimator."""
@@ -136,7 +136,7 @@ def _swept(
     others = {n: {t: known[t][n] for t in TARGETS} for n in ("Optimum", "StaticLearn")}
     files: list[Path] = []
     rows: list[Row] = []
-    seen: dict[str, dict[str, Seen]] = {}
+    seen: dict[str, dict[str, Judgement]] = {}
     expected = expected_of(stated.__file__)
     for which in ESTIMATORS:
         runs: dict[float, dict[float, Trace]] = {}
@@ -163,14 +163,14 @@ def _as_pact(by_name: Mapping[str, Trace], which: str) -> dict[str, Trace]:
     }
 
 
-def _first_switch(runs: Mapping[float, Mapping[str, Trace]], which: str) -> Seen:
+def _first_switch(runs: Mapping[float, Mapping[str, Trace]], which: str) -> Judgement:
     """Nobody switches twice here, so it is the switch away from L that is compared, at every target."""
     pairs = {t: (by[LABELS[which]].epochs("L"), by["Optimum"].epochs("L")) for t, by in runs.items()}
     words = ", ".join(f"{mine} ({best}) at {t:g}" for t, (mine, best) in pairs.items())
     return all(abs(mine - best) <= 2 for mine, best in pairs.values()), f"epochs on L, and of the optimum: {words}"
 
 
-def _judged(figure: str, module_file: str, seen: Mapping[str, Mapping[str, Seen]]) -> tuple[Finding, ...]:
+def _judged(figure: str, module_file: str, seen: Mapping[str, Mapping[str, Judgement]]) -> tuple[Finding, ...]:
     stated = expected_of(module_file)
     findings: list[Finding] = []
     for which in ESTIMATORS:
@@ -188,6 +188,7 @@ def _finished(
     findings: tuple[Finding, ...],
 ) -> Reproduction:
     files, out_dir = where
-    path = out_dir / f"pact-{figure}-measured.csv"
-    write_atomic(path, table_csv(rows))
-    return Reproduction(f"pact-{figure}", f"{title}, measured curves", (*files, path), rows, findings, measured.notes)
+    name = f"pact-{figure}"
+    return written(
+        name, f"{title}, measured curves", out_dir, files, rows, findings, measured.notes, table=f"{name}-measured"
+    )

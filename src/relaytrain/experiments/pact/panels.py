@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .loop import Trace
+from .smart_factory_runs import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

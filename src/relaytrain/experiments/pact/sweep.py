@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...scenario import Scenario
 from ..result import Row
 from ..style import BESIDE, SEQUENCE_MARKS, STRATEGIES, legend_below, new_figure
-from .loop import HARD, TARGETS, Trace, benchmark, factory
 from .panels import Style, cost_by_target, extra_by_target, over_time, zoom
+from .smart_factory_runs import HARD, TARGETS, Trace, benchmark, factory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +34,21 @@ class Sweep:
                 parameter: value,
                 "l_max": target,
                 **({"reached": trace.reached} if reached else {}),
-                "cost": trace.cost,
-                "over_optimum": trace.cost / self.others["Optimum"][target].cost,
-                "time": trace.elapsed,
-                **{f"epochs_{version}": trace.epochs(version) for version in "LMS"},
+                **trace.row(self.others["Optimum"][target]),
             }
             for value, by_target in self.runs.items()
             for target, trace in by_target.items()
         )
+
+    def beside_notes(self) -> tuple[str, ...]:
+        """What the rules drawn beside PACT's came to."""
+        return tuple(beside_note(name, traces, self.others["Optimum"]) for name, traces in self.beside.items())
+
+
+def beside_note(rule: str, traces: Mapping[float, Trace], optimum: Mapping[float, Trace]) -> str:
+    """What a rule drawn beside PACT's came to, by target."""
+    ratios = ", ".join(f"{trace.cost / optimum[target].cost:.3f} at {target:g}" for target, trace in traces.items())
+    return f"rule `{rule}` without a grid, planned again after every epoch; cost over the optimum: {ratios}"
 
 
 @dataclass(frozen=True)

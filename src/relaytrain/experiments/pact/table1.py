@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,11 @@ from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change,
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, bundle_of
 from ...estimators.learned.zero_trace import zero_trace
-from ..campaigns import campaigns, need_learning
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
+from ..trainings import Progress
 
 NAME = "pact-table1"
 TITLE = "PACT Table I: loss prediction, mean and standard deviation over folds"
@@ -37,7 +38,7 @@ def reproduce(
     formats: tuple[str, ...] = DEFAULT_FORMATS,
     campaign: str | None = None,
     epochs: int = EPOCHS,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Reproduction:
     """Fit on every fold, judge, tabulate and draw. `epochs` limits the training of the networks.
 
@@ -61,7 +62,7 @@ def reproduce(
 
 
 def judge(
-    bundle: Bundle, *, epochs: int = EPOCHS, progress: Callable[[str], None] | None = None, keep: Path | None = None
+    bundle: Bundle, *, epochs: int = EPOCHS, progress: Progress | None = None, keep: Path | None = None
 ) -> Judged:
     """All of one campaign, held out by configuration."""
     return Judged(
@@ -121,10 +122,7 @@ def _rows(campaign: str, scored: Judged) -> list[Row]:
     return rows
 
 
-def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> dict[str, Seen]:
-    def all_of(check: str, words: Sequence[tuple[bool, str]]) -> Seen:
-        return all(ok for ok, _ in words), "; ".join(text for _, text in words)
-
+def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     def covers(tested: FoldResult, figure: str, least: float) -> list[tuple[bool, str]]:
         by_stage = []
         for stage in STAGES:
@@ -134,7 +132,6 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         return by_stage
 
     ratio, cut, worse = (expected[key].limits for key in ("same-quality", "change-better", "auto-better"))
-    seen: dict[str, Seen] = {}
     words: dict[str, list[tuple[bool, str]]] = {key: [] for key in expected}
     for name, scored in results.items():
         paper = scored.single["paper"]
@@ -164,9 +161,7 @@ def _checks(results: Mapping[str, Judged], expected: Mapping[str, Expected]) -> 
         )
         zero = scored.ahead["zero-trace"].interval("icp")
         words["zero-trace"].append((zero.value >= 0.9, f"{name}: {zero}"))
-    for key in expected:
-        seen[key] = all_of(key, words[key])
-    return seen
+    return {key: (all(ok for ok, _ in said), "; ".join(text for _, text in said)) for key, said in words.items()}
 
 
 def _notes(bundles: Mapping[str, Bundle]) -> tuple[str, ...]:

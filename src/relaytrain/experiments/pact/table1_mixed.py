@@ -7,7 +7,7 @@ of each campaign alone says about the same windows (the folds of `pact-table1`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +19,11 @@ from ...core.errors import UsageError
 from ...estimators.judging.evaluate import FIGURES, FoldResult, evaluate_change, evaluate_run
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, bundle_of
-from ..campaigns import campaigns, need_learning
-from ..expected import Expected, Seen, expected_of, judged
+from ..expected import Expected, Judgement, expected_of, judged
+from ..figure_traces import campaigns, need_learning
 from ..result import Reproduction, Row, written
 from ..style import DEFAULT_FORMATS, house_style, legend_below, new_figure, save
+from ..trainings import Progress
 from .table1 import NAME as TABLE_1
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def reproduce(
     *,
     formats: tuple[str, ...] = DEFAULT_FORMATS,
     epochs: int = EPOCHS,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Reproduction:
     """Fit both ways on every fold, judge, tabulate and draw; finished folds are kept beside those of `pact-table1`."""
     need_learning()
@@ -130,15 +131,15 @@ def _row(
     }
 
 
-def _checks(results: Mapping[str, _Mixed], names: list[str], expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def _checks(results: Mapping[str, _Mixed], names: list[str], expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     run, change = results[RUN], results[CHANGE]
 
-    def covered(estimator: str) -> Seen:
+    def covered(estimator: str) -> Judgement:
         shares = {int(c): run.one[estimator].score(run.one[estimator].classes == c).icp for c in _known(run)}
         least = expected[f"{estimator}-classes"].limits["share"]
         return min(shares.values()) >= least, ", ".join(f"{c} classes {share:.3f}" for c, share in shares.items())
 
-    def no_worse(estimator: str) -> Seen:
+    def no_worse(estimator: str) -> Judgement:
         ratios = {}
         for i, name in enumerate(names):
             one, own = run.one[estimator], run.each[name][estimator]

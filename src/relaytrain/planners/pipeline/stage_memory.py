@@ -21,7 +21,7 @@ is computed again are transient.
 
 Paper: Theorem 1 bounds weights and versions by Omega/N + 2 (m - 1) sqrt(Omega/N). Deviation: that holds for one square
 dense layer a stage and one sample at a time; in general f_l / sqrt(W_l) has no bound (a minibatch multiplies it, and
-fan-in + fan-out >= 2 sqrt(W_l) always), so the bound that holds everywhere is another (`experiments.mcpipe.theorem`).
+fan-in + fan-out >= 2 sqrt(W_l) always), so the bound that holds everywhere is another, W + pending * sum f_l.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ...planners.pact.level_tables import Tables
 from ...planners.pact.planner import Optimum
 from ...planners.pact.rules import choose
 from ...scenario import Scenario
+from ..result import Row
 
 TARGETS = (0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
 """l_max on the horizontal axes."""
@@ -75,6 +76,11 @@ class Trace:
     def epochs(self, version: str) -> int:
         """Epochs trained with `version`."""
         return self.versions[1:].count(version)
+
+    def row(self, optimum: Trace) -> Row:
+        """What tables say of it: cost, the same over the optimum's, time, epochs by version."""
+        epochs = {f"epochs_{version}": self.epochs(version) for version in "LMS"}
+        return {"cost": self.cost, "over_optimum": self.cost / optimum.cost, "time": self.elapsed, **epochs}
 
     @property
     def switches(self) -> tuple[SwitchAt, ...]:

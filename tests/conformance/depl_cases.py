@@ -1,19 +1,18 @@
-"""DepL problems with known answers, from JSON files of kind `full`, `quantile`, `allocation` and `datasets`; draws."""
+"""DepL problems with known answers, from JSON files of kind `full`, `quantile`, `allocation` and `datasets`."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
-from ..core.distribution import InverseGamma, StudentT, Term
-from ..core.errors import ScenarioError
-from ..core.problem import Target
+from relaytrain.core.depl import DeplData, DeplNodeSet, DeplProblem, DeplVersion
+from relaytrain.core.distribution import InverseGamma, StudentT, Term
+from relaytrain.core.errors import ScenarioError
+from relaytrain.core.problem import Target
 
 KINDS = ("full", "quantile", "allocation", "datasets")
 
@@ -80,14 +79,3 @@ def terms_from(case: dict[str, Any]) -> list[Term]:
     """The variables of a quantile case: `run` rows are gain, mean, variance; `switch` rows location, scale, nu."""
     run: list[Term] = [(-gain, InverseGamma(mean, variance)) for gain, mean, variance in case["run"]]
     return run + [(1.0, StudentT(location, scale, nu)) for location, scale, nu in case["switch"]]
-
-
-def sampled_quantile(
-    terms: Sequence[Term], omega: float, constant: float = 0.0, *, samples: int = 100_000, seed: int = 0
-) -> float:
-    """The quantile of independent draws of the sum."""
-    random = np.random.default_rng(seed)
-    total = np.full(samples, constant)
-    for factor, of in terms:
-        total += factor * of.sample(random, samples)
-    return float(np.quantile(total, omega))

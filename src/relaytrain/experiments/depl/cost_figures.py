@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..expected import Expected, Seen
+from ..expected import Expected, Judgement
 from ..result import Row
 from ..style import legend_below, new_figure
 from .study import (
@@ -96,7 +96,11 @@ def rows_of(runs: Study) -> tuple[Row, ...]:
 
 
 def cost_figure(
-    name: str, title: str, preset: str, module_file: str, also: Callable[[str], dict[str, Seen]] = lambda curves: {}
+    name: str,
+    title: str,
+    preset: str,
+    module_file: str,
+    also: Callable[[str], dict[str, Judgement]] = lambda curves: {},
 ) -> StudyFigure:
     """Figure 5 or 6; `also` checks what only one of them has, for the curves meant."""
     return StudyFigure(
@@ -114,7 +118,7 @@ def cost_figure(
     )
 
 
-def checks(runs: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[str, Seen]:
+def checks(runs: Study, etas: Etas, expected: Mapping[str, Expected]) -> dict[str, Judgement]:
     """What figures 5 and 6 have in common."""
     ratio = {name: {t: over(runs[t], name) for t in TARGETS} for name in STYLES}
     gap = max(*ratio[GREEDY].values(), *ratio[CHEAP].values())

@@ -27,7 +27,7 @@ from ...estimators.learned.bundle import Bundle, LegCurve
 from ...estimators.learned.features import sqrt_ahead, sqrt_rate
 from ...estimators.learned.pair_facts import Facts
 from ...scenario import Scenario
-from .loop import Trace, factory
+from .smart_factory_runs import Trace, factory
 
 LONGEST = 400
 """Epochs of a leg at most."""
