@@ -15,6 +15,7 @@ from .core.protocols import Planner
 from .core.state import State
 from .scenario import Scenario, Source, scenario_from
 from .scenario.load import GUESSED
+from .scenario.overrides import texts
 
 if TYPE_CHECKING:
     from .core.worlds import Worlds
@@ -53,7 +54,7 @@ def plan(
     if estimator is not None or fitted is not None:
         from .relay.runs import estimator_overrides
 
-        overrides = [*overrides, *estimator_overrides(estimator, fitted)]
+        overrides = [*texts(overrides), *estimator_overrides(estimator, fitted)]
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
     law = _first_law(loaded)

@@ -18,7 +18,7 @@ from .faults import Fault, from_pydantic, raise_faults
 from .fields import shown
 from .laws import build_law
 from .model import Scenario
-from .overrides import apply_overrides
+from .overrides import apply_overrides, texts
 from .read import Document, read_source
 from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
@@ -38,7 +38,7 @@ def scenario_from(source: Source, overrides: Iterable[str] = (), without: Iterab
     """As `load_scenario`, or a scenario as it is; changes to that are made to its resolved form."""
     if not isinstance(source, Scenario):
         return load_scenario(source, overrides, without)
-    changes, left_out = tuple(overrides), tuple(without)
+    changes, left_out = texts(overrides), texts(without)
     if not changes and not left_out:
         return source
     again = load_scenario(source.resolved, changes, left_out)
@@ -67,8 +67,7 @@ def load_scenario(
         ScenarioError: With file, line, key, what was got and what is expected, for up to five faults at once.
     """
     document = read_source(source)
-    changes = (overrides,) if isinstance(overrides, str) else tuple(overrides)
-    left_out = (without,) if isinstance(without, str) else tuple(without)
+    changes, left_out = texts(overrides), texts(without)
     data, places = apply_overrides(document.data, changes)
     document = replace(document, data=data, overrides=places)
     file = _validated(document)

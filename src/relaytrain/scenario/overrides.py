@@ -16,6 +16,11 @@ _PART = r"""\s*(?:([A-Za-z0-9_+-]+)|"([^"]*)"|'([^']*)')\s*(\.|$)"""
 _MOST = 200
 
 
+def texts(given: Iterable[str]) -> tuple[str, ...]:
+    """What was given as one text or as several; one is not taken for its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[Path, str]]:
     """A copy of `data` with each `key=value` put in, and the place each one changed.
 
@@ -23,7 +28,7 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dic
     lists go by name (`versions.L.parameters=10`), by pair (`pairs."L on gold".seconds=2`) or by index.
     """
     data, places = copy.deepcopy(data), {}
-    listed = [overrides] if isinstance(overrides, str) else list(overrides)
+    listed = texts(overrides)
     if len(listed) > _MOST:
         raise ScenarioError(f"--set: got {len(listed)} of them, expected at most {_MOST}")
     for text in listed:
