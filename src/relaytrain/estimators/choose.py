@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import ScenarioError
-from ..core.law import LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Estimator
 from ..scenario.model import Scenario
@@ -16,17 +15,19 @@ from .prior.reweighting import Prior
 if TYPE_CHECKING:
     from .learned.fitted import Fitted
 
-NAMES = ("prior", "auto", "paper", "zero-trace")
 REMEDY = (
     "collect traces (relaytrain collect SCENARIO), fit them (relaytrain fit TRACES fit.npz) and give --fitted fit.npz; "
     "without traces use --estimator zero-trace, or prior with what you know"
 )
 
 
-def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimator:
-    """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none."""
+def estimator_for(scenario: Scenario, problem: Problem | None = None, fitted: Fitted | None = None) -> Estimator:
+    """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none.
+
+    `fitted`: what `fitted_of` gave, where it was read before.
+    """
     problem = problem or scenario.problem
-    fitted = fitted_of(scenario)
+    fitted = fitted or fitted_of(scenario)
     if fitted is None and scenario.resolved["law"]["kind"] == "depl":
         from .depl.increments import Increments
 
@@ -47,13 +48,6 @@ def _bound(scenario: Scenario, fitted: Fitted) -> Bound:
             "estimator.theorem: got none for bounds 'level', expected the constants of FedAvg's Theorem 1"
         )
     return Bound(mode, fitted.run.bound_offset, None if table is None else Constants(**table))
-
-
-def first_law(scenario: Scenario) -> LossLaw:
-    """The law a plan is made with before any epoch: the scenario's own, unless a learned estimator is asked for."""
-    if fitted_of(scenario) is None:
-        return scenario.law
-    return estimator_for(scenario).law((), scenario.problem.pairs)
 
 
 def fitted_of(scenario: Scenario) -> Fitted | None:

@@ -67,11 +67,6 @@ class World:
         """The last epoch that may be trained."""
         return len(self.luck.progress)
 
-    @property
-    def start(self) -> State:
-        """Where a run begins."""
-        return State(0, self.problem.initial_loss, 0.0, self.problem.start)
-
     @cached_property
     def lucky_law(self) -> LevelLaw | EpochLaw:
         """The true law with the luck of every epoch in it, apart from `shift`."""

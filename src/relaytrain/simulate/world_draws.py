@@ -14,7 +14,6 @@ from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.random_world import RandomWorld, Range
-from ..core.state import State
 from ..core.world import WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
@@ -189,7 +188,7 @@ def _anchors(problem: Problem, costs: CostTable, law: Law) -> tuple[Solution, fl
     """The energy optimum without a deadline, and the seconds of the quickest way (T_quick)."""
     free = replace(problem, target=replace(problem.target, deadline_s=math.inf))
     tables = Tables(free, costs, law)
-    start = tables.start(State(0, problem.initial_loss, 0.0, problem.start))
+    start = tables.start(problem.first_state)
     instance = tables.at("expected")
     # Costs that are round figures make ties; T_opt is then the duration of the quickest of the optima.
     untied = replace(instance, joules=instance.joules + TIE_BREAK * instance.seconds, tables={})
