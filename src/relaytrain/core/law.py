@@ -243,8 +243,10 @@ class LevelLaw:
 
     @cached_property
     def monotone(self) -> bool:
-        """Checked in closed form at the highest loss it may meet, for `expected`, 0.5 to 0.99 and the optimistic side.
+        """Checked in closed form at the highest loss it may meet, for `expected` and 0.99, and so for all between.
 
+        Better levels than expected, whose steps are longer, are not looked at: no plan of theirs was found that is not
+        the best, however their losses cross.
         The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)); it is smallest at the highest loss.
         """
         return all(self._monotone_at(self.form(level)) for level in ("expected", 0.99))

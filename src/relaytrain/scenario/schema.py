@@ -65,9 +65,9 @@ Bytes = Annotated[
 class ChainTable(Table):
     """A version as a chain of units that a pipeline may split, by unit, for a minibatch of `batch` samples.
 
-    `relaytrain pipeline count` prints it. `weight` are bytes of layers whose gradients follow from input and error
-    (`factor`: bytes of both), `plain` of all others; `block` of the largest block of rows updated at once, `slice` of
-    its output; `saved` is kept for the backward beside input and output.
+    `relaytrain pipeline count` prints it. `weight_bytes` are of layers whose gradients follow from input and error
+    (`factor_bytes` of both), `plain_bytes` of all others; `block_bytes` of the largest block of rows
+    updated at once, `slice_bytes` of its output; `saved_bytes` are kept for the backward beside input and output.
     """
 
     batch: Annotated[int, Number(1, 1e9, whole=True)]

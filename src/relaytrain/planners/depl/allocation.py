@@ -5,7 +5,7 @@ each node set. Few enough assignments are all solved; of more, the Lagrangian pi
 multiplier, those between the two are solved, and single moves improve the result. The Lagrangian's maximum is a lower
 bound on every assignment's cost and is returned with the answer.
 
-Paper: DepL section IV-C. Objective (2) as printed is `rate`, energy is `usage` (see `instance`); both are the same
+Paper: DepL section IV-C. Objective (2) as printed is `rate`, energy is `usage` (see `core.depl`); both are the same
 problem with other coefficients, so both get their own optimum and bound. The paper's 1 + epsilon is `within`: stop as
 soon as the cost is within that factor of the bound.
 Deviations: the paper maps this stage to placing network functions; one deadline couples the epochs, nothing else does.
