@@ -66,8 +66,8 @@ class ChainTable(Table):
     """A version as a chain of units that a pipeline may split, by unit, for a minibatch of `batch` samples.
 
     `relaytrain pipeline count` prints it. `weight_bytes` are of layers whose gradients follow from input and error
-    (`factor_bytes` of both), `plain_bytes` of all others; `block_bytes` of the largest block of rows
-    updated at once, `slice_bytes` of its output; `saved_bytes` are kept for the backward beside input and output.
+    (`factor_bytes` of both), `plain_bytes` of all others; `block_bytes` of the largest block of rows updated at once,
+    `slice_bytes` of its output; `saved_bytes` are kept for the backward beside input and output.
     """
 
     batch: Annotated[int, Number(1, 1e9, whole=True)]
