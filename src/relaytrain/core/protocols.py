@@ -36,7 +36,7 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class Estimator(Protocol):
-    """History -> loss law, once per re-plan."""
+    """History -> loss law, once per re-plan. `pairs` are the problem's own, in its order."""
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """A frozen law for the epochs to come."""
