@@ -199,7 +199,7 @@ def _takes_nothing(data: str, folder: Path) -> bool:
     """Whether a function of the user's is called without arguments: it then gives parts by name."""
     if ":" not in data:
         return False
-    function = resolve(data, folder).value
+    function = resolve(data, folder)
     if not callable(function):
         raise ScenarioError(f"--data: {data} is a {type(function).__name__}, expected a function")
     try:
@@ -211,7 +211,7 @@ def _takes_nothing(data: str, folder: Path) -> bool:
 
 def _parts(data: str, folder: Path) -> tuple[str, ...]:
     with user_code(data):
-        given = resolve(data, folder).value()
+        given = resolve(data, folder)()
     if not isinstance(given, Mapping):
         raise ScenarioError(
             f"--data: {data} takes no argument and gave a {type(given).__name__}: let it take the part's name, "

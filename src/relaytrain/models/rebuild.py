@@ -145,7 +145,7 @@ def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
     """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
     from ..scenario.resolve import resolve as resolve_reference
 
-    factory = resolve_reference(check_reference(reference), folder).value
+    factory = resolve_reference(check_reference(reference), folder)
     if not callable(factory):
         raise ScenarioError(
             f"factory: {reference} is a {type(factory).__name__}, expected a function that makes a module"

@@ -171,7 +171,7 @@ def loss_on_test(order: TrainingOrder, model: nn.Module) -> Evaluation:
 
 def _data(order: TrainingOrder, split: str = "train") -> Dataset:
     def follow(reference: str) -> Callable[..., Any]:
-        value: Callable[..., Any] = resolve(reference, order.folder).value
+        value: Callable[..., Any] = resolve(reference, order.folder)
         return value
 
     return read(order.data, split=split, resolve=follow)

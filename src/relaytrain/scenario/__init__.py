@@ -11,13 +11,12 @@ from .load import Source, load_scenario, scenario_from
 from .model import PlannerSettings, Scenario
 from .overrides import apply_overrides
 from .read import preset_names
-from .resolve import Resolved, resolve
+from .resolve import resolve
 from .schema import json_schema
 from .skeleton import new_scenario_text
 
 __all__ = [
     "PlannerSettings",
-    "Resolved",
     "Scenario",
     "Source",
     "apply_overrides",

@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -32,16 +31,6 @@ _used: set[tuple[str, str]] = set()
 _FORM = "dotted.module:name, found in the scenario's folder or installed"
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """What a reference names, and the file it came from, so that a later run can tell whether the code has changed."""
-
-    reference: str
-    value: Any
-    file: Path
-    sha256: str
-
-
 def split_reference(reference: str) -> tuple[str, str]:
     """Module and name of `module:name`; nothing is imported."""
     short = isinstance(reference, str) and len(reference) <= _LONGEST
@@ -53,8 +42,8 @@ def split_reference(reference: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def resolve(reference: str, folder: Path | None = None) -> Resolved:
-    """Import what `reference` names, looking in `folder` first."""
+def resolve(reference: str, folder: Path | None = None) -> Any:
+    """What `reference` names, imported, looking in `folder` first."""
     module_name, name = split_reference(reference)
     with _first_on_path(folder):
         module = _import(reference, module_name)
@@ -75,7 +64,7 @@ def resolve(reference: str, folder: Path | None = None) -> Resolved:
     if (reference, digest) not in _used:
         _used.add((reference, digest))
         say(f"code of your own: {reference} in {file} (sha256 {digest[:12]})")
-    return Resolved(reference, value, file, digest)
+    return value
 
 
 def _definer(value: Any, module: ModuleType) -> str:

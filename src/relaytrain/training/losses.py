@@ -25,7 +25,7 @@ def loss_named(name: str, folder: Path | None = None) -> LossFunction:
         raise ScenarioError(f"training.loss: got {name!r}, expected cross-entropy, mse or dotted.module:name")
     from ..scenario.resolve import resolve
 
-    value = resolve(name, folder).value
+    value = resolve(name, folder)
     if not callable(value):
         raise ScenarioError(f"training.loss: {name} is a {type(value).__name__}, expected a function")
 

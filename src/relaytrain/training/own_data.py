@@ -32,7 +32,7 @@ def function_of(source: str, folder: Path | None) -> Callable[..., Any]:
     """What a reference names, if it can be called; runs the user's code."""
     from ..scenario.resolve import resolve
 
-    value = resolve(source, folder).value
+    value = resolve(source, folder)
     if not callable(value):
         raise ScenarioError(f"data.source: {source} is a {type(value).__name__}, expected a function")
     function: Callable[..., Any] = value

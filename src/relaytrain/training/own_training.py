@@ -88,7 +88,7 @@ def checked_schedule(function: Callable[[torch.optim.Optimizer], Any], name: str
 def _function(key: str, reference: str, folder: Path | None) -> Callable[..., Any]:
     from ..scenario.resolve import resolve
 
-    value = resolve(reference, folder).value
+    value = resolve(reference, folder)
     if not callable(value):
         raise ScenarioError(f"training.{key}: {reference} is a {type(value).__name__}, expected a function")
     function: Callable[..., Any] = value

@@ -231,7 +231,7 @@ def _function(key: str, given: Any, folder: Path | None) -> Any:
         return given
     from ..scenario.resolve import resolve
 
-    value = resolve(given, folder).value
+    value = resolve(given, folder)
     if not callable(value):
         raise ScenarioError(f"training.{key}: {given} is a {type(value).__name__}, expected a function")
     return value
