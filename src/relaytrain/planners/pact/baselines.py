@@ -110,13 +110,7 @@ def _chain(
             if np.isfinite(margin) and here > low + margin * start_loss:
                 continue
             if count == level_of.shape[0]:
-                level_of = grown(level_of)
-                wider = np.empty((2 * values.shape[0], 6))
-                wider[: values.shape[0]] = values
-                values = wider
-                more = np.zeros((2 * epochs_of.shape[0], length), np.int64)
-                more[: epochs_of.shape[0]] = epochs_of
-                epochs_of = more
+                level_of, values, epochs_of = grown(level_of), grown(values), grown(epochs_of)
             level_of[count] = target
             values[count, 0], values[count, 1], values[count, 2] = landed, late, spent
             values[count, 3], values[count, 4], values[count, 5] = here, low, high
