@@ -76,7 +76,7 @@ def key_text(path: Path) -> str:
     return text or "scenario"
 
 
-def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
+def from_pydantic(error: ValidationError) -> list[Fault]:
     """pydantic's findings as faults, with a suggestion for unknown keys."""
     faults: list[Fault] = []
     for item in error.errors(include_url=False):

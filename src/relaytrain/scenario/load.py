@@ -94,7 +94,7 @@ def _validated(document: Document) -> ScenarioFile:
     try:
         return ScenarioFile.model_validate(document.data, context={"plain": plain})
     except ValidationError as error:
-        raise_faults(document, from_pydantic(error, document.data))
+        raise_faults(document, from_pydantic(error))
         raise AssertionError("unreachable") from None
 
 

@@ -14,7 +14,7 @@ from ...core.state import TOLERANCE, State
 from ..search.instance import contiguous
 from ..search.kernels import jit, next_loss, roll
 from ..search.solve import Solution, first_steps, sketch, solve
-from .chance import chance_in_time, chance_of_levels, scattered
+from .chance import SEED, chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
 from .nearest import attainable, nearest_targets
@@ -60,7 +60,7 @@ def _reaches(
     return elapsed <= deadline
 
 
-def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, seed: int = 0) -> float:
+def probability(tables: Tables, state: State, actions: NDArray[np.int64]) -> float:
     """The share of `SAMPLES` seeded curves of the law that reach the target in time, the last pair training on.
 
     A curve is a level: levels are path-wise, so success can only turn into failure as the level rises, and the sorted
@@ -70,10 +70,10 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     if len(actions) == 0:
         return 1.0 if state.loss <= tables.problem.target.loss + TOLERANCE else 0.0
     if scattered(tables):
-        return chance_in_time(tables, state, actions, samples=SAMPLES, seed=seed)
+        return chance_in_time(tables, state, actions, samples=SAMPLES)
     if tables.variance is not None and math.isfinite(tables.problem.target.deadline_s):
-        return chance_of_levels(tables, state, actions, samples=SAMPLES, seed=seed)
-    levels = np.sort(np.random.default_rng(seed).uniform(size=SAMPLES))
+        return chance_of_levels(tables, state, actions, samples=SAMPLES)
+    levels = np.sort(np.random.default_rng(SEED).uniform(size=SAMPLES))
     seconds = np.ascontiguousarray(tables.costs.epoch_s)
     goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
     cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + 20_000
