@@ -7,7 +7,7 @@ be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "no
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ..core.planner_names import AnyRule, PlannerName
 from .depl import DeplTable
@@ -163,8 +163,6 @@ class PairTable(Table):
 
 class ChangeTable(Table):
     """Seconds and energy of changing pair (tau_change, eps_change). Later entries win, key by key."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True, populate_by_name=False)
 
     from_: Annotated[str, SIDE] = Field("*", alias="from")
     to: Annotated[str, SIDE] = "*"

@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.depl import DeplNodeSet, Objective
+from ...core.depl import DeplNodeSet, DeplProblem, Objective
 from ...core.fourier import Real
 from .allocation_dual import HUGE, Dual, bounds_at
 from .waterfill import Slots, filled, sides, slots_for, waterfill
@@ -231,6 +231,22 @@ def worth_using(
         if math.isfinite(row[3]) and not all(never[i]) and not beaten:
             kept.append(i)
     return kept
+
+
+def allocated(
+    instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int], *, within: float = 0.0
+) -> Allocation:
+    """Node set and resources for each epoch of a schedule with the data chosen."""
+    return allocate(
+        instance.kinds_of(chosen, versions),
+        instance.node_sets,
+        instance.target.deadline_s,
+        instance.data_charge(chosen).tolist(),
+        objective=instance.objective,
+        runs_on=instance.admissible[list(versions)],
+        within=within,
+        each=instance.epoch_charge(chosen).tolist(),
+    )
 
 
 def allocate(

@@ -50,7 +50,7 @@ def composed(
     before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))
     losses = np.exp(np.median(curves, axis=0))
-    once = _paid_once(walker, actions)
+    once = _paid_once(walker, np.array(actions, np.int64))
     table = {
         "seconds": costs.epoch_s[before, actions] + once[:, 0],
         "joules": costs.epoch_j[before, actions] + once[:, 1],
@@ -83,14 +83,11 @@ def composed(
     )
 
 
-def _paid_once(walker: Walker, actions: list[int]) -> NDArray[np.float64]:
+def _paid_once(walker: Walker, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     """Seconds and joules (E, 2) of first uses along a path, in the epochs in which they are paid."""
-    paid = np.zeros((len(actions), 2))
-    seen: set[float] = set()
-    for epoch, pair in enumerate(actions):
-        if (group := float(walker.per_pair[pair, 2])) not in seen:
-            seen.add(group)
-            paid[epoch] = walker.per_pair[pair, :2]
+    paid = np.zeros((len(pairs), 2))
+    _, firsts = np.unique(walker.per_pair[pairs, 2], return_index=True)
+    paid[firsts] = walker.per_pair[pairs[firsts], :2]
     return paid
 
 
@@ -137,9 +134,7 @@ def _until_deadline(walker: Walker, legs: Legs) -> float:
     pairs = np.concatenate([np.full(min(count, MOST_PATH), pair) for pair, count in legs])
     pairs = pairs[: max(min(MOST_PATH, int(last) - state.epoch), 0)]
     before = np.concatenate(([state.pair], pairs[:-1]))[: len(pairs)]
-    once = np.zeros((len(pairs), 2))
-    _, firsts = np.unique(walker.per_pair[pairs, 2], return_index=True)
-    once[firsts] = walker.per_pair[pairs[firsts], :2]
+    once = _paid_once(walker, pairs)
     until_s = state.elapsed_s + np.cumsum(walker.seconds[before, pairs] + once[:, 0])
     in_time = int((until_s <= deadline_s).sum())
     return float((walker.joules[before, pairs] + once[:, 1])[:in_time].sum())
