@@ -313,6 +313,13 @@ class LevelLaw:
         robust = self.mult if self.mult_robust is None else self.mult_robust
         return replace(self, mult=self.mult * scale, mult_robust=robust * scale)
 
+    def topped(self, start: float) -> LevelLaw:
+        """The same law, with the highest loss it may meet: `start` after the largest jump from there."""
+        jumps = [self.jump0 + self.jump1 * start]
+        if self.jump0_robust is not None and self.jump1_robust is not None:
+            jumps.append(self.jump0_robust + self.jump1_robust * start)
+        return replace(self, loss_top=start + max(0.0, *(float(j[np.isfinite(j)].max(initial=0.0)) for j in jumps)))
+
     def noisy(self, factors: Array) -> LevelLaw:
         """The law of one world whose epoch k makes factors[k-1, pair] times the progress: noise drawn beforehand."""
         rows = np.minimum(np.arange(len(factors)), len(self.mult) - 1)  # the last row of `mult` holds on

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.cost import Array, CostTable
+from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.problem import Pair
 
 if TYPE_CHECKING:

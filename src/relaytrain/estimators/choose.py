@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import ScenarioError
@@ -69,8 +68,7 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
         raise ScenarioError(f"estimator.fitted: got none for '{name}', expected a fitted file; {REMEDY}")
     from .learned.fitted import load_fitted
 
-    path = Path(file)
-    fitted = load_fitted(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    fitted = load_fitted(scenario.beside(file))
     if fitted.name != name:
         raise ScenarioError(
             f"estimator.fitted: got {file}, fitted as '{fitted.name}', expected '{name}'; name the one it is"

@@ -22,9 +22,8 @@ from ..core.cost import CostTable
 from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, after
 from ..core.outcome import EpochOutcome
 from ..core.plan import Decision, Plan, level_of
-from ..core.prices import Prices
 from ..core.problem import Pair, Problem
-from ..core.protocols import Estimator, Planner
+from ..core.protocols import Estimator, Planner, Prices
 from ..core.state import TOLERANCE, State
 from ..core.worlds import Worlds
 from ..costs.clock import ModelledCost, Spent

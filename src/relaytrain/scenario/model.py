@@ -72,6 +72,10 @@ class Scenario:
         """The folder of the file, where references to code look first."""
         return None if self.source is None else self.source.parent
 
+    def beside(self, file: str) -> Path:
+        """A file that the scenario names: from its own folder, where it has one."""
+        return Path(file) if self.folder is None else self.folder / file
+
     @property
     def rule(self) -> str:
         """PACT's rule: the one named, else `sampled` where there is a belief to draw worlds from (`[prior]`, `[depl]`,

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.law import EpochLaw, LawForm, LevelLaw, evaluate
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
@@ -21,7 +21,6 @@ from ..scenario import Scenario
 from .biased_estimator import believed
 from .world import Luck, World
 
-Array = NDArray[np.float64]
 Law = LevelLaw | EpochLaw
 LEAST_FACTOR = 0.2
 """Delays never shorten an epoch below this share of its seconds."""
@@ -80,7 +79,7 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
         if drawn is not None:
             problem, costs, law, reversible, longest = drawn
             epochs = _room(problem, costs, longest)
-            seen = law if kind.perfect else topped(believed(scenario.world, law, scenario.law, streams[1]), problem)
+            seen = law if kind.perfect else _topped(believed(scenario.world, law, scenario.law, streams[1]), problem)
             luck = _luck(scenario.world, streams[2].spawn(4), (epochs, len(problem.pairs)), perfect=kind.perfect)
             return World(index, kind.name, problem, costs, law, seen, luck, reversible)
         if scenario.world.random is None:
@@ -108,7 +107,7 @@ def _parameters(
         way = ranges.reversible[index % len(ranges.reversible)]
     if way is not None:
         law, costs = _one_way(law, costs, ranges, reversible=way)
-    law = topped(law, problem)
+    law = _topped(law, problem)
     cheapest, quickest_s = _anchors(problem, costs, law)
     if not cheapest.feasible:
         raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} at all")
@@ -173,15 +172,8 @@ def _one_way(law: Law, costs: CostTable, ranges: RandomWorld, *, reversible: boo
     return replace(law, change=np.where(back, ranges.back_jump, law.change)), costs
 
 
-def topped(law: Law, problem: Problem) -> Law:
-    """The law knows the highest loss it may meet: the start's, after the largest jump from there."""
-    if not isinstance(law, LevelLaw):
-        return law
-    start = problem.initial_loss
-    jumps = [law.jump0 + law.jump1 * start]
-    if law.jump0_robust is not None and law.jump1_robust is not None:
-        jumps.append(law.jump0_robust + law.jump1_robust * start)
-    return replace(law, loss_top=start + max(0.0, *(float(j[np.isfinite(j)].max(initial=0.0)) for j in jumps)))
+def _topped(law: Law, problem: Problem) -> Law:
+    return law.topped(problem.initial_loss) if isinstance(law, LevelLaw) else law
 
 
 def _anchors(problem: Problem, costs: CostTable, law: Law) -> tuple[Solution, float]:

@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..core.cost import CostTable
@@ -87,8 +86,7 @@ def atlas_for(scenario: Scenario) -> Atlas | None:
             return None
         held = read_atlas(bundled)
         return held if held.digest == digest_of(scenario) and fits(held, scenario.problem) else None
-    path = Path(file)
-    held = read_atlas(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    held = read_atlas(scenario.beside(file))
     if not fits(held, scenario.problem):
         raise ScenarioError(
             f"planner.atlas: got {file}, recorded with other pairs, another start or another metric than "

@@ -15,18 +15,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw, at_levels
 from ...core.state import TOLERANCE, State
 from ..search.allowance import charge, current
-from ..search.instance import contiguous
+from ..search.instance import MOST_EPOCHS, contiguous
 from ..search.kernels import roll
 from .level_tables import Tables
 
-Array = NDArray[np.float64]
 SCORES = np.linspace(-3.2, 3.2, 33)
 """Standard normal scores of the levels whose paths are followed; in between, paths are interpolated."""
 
-MOST_EPOCHS = 20_000
 BLOCK = 64
 """Epochs sampled at a time: most samples arrive soon."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...core.law import Level, at_levels, evaluate
 from ...core.plan import Alternative, Plan, along, gap_to
 from ...core.state import TOLERANCE, State
-from ..search.instance import contiguous
+from ..search.instance import MOST_EPOCHS, contiguous
 from ..search.kernels import jit, next_loss, roll
 from ..search.solve import Solution, first_steps, sketch, solve
 from .chance import SEED, chance_in_time, chance_of_levels, scattered
@@ -76,7 +76,7 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64]) -> flo
     levels = np.sort(np.random.default_rng(SEED).uniform(size=SAMPLES))
     seconds = np.ascontiguousarray(tables.costs.epoch_s)
     goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
-    cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + 20_000
+    cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + MOST_EPOCHS
 
     def success(level: float) -> bool:
         form = contiguous(tables.law.form(float(min(max(level, 1e-6), 1 - 1e-6))))

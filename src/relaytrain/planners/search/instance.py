@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
+from ...core.curve import Array
 from ...core.errors import ScenarioError
 from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
 from ...core.problem import Problem
@@ -25,7 +26,6 @@ from .line_bounds import multipliers
 from .thresholds import fewest_epochs, thresholds
 from .togo import ToGo, nothing, place
 
-Array = NDArray[np.float64]
 Within = tuple[tuple[ToGo, float], ...]
 MOST_EPOCHS = 20_000
 """Epochs looked ahead when neither the deadline nor the scenario limits them."""
