@@ -30,14 +30,14 @@ def build_law(
         return depl_law(depl, problem.pairs), [], []
     if law.kind == "wide":
         return wide_law(problem), [], []
-    built, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
+    stated, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:
-        if not built.monotone:
+        if not stated.monotone:
             warnings.append("law: not monotone, a higher loss may end lower (progress > 1?); plans may miss the best")
-        if _robust_is_better(built):
+        if _robust_is_better(stated):
             warnings.append("law: a robust figure promises more than the expected one; robust means the worse side")
-    return built, faults, warnings
+    return stated, faults, warnings
 
 
 def _covers(row: CurveTable | StepsTable, pair: Pair) -> bool:

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ScenarioError, did_you_mean
-from ..core.problem import Problem
 from ..costs.devices import DeviceProfile, load_devices
 from .build import build_costs, build_planner, build_problem, build_world, dump
 from .checks import admissible, check
@@ -24,7 +23,7 @@ from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
 
 if TYPE_CHECKING:
-    from ..core.depl_settings import DeplSettings
+    pass
 
 
 GUESSED = (
@@ -170,7 +169,11 @@ def _restart(file: ScenarioFile, slim: ScenarioFile) -> tuple[ScenarioFile, list
 
 def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProfile], notes: list[str]) -> Scenario:
     problem = build_problem(file)
-    depl = _depl(file, problem)
+    depl = None
+    if file.depl is not None:
+        from .depl_build import build_depl
+
+        depl = build_depl(file, file.depl, problem)
     costs, cost_faults, cost_notes = build_costs(file, problem, devices, depl)
     law, law_faults, law_notes = build_law(file.law, problem, depl)
     raise_faults(document, [*cost_faults, *law_faults])
@@ -195,11 +198,3 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         warnings=(*notes, *cost_notes, *law_notes),
     )
     return replace(scenario, warnings=(*scenario.warnings, GUESSED)) if scenario.guessed else scenario
-
-
-def _depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
-    if file.depl is None:
-        return None
-    from .depl_build import build_depl
-
-    return build_depl(file, problem)

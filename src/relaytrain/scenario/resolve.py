@@ -20,7 +20,7 @@ from typing import Any
 
 from ..core.errors import ScenarioError
 from ..core.notices import say
-from ..core.user_code import UserCodeError, place_of, told
+from ..core.user_code import INSTALLED, UserCodeError, place_of, told
 from .fields import shown
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -94,7 +94,7 @@ def _in_folder(module_name: str, folder: Path | None) -> bool:
     if folder is None or file is None:
         return False
     path, root = Path(file).resolve(), folder.resolve()
-    return path.is_relative_to(root) and not {"site-packages", "dist-packages"} & set(path.relative_to(root).parts)
+    return path.is_relative_to(root) and INSTALLED.isdisjoint(path.relative_to(root).parts)
 
 
 def _import(reference: str, module_name: str) -> ModuleType:

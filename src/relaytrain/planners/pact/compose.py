@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Level, at_levels, evaluate
-from ...core.plan import Alternative, Plan, along, gap_to
+from ...core.plan import Alternative, Plan, gap_to, path_fields
 from ...core.state import TOLERANCE, State
 from ..search.instance import MOST_EPOCHS, contiguous
 from ..search.kernels import jit, next_loss, roll
@@ -19,7 +19,7 @@ from .lateness import margin
 from .level_tables import Tables
 from .nearest import attainable, nearest_targets
 from .rules import ActionChoice
-from .value import standing
+from .value import plan_head
 
 SAMPLES = 2000
 EXPLAINED = 6
@@ -130,7 +130,7 @@ def compose(
         "change_j": costs.change_j[before, actions],
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
-    path = along(problem, state, solution.actions, table)
+    path = path_fields(problem, state, solution.actions, table)
     guaranteed_s = None
     if tables.variance is not None:
         guaranteed_s = path["elapsed_s"] + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
@@ -141,7 +141,7 @@ def compose(
     first = solution.actions[0] if solution.actions else -1
     short = explained and choice.rung < target.probability - 1e-12
     return Plan(
-        **standing(problem, state),
+        **plan_head(problem, state),
         planner=planner,
         feasible=feasible,
         **path,

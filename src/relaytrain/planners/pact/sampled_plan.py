@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.explain import say_few_seeds, say_share
-from ...core.plan import Alternative, Nearest, Plan, along, level_of
+from ...core.plan import Alternative, Nearest, Plan, level_of, path_fields
 from ...core.state import TOLERANCE
 from ...core.worlds import Worlds
 from .schedules import MOST_PATH, BestSchedule, Legs, Walker, sure_enough, trails_of
-from .value import standing
+from .value import plan_head
 
 LOW, HIGH = 0.1, 0.9
 """Between these quantiles lies the energy that a plan states."""
@@ -38,9 +38,9 @@ def composed(
     problem, costs, state, asked = walker.problem, walker.costs, walker.state, walker.asked
     if best is None:
         met = state.loss <= problem.target.loss + TOLERANCE
-        nothing = {**along(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
+        nothing = {**path_fields(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
         return Plan(
-            **standing(problem, state), **nothing, planner=name, feasible=met,
+            **plan_head(problem, state), **nothing, planner=name, feasible=met,
             probability=1.0 if met else 0.0, bound_j=math.inf, gap=0.0,
         )  # fmt: skip
     trails, ends = trails_of(walker, best.legs, reach)
@@ -59,14 +59,14 @@ def composed(
         "change_j": costs.change_j[before, actions],
         "jump": _jumps(walker.worlds, before, actions, [float(np.median(walker.worlds.stands)), *losses[:-1]]),
     }
-    path = along(problem, state, actions, table)
+    path = path_fields(problem, state, actions, table)
     level = level_of(asked)
     sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
     seeds = walker.worlds.seeds
     few = None if seeds is None else say_few_seeds(seeds, asked, best.probability)
     low_j, high_j = _interval(trails, walker.worlds.coverage, _most_missed(walker, best))
     return Plan(
-        **standing(problem, state),
+        **plan_head(problem, state),
         **{**path, "energy_j": best.energy_j},
         planner=name,
         feasible=feasible,

@@ -26,7 +26,7 @@ def ahead_of_schedule(problem: Problem, state: State) -> float:
     return ideal_loss(problem, state.elapsed_s) - state.loss
 
 
-def standing(problem: Problem, state: State) -> dict[str, Any]:
+def plan_head(problem: Problem, state: State) -> dict[str, Any]:
     """What every plan says of its problem and of the state it starts from, by the names of `Plan`."""
     return {
         "problem": problem.name,

@@ -26,7 +26,7 @@ def jit(function: Any) -> Any:
         return numba.njit(error_model="numpy")(function)
 
 
-def within(function: Any) -> Any:
+def inlined(function: Any) -> Any:
     """Compiled into its callers: for the innermost steps, whose tuples of arrays take longer to pass than to use."""
     return numba.njit(error_model="numpy", inline="always")(function)
 

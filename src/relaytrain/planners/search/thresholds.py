@@ -269,5 +269,6 @@ def fewest_epochs(
 def _table(goal: float, swept: Any, counts: Counts) -> ToGo:
     """What a sweep has made, as a table."""
     check(counts)
-    *columns, complete, reached = swept
-    return ToGo(STEPS, goal, *columns, np.inf if complete else reached, NO_LAYERS, 0.0)
+    offsets, theta, weight, action, successor, complete, reached = swept
+    above = np.inf if complete else reached
+    return ToGo(STEPS, goal, offsets, theta, weight, action, successor, above, NO_LAYERS, 0.0)
