@@ -14,7 +14,7 @@ from .depl import DeplTable
 from .estimator_table import EstimatorTable
 from .fields import ANY_NAME, LABEL, METRIC, NAME, SIDE, UNIT, Number, Text
 from .prior_table import PriorTable
-from .strict_table import Table
+from .strict_table import ChangeRule, CurveFigures, Table
 from .training_tables import DataTable, NetworkKeys, TrainingTable
 from .units import BYTES, DURATION, ENERGY, FLOPS, PER_BIT, POWER, RATE, SPEED
 
@@ -161,12 +161,9 @@ class PairTable(Table):
     reason: Annotated[str | None, LABEL] = None
 
 
-class ChangeTable(Table):
+class ChangeTable(ChangeRule):
     """Seconds and energy of changing pair (tau_change, eps_change). Later entries win, key by key."""
 
-    from_: Annotated[str, SIDE] = Field("*", alias="from")
-    to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     seconds: Annotated[float | None, Number(0.0, inf=True, quantity=DURATION)] = None
     energy: Annotated[float | None, Number(0.0, inf=True, quantity=ENERGY)] = None
     reason: Annotated[str | None, LABEL] = None
@@ -184,18 +181,12 @@ class CostsTable(Table):
     grow_back: bool = False
 
 
-class CurveTable(Table):
+class CurveTable(CurveFigures):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
     `progress` scales an epoch's step along it (a list: by epoch, the last holds on); the robust twins give level 0.95.
     """
 
-    version: Annotated[str, ANY_NAME] = "*"
-    nodes: Annotated[str, ANY_NAME] = "*"
-    floor: Annotated[float | None, Number(0.0, 1e6)] = None
-    drop: Annotated[float | None, Number(1e-6, 1e6)] = None
-    scale: Annotated[float | None, Number(1e-6, 1e9)] = None
-    power: Annotated[float | None, Number(0.1, 20.0)] = None
     progress: Annotated[float | list[float] | None, Number(0.0, 100.0, series=MAX_EPOCHS)] = None
     robust_floor: Annotated[float | None, Number(0.0, 1e6)] = None
     robust_drop: Annotated[float | None, Number(1e-6, 1e6)] = None
@@ -213,12 +204,9 @@ class StepsTable(Table):
     robust_change: Annotated[float | list[float] | None, Number(-1e6, 1e6, series=MAX_EPOCHS)] = None
 
 
-class JumpTable(Table):
+class JumpTable(ChangeRule):
     """The loss change of a handover, jump + jump_per_loss * l (PACT: lambda_change). Later entries win, key by key."""
 
-    from_: Annotated[str, SIDE] = Field("*", alias="from")
-    to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None
     jump_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     robust_jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None
