@@ -13,7 +13,7 @@ from ..core.cost import CostTable
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.state import Grid
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings

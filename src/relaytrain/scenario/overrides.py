@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.errors import ScenarioError
-from .fields import shown
+from .fields import KeyPath, shown
 
-Path = tuple[str | int, ...]
 _PART = r"""\s*(?:([A-Za-z0-9_+-]+)|"([^"]*)"|'([^']*)')\s*(\.|$)"""
 _MOST = 200
 
@@ -21,7 +20,7 @@ def texts(given: Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[Path, str]]:
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """A copy of `data` with each `key=value` put in, and the place each one changed.
 
     Values are TOML values; what is none is taken as a string, so that `target.deadline=5m` needs no quotes. Items of
@@ -59,7 +58,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _put(data: dict[str, Any], parts: list[str], value: Any, text: str) -> Path:
+def _put(data: dict[str, Any], parts: list[str], value: Any, text: str) -> KeyPath:
     place: Any = data
     path: list[str | int] = []
     for position, part in enumerate(parts):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
-from .fields import shown
+from .fields import KeyPath, shown
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -35,7 +35,7 @@ class Document:
     is_json: bool = False
     path: Path | None = None
     preset: str | None = None
-    overrides: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+    overrides: dict[KeyPath, str] = field(default_factory=dict)
 
 
 def read_named(path: str | Path, most: int) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.curve import Array
 from ..core.law import EpochLaw, LevelLaw
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 
 
 def believed(

@@ -14,7 +14,7 @@ from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.random_world import RandomWorld, Range
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
 from ..scenario import Scenario
@@ -34,7 +34,7 @@ SPARE_EPOCHS = 1.5
 
 
 @dataclass(frozen=True)
-class Mode:
+class WorldMode:
     """Which kind of world: its deadline, whether changes can be undone (None: as it comes), and perfect predictions."""
 
     name: str
@@ -43,7 +43,7 @@ class Mode:
     perfect: bool = False
 
     @classmethod
-    def named(cls, name: str) -> Mode:
+    def named(cls, name: str) -> WorldMode:
         """A mode from its words joined by hyphens, such as `tight`, `perfect-slack` or `tight-irreversible`."""
         words = name.split("-")
         known = ("given", "slack", "tight", "reversible", "irreversible", "perfect")
@@ -72,7 +72,7 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
     Raises:
         InfeasibleError: No way to the target under the true law, or no tight deadline in `MOST_DRAWS` draws.
     """
-    kind = Mode.named(mode)
+    kind = WorldMode.named(mode)
     for attempt in range(MOST_DRAWS):
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed, spawn_key=(index, attempt)).spawn(3)]
         drawn = _parameters(scenario, index, streams[0], kind)
@@ -90,7 +90,7 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
 
 
 def _parameters(
-    scenario: Scenario, index: int, rng: np.random.Generator, mode: Mode
+    scenario: Scenario, index: int, rng: np.random.Generator, mode: WorldMode
 ) -> tuple[Problem, CostTable, Law, bool, int] | None:
     """Problem with its deadline, costs, true law, reversibility, epochs of the energy optimum; None: draw again."""
     ranges = scenario.world.random or RandomWorld()

@@ -33,7 +33,7 @@ from ...core.law import Array
 from ..bands import Bands
 from .features import AHEAD, Seen
 
-Mode = Literal["shape", "level", "off"]
+BoundMode = Literal["shape", "level", "off"]
 MOST_OVERRIDES = 0.05
 
 
@@ -93,7 +93,7 @@ def shape_bound(loss: Array, epoch: Array, offset: float, *, optimum: float = 0.
 class Bound:
     """A mode with what it needs: `offset` (g, in epochs) for `shape`, `constants` for `level`."""
 
-    mode: Mode = "off"
+    mode: BoundMode = "off"
     offset: float | None = None
     constants: Constants | None = None
 

@@ -24,7 +24,7 @@ Solve = Callable[[DeplProblem], DeplPlan]
 
 
 @dataclass(frozen=True)
-class Alternatives:
+class Instead:
     """What to ask for instead: `solve` has the word on everything.
 
     `sampled`: a least loss and a highest probability that may well be the ones looked for, where `solve` goes by

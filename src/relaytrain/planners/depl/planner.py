@@ -28,7 +28,7 @@ from ..pact.rules import LADDER
 from .composed import DeplAnswer, composed
 from .exact.dependent_epochs import best_dependent, plan_dependent
 from .exact.sampled_paths import NOTHING
-from .nearest import Alternatives
+from .nearest import Instead
 from .paper.best_exp import best_expected
 from .procedures import Options, plan_by
 from .quickest import quickest
@@ -70,10 +70,10 @@ class Depl:
         ways = tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in instead.nearest())
         return replace(plan, nearest=ways, attainable=instead.attainable(level))
 
-    def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Alternatives:
+    def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Instead:
         """What else might be asked of this planner."""
         dependent = self.name == "depl" and not self.settings.belief.independent
-        return Alternatives(
+        return Instead(
             instance,
             lambda asked: self._at_level(asked, past),
             best_dependent(instance, self.settings.belief, past, known, switches=self.settings.switches, seed=self.seed)
