@@ -33,7 +33,7 @@ def measured(source: str, rule: str, overrides: list[str]) -> dict[str, float] |
     pid = os.fork()
     if pid == 0:
         loaded = api.scenario(source, overrides=overrides)
-        planner, start = planner_for(loaded, None, rule), api.first_state(loaded)
+        planner, start = planner_for(loaded, None, rule), loaded.problem.first_state
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
         held = peak_now()
         began = time.process_time()
@@ -64,7 +64,7 @@ def compile_all(folder: Path) -> None:
         path.write_text(scenario_text(family, 1))
         for deadline in ("inf", "150", "60", "20") if family != "epoch" else ("100", "20"):
             loaded = api.scenario(path, overrides=[f"target.deadline={deadline}"])
-            planner, start = planner_for(loaded, None, "adaptive"), api.first_state(loaded)
+            planner, start = planner_for(loaded, None, "adaptive"), loaded.problem.first_state
             planner.plan(loaded.problem, loaded.costs, loaded.law, start)
 
 

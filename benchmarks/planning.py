@@ -16,7 +16,7 @@ import numpy as np
 from machine import calibrated, median_s
 
 import relaytrain as rt
-from relaytrain.api import first_state, scenario
+from relaytrain.api import scenario
 from relaytrain.core.cost import CostTable
 from relaytrain.core.law import EpochLaw, LevelLaw
 from relaytrain.core.problem import Pair, Problem, Target
@@ -316,7 +316,8 @@ def growth():
 
 def main() -> None:
     loaded = scenario("smart_factory")
-    Optimum().plan(loaded.problem, loaded.costs, loaded.law, first_state(loaded))  # compiles what is not yet cached
+    start = loaded.problem.first_state
+    Optimum().plan(loaded.problem, loaded.costs, loaded.law, start)  # compiles what is not yet cached
     with calibrated():
         graphs()
         deadlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +12,21 @@ from .core.display import drawn
 from .core.errors import ScenarioError
 from .core.law import Level, LevelLaw, LossLaw
 from .core.plan import Plan
-from .core.protocols import Planner
+from .core.protocols import Estimator, Planner
 from .core.state import State
 from .scenario import Scenario, Source, scenario_from
 from .scenario.load import GUESSED
+from .scenario.overrides import texts
 
 if TYPE_CHECKING:
     from .core.worlds import Worlds
     from .planners.front import Front
+    from .planners.over_worlds import Draw
 
 
 def scenario(source: Source, *, overrides: Sequence[str] = (), without: Sequence[str] = ()) -> Scenario:
     """The scenario behind a preset's name, a file, a mapping, or itself; `overrides` as in `--set`."""
     return scenario_from(source, overrides, without)
-
-
-def first_state(loaded: Scenario) -> State:
-    """Where a scenario starts."""
-    return State(0, loaded.problem.initial_loss, 0.0, loaded.problem.start)
 
 
 def plan(
@@ -53,32 +51,34 @@ def plan(
     if estimator is not None or fitted is not None:
         from .relay.runs import estimator_overrides
 
-        overrides = [*overrides, *estimator_overrides(estimator, fitted)]
+        overrides = [*texts(overrides), *estimator_overrides(estimator, fitted)]
     loaded = scenario(source, overrides=overrides, without=without)
     chosen = planner_for(loaded, planner, rule)
-    law = _first_law(loaded)
-    here = state or first_state(loaded)
+    law, drawn = _before_any_epoch(loaded)
+    here = state or loaded.problem.first_state
     asked = (loaded.problem, loaded.costs, law, here)
     with limited(chosen, *asked):
-        best = plan_over(chosen, lambda count: _drawn(loaded, count), *asked, guess=loaded.guessed)
+        best = plan_over(chosen, drawn, *asked, guess=loaded.guessed)
     return _warned(replace(best, warnings=(*best.warnings, *loaded.warnings)) if loaded.warnings else best, loaded)
 
 
-def _first_law(loaded: Scenario) -> LossLaw:
-    """What the scenario's estimator says before any epoch; the learned ones are loaded only if one is asked for."""
-    if loaded.estimator.get("name", "prior") == "prior":
-        return loaded.law
-    from .estimators.choose import first_law
+def _before_any_epoch(loaded: Scenario) -> tuple[LossLaw, Draw]:
+    """The law and the worlds of the scenario's estimator, which is made once, and only where it is asked."""
+    pairs = loaded.problem.pairs
 
-    return first_law(loaded)
+    @cache
+    def estimator() -> Estimator:
+        from .estimators.choose import estimator_for
 
+        return estimator_for(loaded)
 
-def _drawn(loaded: Scenario, count: int) -> Worlds | None:
-    """Worlds before any epoch, of the scenario's estimator; None where it has only a law."""
-    from .estimators.choose import estimator_for
-    from .planners.over_worlds import drawn_by
+    def drawn(count: int) -> Worlds | None:
+        from .planners.over_worlds import drawn_by
 
-    return drawn_by(estimator_for(loaded), (), loaded.problem.pairs, count, int(loaded.training.get("seed", 0)))
+        return drawn_by(estimator(), (), pairs, count, int(loaded.training.get("seed", 0)))
+
+    stated = loaded.estimator.get("name", "prior") == "prior"
+    return loaded.law if stated else estimator().law((), pairs), drawn
 
 
 def _warned(plan: Plan, loaded: Scenario) -> Plan:
@@ -159,14 +159,15 @@ def compare(source: Source, *, overrides: Sequence[str] = (), without: Sequence[
     planners |= {name: planner_for(loaded, name) for name in PLAN_ONCE if name != "single"}
     planners |= nested_rows(loaded.problem.versions)
     planners |= {f"single/{version}": Single(version) for version in versions}
-    start, law = first_state(loaded), _first_law(loaded)
+    start = loaded.problem.first_state
+    law, drawn = _before_any_epoch(loaded)
     for planner in planners.values():
         check_least_size(planner, loaded.problem, loaded.costs, law, start)
     asked = (loaded.problem, loaded.costs, law, start)
     plans: dict[str, Plan] = {}
     for name, planner in planners.items():
         with limited(planner, *asked):
-            answer = plan_over(planner, lambda count: _drawn(loaded, count), *asked, guess=loaded.guessed)
+            answer = plan_over(planner, drawn, *asked, guess=loaded.guessed)
         plans[name] = _warned(answer, loaded)
     if loaded.guessed:
         plans = {name: replace(plan, warnings=(*plan.warnings, GUESSED)) for name, plan in plans.items()}
@@ -183,6 +184,6 @@ def front(source: Source, *, level: float | None = None, overrides: Sequence[str
     if loaded.guessed:
         raise ScenarioError(f"{loaded.name}: a front of guesses would say nothing. {GUESSED}")
     at: Level = "expected" if level is None else level
-    law, start = _first_law(loaded), first_state(loaded)
+    law, start = _before_any_epoch(loaded)[0], loaded.problem.first_state
     with limited(Optimum(), loaded.problem, loaded.costs, law, start):
         return sweep(loaded.problem, loaded.costs, law, start, level=at)

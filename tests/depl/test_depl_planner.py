@@ -10,7 +10,6 @@ import pytest
 from depl_cases import instance_from
 
 import relaytrain as rt
-from relaytrain.api import first_state
 from relaytrain.cli.app import main
 from relaytrain.core.dependence import Dependence, NoiseBelief, NoisePast, sure
 from relaytrain.core.distribution import Normal
@@ -67,7 +66,7 @@ def test_data_alone_is_judged_with_that_data():
     def alone(*order):
         instance = replace(whole, datasets=tuple(sized[at] for at in order))
         planner = Depl(replace(loaded.depl, instance=instance))
-        made = planner.plan(loaded.problem, loaded.costs, loaded.law, first_state(loaded))
+        made = planner.plan(loaded.problem, loaded.costs, loaded.law, loaded.problem.first_state)
         return {other for other in made.alternatives if other.name.endswith("as the only data")}
 
     shown = alone(0, 1, 2)

@@ -35,8 +35,7 @@ def test_theorem_1_by_hand():
     spread = 0.1 + 6 * 2 * 0.05 + 8 * 9 * 1.0
     wanted = 4.0 / (gamma + 99) * (2 * spread / 0.5 + 0.5 * gamma / 2 * 3.0)
     assert float(theorem_1(PLAIN, 100.0)) == pytest.approx(wanted)
-    some = Constants(**{**vars(PLAIN), "devices": 10, "sampled": 5, "replacement": False})
-    assert some.spread == pytest.approx(spread + 5 / 9 * 4 * 16 / 5)
+    assert PLAIN.spread == pytest.approx(spread)
 
 
 def test_theorem_1_holds_for_gradient_descent_on_a_quadratic():

@@ -12,7 +12,9 @@ from relaytrain.cli.app import main
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
-from relaytrain.estimators.choose import estimator_for, first_law
+from relaytrain.estimators.choose import estimator_for
+from relaytrain.estimators.learned import fitted
+from relaytrain.estimators.learned.fitted import load_fitted
 from relaytrain.estimators.learned.learned_law import Learned
 from relaytrain.estimators.learned.zero_trace import zero_trace
 from relaytrain.relay.runs import as_overrides
@@ -36,7 +38,7 @@ def test_a_fitted_file_says_itself_what_it_is(file):
     scenario = load_scenario("quickstart", overrides=changes)
     made = estimator_for(scenario)
     assert isinstance(made, Learned) and made.fitted.name == "auto"
-    law = first_law(scenario)
+    law = made.law((), scenario.problem.pairs)
     assert isinstance(law, LevelLaw) and law.monotone and law.autonomous
 
 
@@ -64,6 +66,15 @@ def test_a_plan_rests_on_it(file):
     assert plan.to_dict() != rt.plan("quickstart", rule="adaptive", overrides=limits).to_dict()
     with pytest.raises(ScenarioError, match="relaytrain collect"):
         rt.plan("quickstart", estimator="auto")
+
+
+@pytest.mark.slow
+def test_a_plan_over_worlds_reads_what_was_fitted_once(file, monkeypatch):
+    read = []
+    monkeypatch.setattr(fitted, "load_fitted", lambda path: read.append(path) or load_fitted(path))
+    changes = as_overrides(None, None, None, None, estimator="auto", fitted=file)
+    plan = rt.plan("quickstart", rule="sampled", overrides=changes)
+    assert plan.energy_interval_j is not None and read == [file]
 
 
 def test_refusals_name_the_remedy(file, capsys):

@@ -247,8 +247,8 @@ def test_a_file_without_misses_is_read_and_drawn_from_its_bands(tmp_path, campai
 
     path = auto.save(tmp_path / "new.npz")
     assert np.array_equal(load_fitted(path).misses.bias, auto.misses.bias)
-    arrays = npz.read_arrays(path.read_bytes())
-    body = {key: value for key, value in npz.read_body(arrays.pop("json")).items() if key != "misses"}
+    body, arrays = npz.read(path.read_bytes())
+    body = {key: value for key, value in body.items() if key != "misses"}
     old = {key: value for key, value in arrays.items() if not key.startswith("misses.")}
     (tmp_path / "old.npz").write_bytes(npz.write_arrays(body, old))
     fitted = load_fitted(tmp_path / "old.npz")

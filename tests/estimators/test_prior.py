@@ -168,14 +168,6 @@ def test_it_is_a_pure_function_of_the_history():
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_pairs_in_another_order_give_the_same_law():
-    b = belief()
-    history = epochs(0, true_path(b, 0, 2.3, 0.7, 5))
-    order = [2, 0, 1]
-    law, turned = Prior(b, 0, 2.3).law(history, PAIRS), Prior(b, 0, 2.3).law(history, [PAIRS[i] for i in order])
-    assert np.allclose(turned.curves, law.curves[order]) and np.allclose(turned.jump0, law.jump0[np.ix_(order, order)])
-
-
 def test_weighted_quantiles_against_repetition():
     chance = np.random.default_rng(1)
     values, counts = chance.standard_normal((2, 7, 3)), chance.integers(1, 6, (2, 7))

@@ -13,7 +13,6 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.estimators.legs import past_of
-from relaytrain.estimators.prior.reweighting import Prior
 
 PLAIN = {
     "target": {"loss": 0.3, "deadline": 600, "probability": 0.9},
@@ -118,16 +117,6 @@ def test_losses_at_rest_or_still_falling_are_seldom_taken_to_rise():
         risen = [bool(past_of((curve * np.exp(0.05 * chance.standard_normal(40))).tolist())) for _ in range(400)]
         assert np.mean(risen) < 0.1
     assert past_of([0.5] * 15 + [5.0] * 15) == 22 and past_of([0.5] * 7 + [5.0] * 8) == 0
-
-
-def test_pairs_in_another_order_are_the_same_belief():
-    scenario = rt.load_scenario(PLAIN)
-    prior = estimator_for(scenario)
-    order = [2, 0, 1]
-    turned = prior.law(seen([1.5, 1.2, 1.1]), [scenario.problem.pairs[i] for i in order])
-    law = prior.law(seen([1.5, 1.2, 1.1]), scenario.problem.pairs)
-    np.testing.assert_allclose(turned.curves, law.curves[order])
-    assert isinstance(prior, Prior) and prior.belief.ordered(order).hope.can.tolist() == [False, True, True]
 
 
 def test_a_pair_with_fewer_samples_is_taken_to_be_slower_by_the_root():

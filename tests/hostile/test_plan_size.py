@@ -88,7 +88,7 @@ def test_what_fits_is_never_refused_and_what_does_not_always(name, tmp_path, mon
         path.write_text(source)
         source = path
     loaded = api.scenario(source, overrides=overrides)
-    planner, start = planner_for(loaded, None, rule), api.first_state(loaded)
+    planner, start = planner_for(loaded, None, rule), loaded.problem.first_state
 
     def counted():
         return plan_size(planner, loaded.problem, loaded.costs, loaded.law, start)
@@ -155,7 +155,7 @@ def test_the_estimate_of_many_pairs_is_near(tmp_path, text):
 
 
 def _within(loaded, rule: str, factor: float = FACTOR) -> int:
-    start, planner = api.first_state(loaded), planner_for(loaded, None, rule)
+    start, planner = loaded.problem.first_state, planner_for(loaded, None, rule)
 
     def work(say) -> int:
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from relaytrain.api import first_state, scenario
+from relaytrain.api import scenario
 from relaytrain.core.cost import CostTable
 from relaytrain.core.law import ADDITIVE, EpochLaw
 from relaytrain.core.state import Grid, State
@@ -150,7 +150,7 @@ def test_the_papers_own_grid_takes_little_memory():
     factory = scenario("smart_factory")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     plan = Pact("literal", Grid(5e-5, 0.1), explained=False).plan(
-        factory.problem, factory.costs, factory.law, first_state(factory)
+        factory.problem, factory.costs, factory.law, factory.problem.first_state
     )
     grew = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert plan.met and grew * (1 if sys.platform == "darwin" else 1024) < 512 << 20

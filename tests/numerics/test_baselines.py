@@ -1,12 +1,14 @@
 """The strategies to compare with look at every choice they have, or say that they did not."""
 
 import numpy as np
+import pytest
 
 from relaytrain.core.cost import CostTable
 from relaytrain.core.law import LevelLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import State
-from relaytrain.planners.pact.baselines import OneSwitch, StaticLearn
+from relaytrain.planners.pact import baselines
+from relaytrain.planners.pact.baselines import CUT, OneSwitch, Single, StaticLearn
 
 FIRST = State(0, 1.0, 0.0, 0)
 
@@ -34,3 +36,17 @@ def test_static_learn_says_how_many_orders_it_tried() -> None:
     assert any("64 of 70 orders" in words for words in StaticLearn().plan(problem, costs, law, FIRST).warnings)
     few = StaticLearn().plan(*fleet(pairs[:5], [2.0, *[1.0] * 4]), FIRST)
     assert not any("orders" in words for words in few.warnings)
+
+
+def test_a_search_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [Pair("full", "here"), *[Pair("small", f"n{i}") for i in range(3)]]
+    problem, costs, law = fleet(pairs, [2.0, 1.0, 1.0, 1.0])
+    planners = OneSwitch(), StaticLearn(), Single()
+    for planner in planners:
+        plan = planner.plan(problem, costs, law, FIRST)
+        assert plan.exact and CUT not in plan.warnings
+    monkeypatch.setattr(baselines, "MOST_NODES", 20)
+    for planner in planners:
+        plan = planner.plan(problem, costs, law, FIRST)
+        assert not plan.exact and plan.warnings[-1] == CUT
+        assert planner.plan(problem, costs, law, State(5, 0.2, 1.0, 0)).exact  # already there

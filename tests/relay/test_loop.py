@@ -14,7 +14,7 @@ from compare import trace
 from relaytrain.core.errors import UsageError
 from relaytrain.core.law_json import costs_from_json, costs_to_json, law_from_json
 from relaytrain.core.state import State
-from relaytrain.costs.table import TableCosts
+from relaytrain.costs.table import LearningCosts
 from relaytrain.planners.registry import planner_named
 from relaytrain.relay import loop as orchestrator
 from relaytrain.relay.event_bodies import RunPast
@@ -96,7 +96,7 @@ def test_measured_seconds_move_the_cost_table_and_include_the_handover(store):
         assert outcome.provenance == "measured"
     tables = [e.body["costs"] for e in store.events("measured-1", kinds=("planned",))]
     assert tables[0] != tables[-1] and tables[-1]["provenance"] == "measured"
-    past, learned = RunPast.of(store.events("measured-1")).history, TableCosts(job.problem.pairs, job.costs)
+    past, learned = RunPast.of(store.events("measured-1")).history, LearningCosts(job.problem.pairs, job.costs)
     assert past == list(ended.outcomes)
     for outcome, planned in zip(past, tables[1:], strict=False):  # so whoever resumes plans with the same table
         learned.tell(outcome)

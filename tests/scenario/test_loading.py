@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from malformed import BASE, EPOCH
 
+from relaytrain import api
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.law import LevelLaw
 from relaytrain.core.problem import Pair
-from relaytrain.scenario import apply_overrides, load_scenario
+from relaytrain.scenario import apply_overrides, load_scenario, scenario_from
 from relaytrain.scenario.lines import find_line
 
 
@@ -64,6 +65,15 @@ def test_bad_overrides(override: str, says: str) -> None:
     with pytest.raises(ScenarioError, match="expected") as caught:
         load_scenario(base(), [override])
     assert says in str(caught.value)
+
+
+def test_one_override_needs_no_list() -> None:
+    whole = load_scenario("quickstart")
+    assert scenario_from(whole, "target.loss=0.9").problem.target.loss == 0.9
+    assert scenario_from(whole, without="silver").problem == load_scenario("quickstart", without="silver").problem
+    assert load_scenario("quickstart", "target.loss=0.9").problem.target.loss == 0.9
+    assert api.plan("quickstart", estimator="zero-trace", overrides="target.loss=0.9").target_loss == 0.9
+    assert set(apply_overrides(base(), "target.loss=0.2")[1]) == {("target", "loss")}
 
 
 def test_overrides_leave_the_original_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
@@ -15,11 +14,8 @@ from relaytrain.scenario import resolve
 def test_a_function_of_the_folder(tmp_path: Path) -> None:
     file = tmp_path / "rt_resolve_one.py"
     file.write_text("class Net:\n    depth = 3\ndef net():\n    return 42\n")
-    found = resolve("rt_resolve_one:net", tmp_path)
-    assert found.value() == 42
-    assert found.file == file
-    assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert resolve("rt_resolve_one:Net.depth", tmp_path).value == 3
+    assert resolve("rt_resolve_one:net", tmp_path)() == 42
+    assert resolve("rt_resolve_one:Net.depth", tmp_path) == 3
     assert str(tmp_path) not in sys.path
 
 
@@ -58,7 +54,7 @@ def test_a_module_loaded_from_elsewhere_does_not_stand_in(tmp_path: Path) -> Non
     for name, value in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rt_resolve_same.py").write_text(f"x = {value}\n")
-    assert resolve("rt_resolve_same:x", tmp_path / "one").value == 1
+    assert resolve("rt_resolve_same:x", tmp_path / "one") == 1
     with pytest.raises(ScenarioError, match="already loaded"):
         resolve("rt_resolve_same:x", tmp_path / "two")
 
@@ -82,8 +78,8 @@ def test_what_a_package_or_the_folder_defines_is_found_wherever_it_is_named(tmp_
         "from functools import partial\nfrom rt_helper import Loss, net\nloss = Loss()\nhalf = partial(net)\n"
     )
     for name in ("net", "Loss", "loss", "half"):
-        assert callable(resolve(f"rt_front:{name}", tmp_path).value)
-    assert resolve("click:echo").value is resolve("click.utils:echo").value
+        assert callable(resolve(f"rt_front:{name}", tmp_path))
+    assert resolve("click:echo") is resolve("click.utils:echo")
 
 
 def test_the_first_use_of_a_reference_is_said_once(tmp_path: Path) -> None:

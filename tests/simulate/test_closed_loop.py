@@ -75,7 +75,7 @@ def test_the_books_agree_with_the_actions(stormy, rule):
 def test_the_same_actions_meet_the_same_luck(scenario):
     world = draw_world(scenario, 1, 0, "slack")
     one, other = run_rule(world, "adaptive"), run_rule(world, "literal")
-    state, twin = world.start, world.start
+    state, twin = world.problem.first_state, world.problem.first_state
     for first, second in zip(one.actions, other.actions, strict=False):
         if first != second:
             break
@@ -133,7 +133,7 @@ def test_the_two_ways_to_the_clairvoyant_optimum_agree(scenario):
 def walked(world: World, epochs: int) -> float:
     """The least energy over all sequences of at most `epochs` pairs."""
     best = math.inf
-    pending = [world.start]
+    pending = [world.problem.first_state]
     while pending:
         state = pending.pop()
         if world.met(state):
@@ -162,7 +162,7 @@ def test_the_clairvoyant_optimum_under_delays_equals_all_paths_walked():
 
 def test_baselines_follow_their_first_plan(scenario):
     world = draw_world(scenario, 2, 0, "slack")
-    planned = OneSwitch().plan(world.problem, world.costs, world.believed, world.start)
+    planned = OneSwitch().plan(world.problem, world.costs, world.believed, world.problem.first_state)
     path = [world.problem.index(decision.pair) for decision in planned.decisions]
     done = run_rule(world, "one-switch").actions
     assert list(done[: len(path)]) == path[: len(done)]

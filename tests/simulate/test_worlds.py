@@ -13,7 +13,7 @@ from relaytrain.core.state import State
 from relaytrain.planners.pact.planner import Optimum
 from relaytrain.scenario import load_scenario
 from relaytrain.simulate import World, draw_world
-from relaytrain.simulate.world_draws import Mode, default_modes
+from relaytrain.simulate.world_draws import WorldMode, default_modes
 
 DRAWS = 120
 
@@ -126,11 +126,11 @@ def test_a_scenario_without_ranges_is_its_own_truth():
 
 
 def test_modes_are_words():
-    assert Mode.named("tight-irreversible") == Mode("tight-irreversible", "tight", False, False)
-    assert Mode.named("perfect") == Mode("perfect", "given", None, True)
+    assert WorldMode.named("tight-irreversible") == WorldMode("tight-irreversible", "tight", False, False)
+    assert WorldMode.named("perfect") == WorldMode("perfect", "given", None, True)
     for wrong in ("tigth", "slack-tight", "", "slack-slack"):
         with pytest.raises(UsageError, match="slack"):
-            Mode.named(wrong)
+            WorldMode.named(wrong)
 
 
 def test_a_target_out_of_reach_is_said():

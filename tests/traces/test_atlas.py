@@ -184,6 +184,7 @@ def test_a_digest_stands_for_the_training_and_not_for_seed_costs_or_target():
 
     same = digest()
     assert digest("target.loss=0.3", "target.deadline=5m", "costs.compress_energy=2") == same
+    assert digest("world.bias=0.3", "world.random.slack_factor=2") == same  # of simulations alone
     assert digest_of(of_seed(load_scenario("quickstart"), 7)) == same
     assert of_seed(load_scenario("quickstart"), 7).resolved["data"]["seed"] == 7
     assert len({same, digest("training.lr=0.01"), digest("data.standardise=false"), digest("target.on=test")}) == 4

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.cost import CostTable
-from ..core.state import TOLERANCE, State
+from ..core.state import TOLERANCE
 from ..estimators.choose import estimator_for
 from ..estimators.prior.fitting import taught
 from ..planners.over_worlds import drawn_by
@@ -214,7 +214,7 @@ class Scouting:
         """What the next run is expected to save; None where no relay can be planned."""
         after = replace(load_scenario(tables), source=self.scenario.source)
         problem = after.problem
-        state = State(0, problem.initial_loss, 0.0, problem.start, 0.0)
+        state = problem.first_state
         drawn = [drawn_by(estimator_for(each), (), problem.pairs, WORLDS, 0) for each in (self.scenario, after)]
         plans = [best_schedule(problem, self.costs, worlds, state) for worlds in drawn if worlds is not None]
         if drawn[1] is None or len(plans) < len(drawn) or plans[0] is None or plans[1] is None:

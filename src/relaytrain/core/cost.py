@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .curve import Array
 from .errors import ScenarioError
 
-Array = NDArray[np.float64]
 Provenance = Literal["measured", "modelled", "assumed"]
 
 

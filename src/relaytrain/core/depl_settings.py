@@ -17,7 +17,7 @@ from .outcome import EpochOutcome
 from .plan import Decision
 from .problem import Pair
 
-Reading = Literal["epoch", "level"]
+StepReading = Literal["epoch", "level"]
 MOST_EPOCHS = 200
 """Epochs a schedule may have when the target does not say."""
 
@@ -39,7 +39,7 @@ class DeplSettings:
     free_start: bool = True
     belief: NoiseBelief = field(default_factory=NoiseBelief)
     eta: int = 200
-    reading: Reading = "epoch"
+    reading: StepReading = "epoch"
     within: float = 0.0
     conformal: bool = False
 

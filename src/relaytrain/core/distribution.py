@@ -324,15 +324,9 @@ Term = tuple[float, Distribution]
 """A factor and the variable it multiplies."""
 
 
-def frequencies_for(
-    terms: Sequence[Term], *, tail: float = TAIL, least: Sequence[Term] | None = None, reaches: float = 2.0
-) -> Frequencies:
-    """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last.
-
-    The period is so many times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that
-    lies further than a period from x).
-    """
-    return frequencies_of(_grouped(terms), tail=tail, least=None if least is None else _grouped(least), reaches=reaches)
+def frequencies_for(terms: Sequence[Term], *, least: Sequence[Term] | None = None) -> Frequencies:
+    """A period for the sum of all `terms`, and points for the sum of `least` (default: all), which dies out last."""
+    return frequencies_of(_grouped(terms), least=None if least is None else _grouped(least))
 
 
 def frequencies_of(
@@ -342,7 +336,11 @@ def frequencies_of(
     least: Sequence[tuple[Distribution, Real]] | None = None,
     reaches: float = 2.0,
 ) -> Frequencies:
-    """`frequencies_for` sums given by distribution: each with its factors."""
+    """`frequencies_for` sums given by distribution: each with its factors.
+
+    The period is `reaches` times the sum's reach: 2 serves any x, 1 those near the mean (the rule errs by the mass that
+    lies further than a period from x).
+    """
     fewest = groups if least is None else least
     count = sum(len(f) for _, f in groups)
     furthest = max((float(np.abs(f).max()) * d.reach(tail / count) for d, f in groups if len(f)), default=0.0)

@@ -35,12 +35,12 @@ def say_time(value: float, unit: str = "s") -> str:
     return f"{hours // 24}d{hours % 24:02d}h"
 
 
-def rounded_up(value: float, digits: int = 4) -> float:
-    """The least number of so many digits (whole above those) that is not below `value`, but for the tolerance."""
+def rounded_up(value: float) -> float:
+    """The least number of four digits (whole above those) that is not below `value`, but for the tolerance."""
     if not math.isfinite(value) or value <= TOLERANCE:
         return max(value, 0.0) if math.isfinite(value) else value
     exact = Decimal(repr(value)) - Decimal(repr(0.9 * TOLERANCE))
-    place = Decimal(1).scaleb(min(exact.adjusted() + 1 - digits, 0))
+    place = Decimal(1).scaleb(min(exact.adjusted() - 3, 0))
     return float(exact.quantize(place, ROUND_CEILING))
 
 

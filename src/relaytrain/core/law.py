@@ -99,11 +99,6 @@ def begin(law: LossLaw, loss: float, pair: int, level: Level = "expected") -> fl
     return law.begin(loss, pair, level) if isinstance(law, LevelLaw) else loss
 
 
-def forms(law: LossLaw, levels: Iterable[Level]) -> list[LawForm]:
-    """The law at each of `levels`."""
-    return [law.form(level) for level in levels]
-
-
 def at_levels(law: LossLaw, levels: Iterable[Level], loss: float, pair: int) -> list[tuple[float, LawForm]]:
     """For each level where its path begins (`begin`) and the law it follows (`form`)."""
     return [(begin(law, loss, pair, level), law.form(level)) for level in levels]
@@ -243,8 +238,9 @@ class LevelLaw:
 
     @cached_property
     def monotone(self) -> bool:
-        """Checked in closed form at the highest loss it may meet, for `expected`, 0.5 to 0.99 and the optimistic side.
+        """Checked in closed form at the highest loss it may meet, for `expected` and 0.99, and so for all between.
 
+        Better levels than expected are not looked at: searches know of steps longer than the curve's.
         The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)); it is smallest at the highest loss.
         """
         return all(self._monotone_at(self.form(level)) for level in ("expected", 0.99))
@@ -311,19 +307,18 @@ class LevelLaw:
         """One epoch along the curve of `now`, after the jump from `before`."""
         return evaluate(self.form(level), epoch, loss, before, now)
 
-    def biased(self, progress: Array, *, jump: float = 1.0) -> LevelLaw:
-        """The same law with every pair's progress scaled by `progress` (P,) and all jumps by `jump`."""
+    def biased(self, progress: Array) -> LevelLaw:
+        """The same law with every pair's progress scaled by `progress` (P,)."""
         scale = np.asarray(progress, dtype=np.float64)[None, :]
         robust = self.mult if self.mult_robust is None else self.mult_robust
-        return replace(
-            self,
-            mult=self.mult * scale,
-            mult_robust=robust * scale,
-            jump0=self.jump0 * jump,
-            jump1=self.jump1 * jump,
-            jump0_robust=None if self.jump0_robust is None else self.jump0_robust * jump,
-            jump1_robust=None if self.jump1_robust is None else self.jump1_robust * jump,
-        )
+        return replace(self, mult=self.mult * scale, mult_robust=robust * scale)
+
+    def topped(self, start: float) -> LevelLaw:
+        """The same law, with the highest loss it may meet: `start` after the largest jump from there."""
+        jumps = [self.jump0 + self.jump1 * start]
+        if self.jump0_robust is not None and self.jump1_robust is not None:
+            jumps.append(self.jump0_robust + self.jump1_robust * start)
+        return replace(self, loss_top=start + max(0.0, *(float(j[np.isfinite(j)].max(initial=0.0)) for j in jumps)))
 
     def noisy(self, factors: Array) -> LevelLaw:
         """The law of one world whose epoch k makes factors[k-1, pair] times the progress: noise drawn beforehand."""
@@ -364,12 +359,11 @@ class TableLaw:
         return evaluate(self.form(), epoch, loss, before, now)
 
 
-def tabulate(law: LossLaw, level: Level, *, pairs: int, top: float, epochs: int = 1, cells: int = 2048) -> TableLaw:
-    """`law` at `level` on `cells` cells of loss from 0 to `top`, for epochs 1 to `epochs`."""
+def tabulate(law: LossLaw, level: Level, *, pairs: int, top: float, cells: int = 2048) -> TableLaw:
+    """The first epoch of `law` at `level` on `cells` cells of loss from 0 to `top`."""
     losses = np.linspace(0.0, top, cells + 1)
-    table = np.empty((epochs, pairs, pairs, cells + 1))
-    for epoch in range(epochs):
-        for before in range(pairs):
-            for now in range(pairs):
-                table[epoch, before, now] = law.next_loss(epoch + 1, losses, before, now, level)
+    table = np.empty((1, pairs, pairs, cells + 1))
+    for before in range(pairs):
+        for now in range(pairs):
+            table[0, before, now] = law.next_loss(1, losses, before, now, level)
     return TableLaw(table, top / cells)

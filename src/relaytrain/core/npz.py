@@ -32,7 +32,21 @@ class Wrong(ValueError):
         super().__init__(f"{key}: got {got}, expected {expected}")
 
 
-def read_arrays(raw: bytes) -> Arrays:
+def read(raw: bytes) -> tuple[dict[str, Any], Arrays]:
+    """The JSON text inside, a table, and the arrays by name: what `write_arrays` wrote."""
+    arrays = _read_arrays(raw)
+    if "json" not in arrays:
+        raise Wrong("json", "no such entry", "the text that goes with the arrays")
+    try:
+        body = json.loads(bytes(arrays.pop("json").astype(np.uint8)).decode())
+    except (ValueError, RecursionError) as error:
+        raise Wrong("json", f"no JSON ({type(error).__name__})", "the text that goes with the arrays") from None
+    if not isinstance(body, dict):
+        raise Wrong("json", type(body).__name__, "a table")
+    return body, arrays
+
+
+def _read_arrays(raw: bytes) -> Arrays:
     """The arrays of an npz by name; none is larger than the bytes that are there for it."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -65,17 +79,6 @@ def _array(name: str, data: bytes) -> NDArray[Any]:
     kept = np.frombuffer(body, dtype=np.uint8 if dtype.kind == "b" else dtype)
     kept = kept != 0 if dtype.kind == "b" else kept.copy()
     return kept.reshape(shape, order="F" if head[2] == b"True" else "C")
-
-
-def read_body(raw: NDArray[Any]) -> dict[str, Any]:
-    """The JSON text inside, a table."""
-    try:
-        body = json.loads(bytes(raw.astype(np.uint8)).decode())
-    except (ValueError, RecursionError) as error:
-        raise Wrong("json", f"no JSON ({type(error).__name__})", "the text that goes with the arrays") from None
-    if not isinstance(body, dict):
-        raise Wrong("json", type(body).__name__, "a table")
-    return body
 
 
 def write_arrays(body: dict[str, Any], arrays: Arrays) -> bytes:

@@ -259,7 +259,7 @@ def level_of(probability: float) -> float:
     return min(max(probability, 0.5), 1.0 - 1e-6)
 
 
-def along(
+def path_fields(
     problem: Problem, state: State, actions: Sequence[int], table: Mapping[str, Any], start: int | None = None
 ) -> Json:
     """What a plan says of its path from `state`, by the names of `Plan`: decisions, legs, losses, what is spent when.

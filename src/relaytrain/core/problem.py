@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from .errors import ScenarioError
+from .state import State
 
 Mode = Literal["federated", "pipeline"]
 Metric = str
@@ -189,6 +190,11 @@ class Problem:
             raise ScenarioError(f"{self.name}: a pair of version and node set is listed twice")
         if not 0 <= self.start < len(self.pairs):
             raise ScenarioError(f"{self.name}: start is {self.start}, expected an index below {len(self.pairs)}")
+
+    @property
+    def first_state(self) -> State:
+        """Where a run begins."""
+        return State(0, self.initial_loss, 0.0, self.start)
 
     def index(self, pair: Pair) -> int:
         """The position of `pair` in `pairs`."""

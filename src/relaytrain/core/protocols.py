@@ -34,9 +34,20 @@ class CostModel(Protocol):
         ...
 
 
+class Prices(Protocol):
+    """What an epoch of a decision costs on the run's emulated clock: resources and data counted in.
+
+    A handover's seconds and joules come on top, from the cost table.
+    """
+
+    def run(self, decision: Decision, history: Sequence[EpochOutcome]) -> tuple[float, float]:
+        """Seconds and joules of one epoch, after the epochs of `history`."""
+        ...
+
+
 @runtime_checkable
 class Estimator(Protocol):
-    """History -> loss law, once per re-plan."""
+    """History -> loss law, once per re-plan. `pairs` are the problem's own, in its order."""
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """A frozen law for the epochs to come."""

@@ -1,6 +1,7 @@
 """How random worlds are drawn around a scenario: settings alone; `simulate` draws from them.
 
-Ranges are (low, high) of a uniform draw; `None` draws nothing. Apart from `core.world`, for few scenarios have any.
+Ranges are (low, high) of a uniform draw; `None` draws nothing. Few scenarios have any, so they stand
+apart from `core.world_settings`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..core.cost import Array, CostTable
+from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.problem import Node, NodeSet, Pair, Version
 from .devices import DeviceProfile
 from .sampled import sampled_cost

@@ -29,11 +29,12 @@ DEFAULT_PROFILE = "xeon-core"
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a window began: clocks and counters as they stood."""
+    """Where a window began: clocks and counters as they stood; of several meters, those of each."""
 
     wall_s: float
     cpu_s: float
     counters_j: tuple[float, ...] = ()
+    parts: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,19 +166,14 @@ class SumMeter:
         if not meters:
             raise UsageError("meters: got none, expected at least one")
         self.meters = tuple(meters)
-        self._open: dict[int, tuple[Mark, ...]] = {}
-        self._next = 0
 
     def begin(self) -> Mark:
         """Open a window in each."""
-        self._next += 1
-        self._open[self._next] = tuple(meter.begin() for meter in self.meters)
-        return Mark(time.monotonic(), time.process_time(), (float(self._next),))
+        return Mark(time.monotonic(), time.process_time(), parts=tuple(meter.begin() for meter in self.meters))
 
     def end(self, mark: Mark, *, cpu_s: float | None = None) -> Reading:
         """Close it in each and add up."""
-        marks = self._open.pop(int(mark.counters_j[0]))
-        readings = [meter.end(m, cpu_s=cpu_s) for meter, m in zip(self.meters, marks, strict=True)]
+        readings = [meter.end(part, cpu_s=cpu_s) for meter, part in zip(self.meters, mark.parts, strict=True)]
         return Reading(
             sum(r.energy_j for r in readings),
             weakest(r.provenance for r in readings),

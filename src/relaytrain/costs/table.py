@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.cost import Array, CostTable
+from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.problem import Pair
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ MOST_RESIDUAL = 1.0
 """An epoch that took more than twice as long as believed counts as twice: an outage is no usual spread."""
 
 
-class TableCosts:
+class LearningCosts:
     """`CostModel` over a table: the mean of the last figures measured that are in line, of each pair and each change.
 
     The mean, for deadlines are sums: the median of figures that scatter would promise them too early. Of two figures
@@ -51,7 +52,9 @@ class TableCosts:
         self._figures: dict[tuple[str, int, int], list[float]] = {}
 
     def __repr__(self) -> str:
-        return f"TableCosts({len(self.pairs)} pairs, {self._table.provenance}, {len(self._figures)} figures measured)"
+        return (
+            f"LearningCosts({len(self.pairs)} pairs, {self._table.provenance}, {len(self._figures)} figures measured)"
+        )
 
     def table(self) -> CostTable:
         """The present belief."""

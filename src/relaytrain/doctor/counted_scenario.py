@@ -209,7 +209,7 @@ def _takes_nothing(data: str, folder: Path) -> bool:
 
 def _parts(data: str, folder: Path) -> tuple[str, ...]:
     with user_code(data):
-        given = resolve(data, folder).value()
+        given = resolve(data, folder)()
     if not isinstance(given, Mapping):
         raise ScenarioError(
             f"--data: {data} takes no argument and gave a {type(given).__name__}: let it take the part's name, "

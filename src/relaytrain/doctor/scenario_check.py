@@ -11,7 +11,6 @@ import numpy as np
 
 from ..core.errors import RelayTrainError, ScenarioError
 from ..core.problem import Pair
-from ..core.state import State
 from ..planners.plan_size import plan_size
 from ..planners.registry import planner_for
 from ..scenario import Scenario
@@ -61,7 +60,7 @@ def check_scenario(scenario: Scenario) -> list[Diagnosis]:
 
 def _plan_size(scenario: Scenario) -> Iterator[Diagnosis]:
     """What the plan will take."""
-    planner, start = planner_for(scenario), State(0, scenario.problem.initial_loss, 0.0, scenario.problem.start)
+    planner, start = planner_for(scenario), scenario.problem.first_state
     try:
         size = plan_size(planner, scenario.problem, scenario.costs, scenario.law, start)
     except ScenarioError as error:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import ScenarioError
-from ..core.law import LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Estimator
 from ..scenario.model import Scenario
@@ -16,17 +14,19 @@ from .prior.reweighting import Prior
 if TYPE_CHECKING:
     from .learned.fitted import Fitted
 
-NAMES = ("prior", "auto", "paper", "zero-trace")
 REMEDY = (
     "collect traces (relaytrain collect SCENARIO), fit them (relaytrain fit TRACES fit.npz) and give --fitted fit.npz; "
     "without traces use --estimator zero-trace, or prior with what you know"
 )
 
 
-def estimator_for(scenario: Scenario, problem: Problem | None = None) -> Estimator:
-    """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none."""
+def estimator_for(scenario: Scenario, problem: Problem | None = None, fitted: Fitted | None = None) -> Estimator:
+    """The estimator that `[estimator]` names; `problem` has the probed l(0), and counts where the file gives none.
+
+    `fitted`: what `fitted_of` gave, where it was read before.
+    """
     problem = problem or scenario.problem
-    fitted = fitted_of(scenario)
+    fitted = fitted or fitted_of(scenario)
     if fitted is None and scenario.resolved["law"]["kind"] == "depl":
         from .depl.increments import Increments
 
@@ -49,13 +49,6 @@ def _bound(scenario: Scenario, fitted: Fitted) -> Bound:
     return Bound(mode, fitted.run.bound_offset, None if table is None else Constants(**table))
 
 
-def first_law(scenario: Scenario) -> LossLaw:
-    """The law a plan is made with before any epoch: the scenario's own, unless a learned estimator is asked for."""
-    if fitted_of(scenario) is None:
-        return scenario.law
-    return estimator_for(scenario).law((), scenario.problem.pairs)
-
-
 def fitted_of(scenario: Scenario) -> Fitted | None:
     """What was fitted, read from its file; None when the scenario's prior is to be used.
 
@@ -75,8 +68,7 @@ def fitted_of(scenario: Scenario) -> Fitted | None:
         raise ScenarioError(f"estimator.fitted: got none for '{name}', expected a fitted file; {REMEDY}")
     from .learned.fitted import load_fitted
 
-    path = Path(file)
-    fitted = load_fitted(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    fitted = load_fitted(scenario.beside(file))
     if fitted.name != name:
         raise ScenarioError(
             f"estimator.fitted: got {file}, fitted as '{fitted.name}', expected '{name}'; name the one it is"

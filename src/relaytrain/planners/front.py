@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.law import Level, LossLaw
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
@@ -18,7 +20,6 @@ from .search.kernels import grown, jit
 from .search.labels import search
 from .search.staircase import dominated, empty_staircases, insert
 
-Array = NDArray[np.float64]
 MOST_LABELS = 1_500_000
 
 
@@ -49,16 +50,8 @@ class Front:
 
     def legs(self, row: int) -> str:
         """The legs that lead to outcome `row`, in one line."""
-        words: list[str] = []
-        counts: list[int] = []
-        for pair in self._outcome.path(self._items[row]):
-            name = str(self.problem.pairs[pair])
-            if words and words[-1] == name:
-                counts[-1] += 1
-            else:
-                words.append(name)
-                counts.append(1)
-        return " -> ".join(f"{word} x{count}" for word, count in zip(words, counts, strict=True)) or "nothing to do"
+        legs = itertools.groupby(self._outcome.path(self._items[row]))
+        return " -> ".join(f"{self.problem.pairs[pair]} x{len(list(run))}" for pair, run in legs) or "nothing to do"
 
 
 def front(problem: Problem, costs: CostTable, law: LossLaw, state: State, *, level: Level = "expected") -> Front:

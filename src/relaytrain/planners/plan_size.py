@@ -22,7 +22,7 @@ import numpy as np
 
 from ..core.cost import CostTable
 from ..core.errors import ScenarioError
-from ..core.law import TABLE, LossLaw
+from ..core.law import LossLaw
 from ..core.problem import Problem
 from ..core.protocols import Planner
 from ..core.state import TOLERANCE, State
@@ -30,7 +30,7 @@ from .pact.planner import Optimum, Pact
 from .pact.rules import SCORES
 from .pact.time_layers import layer_bytes, touched_bytes
 from .search.allowance import HELD, LABELS, PEAK, WORK, Counts, TooMuch, check, counting, no_counts
-from .search.instance import TABLE_NS, largest_jump
+from .search.instance import TABLE_NS, grid_cells
 
 MOST_BYTES, MOST_SECONDS = 768 << 20, 120.0
 """More than this is refused unless `BYTES_VARIABLE` and `SECONDS_VARIABLE` allow it."""
@@ -153,14 +153,7 @@ def _gridded(planner: Any, problem: Problem, costs: CostTable, law: LossLaw, sta
     """The least that a plan on a grid takes: its law's tables, by level, and the layers of Algorithm 3's graph."""
     grid, form, pairs = planner.grid, law.form("expected"), len(problem.pairs)
     scored = isinstance(planner, Pact) and planner.rule in SCORES
-    top = grid.loss_top
-    if top is None and form.kind == TABLE:
-        top = form.step * (form.table.shape[3] - 1)
-    elif top is None:
-        first = max(problem.initial_loss, problem.target.loss)
-        jump, share, _ = largest_jump(form)
-        top = first + jump + share * first + 0.5
-    losses = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    losses = grid_cells(form, grid, problem)
     deadline = problem.target.deadline_s / grid.time_step_s
     steps = math.floor(deadline + TOLERANCE) if math.isfinite(deadline) else 0
     epochs = min(steps, steps if problem.max_epochs is None else problem.max_epochs)

@@ -62,7 +62,7 @@ def job_of(
         facts_of(counted(setup, scenario.problem))  # refuses now what it would refuse after the first probe
 
     def estimator(problem: Problem) -> Estimator:
-        return estimator_for(scenario, problem if fitted is None else counted(setup, problem))
+        return estimator_for(scenario, problem if fitted is None else counted(setup, problem), fitted)
 
     transport = transport_of(setup)
     clock = clock_of(setup, devices=scenario.resolved.get("devices"))

@@ -12,9 +12,8 @@ from ..core.errors import InfeasibleError, StoppedByUser, TargetMissed
 from ..core.law import LossLaw
 from ..core.outcome import RunResult
 from ..core.plan import Plan
-from ..core.prices import Prices
 from ..core.problem import Pair, Problem
-from ..core.protocols import Estimator, Planner, Runner
+from ..core.protocols import Estimator, Planner, Prices, Runner
 from ..core.state import TOLERANCE
 from ..costs.clock import EmulatedClock, RunClock
 

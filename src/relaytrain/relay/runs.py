@@ -21,6 +21,7 @@ from ..core.errors import UsageError
 from ..core.protocols import Planner
 from ..loggers.live_logs import live_logs, targets_of
 from ..scenario import Scenario, Source, scenario_from
+from ..scenario.overrides import texts
 from ..store import RunStore, new_run_id
 from ..store.events import standing
 from . import loop
@@ -97,7 +98,7 @@ def run(
             `on_verdict` with what this returns. An exception in one is yours: file and line are told, the run is kept.
         told: hears every epoch that is safe; `stop`: asked before each whether to end.
     """
-    changes = [*overrides, *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
+    changes = [*texts(overrides), *as_overrides(planner, rule, seed, transport, estimator=estimator, fitted=fitted)]
     loaded = scenario_from(source, changes, without)
     hears = Callbacks(told, on_epoch, on_handover, on_verdict)
     own = None if isinstance(planner, str) else planner
@@ -210,7 +211,7 @@ def train(
     from .resume import check_same
 
     own, named = _own_training(optimizer, lr_schedule)
-    changes = [*overrides, *named, *as_overrides(planner, rule, seed, None, estimator=estimator, fitted=fitted)]
+    changes = [*texts(overrides), *named, *as_overrides(planner, rule, seed, None, estimator=estimator, fitted=fitted)]
     loaded = scenario_from(problem, changes)
     settings = TrainingSettings.from_table(loaded.training, clock=loaded.problem.clock)
     sets = data if isinstance(data, Sets) else sets_of(data, loaded.problem, settings.seed)

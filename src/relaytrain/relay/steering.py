@@ -22,13 +22,12 @@ from ..core.cost import CostTable
 from ..core.law import ROBUST_LEVEL, EpochLaw, Level, LevelLaw, LossLaw, after
 from ..core.outcome import EpochOutcome
 from ..core.plan import Decision, Plan, level_of
-from ..core.prices import Prices
 from ..core.problem import Pair, Problem
-from ..core.protocols import Estimator, Planner
+from ..core.protocols import Estimator, Planner, Prices
 from ..core.state import TOLERANCE, State
 from ..core.worlds import Worlds
 from ..costs.clock import ModelledCost, Spent
-from ..costs.table import TableCosts
+from ..costs.table import LearningCosts
 from ..planners.over_worlds import drawn_by, plan_over
 from ..planners.plan_size import limited
 from .widening import StatedBound, Widening, widened, widened_worlds, widenings
@@ -120,7 +119,7 @@ class Steering:
     path: tuple[Pair, ...] = ()
     stated: dict[int, StatedBound] = field(default_factory=dict)
     seed: int = 0
-    _believed: TableCosts | None = None
+    _believed: LearningCosts | None = None
     _state: State | None = None
     _table: CostTable | None = None
 
@@ -319,11 +318,11 @@ class Steering:
         before, since = min(losses[:-PATIENCE]), min(losses[-PATIENCE:])
         return before - since < LEAST_GAIN * (min(before, since) - self.problem.target.loss)
 
-    def _costs(self) -> TableCosts:
+    def _costs(self) -> LearningCosts:
         if self._believed is None:
             sets = {group.name for group in self.problem.node_sets if group.sampled < len(group.nodes)}
             drawn = [pair for pair in self.problem.pairs if pair.nodes in sets]
-            self._believed = TableCosts(self.problem.pairs, self.costs, self.problem.start, drawn=drawn)
+            self._believed = LearningCosts(self.problem.pairs, self.costs, self.problem.start, drawn=drawn)
             for outcome in self.history if self.learn_costs else ():
                 self._believed.tell(outcome)
         return self._believed

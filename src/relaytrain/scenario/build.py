@@ -14,7 +14,7 @@ from ..core.cost import CostTable, Provenance
 from ..core.nesting import slice_changes
 from ..core.problem import Chain, Clock, DataSource, Node, NodeSet, Pair, PipelineWay, Problem, Target, Units, Version
 from ..core.state import Grid
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 from ..costs.analytic import AnalyticSettings, analytic_costs, missing_for
 from ..costs.devices import FIGURES, DeviceProfile
 from .checks import admissible

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from ..core.errors import did_you_mean
-from .faults import Fault, Path
-from .fields import shown
+from .faults import Fault
+from .fields import KeyPath, shown
 from .prior_table import PriorHandoverTable, PriorTable
 from .schema import (
     MAX_PAIRS,
@@ -61,13 +61,13 @@ def _unique(key: str, names: Sequence[str]) -> list[Fault]:
     faults = []
     for index, name in enumerate(names):
         if name in seen:
-            path: Path = (key, index) if key == "pairs" else (key, index, "name")
+            path: KeyPath = (key, index) if key == "pairs" else (key, index, "name")
             faults.append(Fault(path, f"{shown(name)} a second time", "each to be declared once"))
         seen.add(name)
     return faults
 
 
-def missing(path: Path, name: str, known: Sequence[str], what: str) -> list[Fault]:
+def missing(path: KeyPath, name: str, known: Sequence[str], what: str) -> list[Fault]:
     """The fault of a name that nobody declared; none for "*"."""
     if name in known or name == "*":
         return []
@@ -111,7 +111,7 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
         faults += missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
     faults += _entered(prior) if prior else []
     drawn = file.world.random
-    rules: list[tuple[Path, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [
+    rules: list[tuple[KeyPath, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [
         *((("changes", i), rule) for i, rule in enumerate(file.changes)),
         *((("law", "jumps", i), rule) for i, rule in enumerate(file.law.jumps)),
         *((("prior", "handovers", i), rule) for i, rule in enumerate(prior.handovers if prior else [])),
@@ -134,7 +134,7 @@ def _entered(prior: PriorTable) -> list[Fault]:
         for key in ("entered_floor", "entered_pace"):
             figures = getattr(curve, key)
             if figures and len(figures) != len(prior.entered):
-                path: Path = ("prior", "curves", index, key)
+                path: KeyPath = ("prior", "curves", index, key)
                 expected = f"as many as prior.entered has, {len(prior.entered)}"
                 faults.append(Fault(path, f"{len(figures)} figures", expected))
     return faults
@@ -235,7 +235,7 @@ def _planner(file: ScenarioFile) -> list[Fault]:
 def _world(file: ScenarioFile) -> list[Fault]:
     faults: list[Fault] = []
     world = file.world
-    ranges: dict[Path, list[float] | None] = {
+    ranges: dict[KeyPath, list[float] | None] = {
         ("world", "bias_range"): world.bias_range,
         ("world", "robust_shading"): world.robust_shading,
     }

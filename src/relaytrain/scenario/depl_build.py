@@ -25,11 +25,8 @@ ALL_DATA = "all"
 """The one data set of a scenario that declares none."""
 
 
-def build_depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
-    """The settings of DepL's planners, or None without `[depl]`."""
-    depl = file.depl
-    if depl is None:
-        return None
+def build_depl(file: ScenarioFile, depl: DeplTable, problem: Problem) -> DeplSettings:
+    """The settings of DepL's planners, from the file's `[depl]`."""
     versions, sets = [v.name for v in file.versions], [s.name for s in file.node_sets]
     by_version = {v.version: v for v in depl.versions}
     by_nodes = {c.nodes: c for c in depl.clusters}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from .checks import missing
 from .depl import DeplVersionTable
-from .faults import Fault, Path
+from .faults import Fault
+from .fields import KeyPath
 from .schema import ScenarioFile
 
 MAX_DEPL_EPOCHS = 2000
@@ -60,7 +61,7 @@ def check_depl(file: ScenarioFile) -> list[Fault]:
 def _each_once(key: str, field: str, names: Sequence[str], declared: Sequence[str]) -> list[Fault]:
     faults: list[Fault] = []
     for index, name in enumerate(names):
-        path: Path = ("depl", key, index, field)
+        path: KeyPath = ("depl", key, index, field)
         faults += missing(path, name, declared, {"version": "version", "nodes": "node set"}.get(field, "data set"))
         if name in names[:index]:
             faults.append(Fault(path, f"'{name}' a second time", "each once"))
@@ -71,7 +72,7 @@ def _each_once(key: str, field: str, names: Sequence[str], declared: Sequence[st
 
 
 def _noise(index: int, version: DeplVersionTable) -> list[Fault]:
-    path: Path = ("depl", "versions", index, "values")
+    path: KeyPath = ("depl", "versions", index, "values")
     if version.noise == "empirical" and len(set(version.values)) < 2:
         return [Fault(path, f"{len(version.values)} value(s)", "at least two different ones: noise is empirical")]
     if version.noise != "empirical" and version.values:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from ..core.errors import ScenarioError, did_you_mean
-from .fields import shown
+from .fields import KeyPath, shown
 from .read import Document
 from .schema import ScenarioFile
 
@@ -22,14 +22,13 @@ _WORDS = {
     "dict_type": "a table",
     "string_type": "a text",
 }
-Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Fault:
     """One thing that is wrong, at one key."""
 
-    path: Path
+    path: KeyPath
     got: str
     expected: str
 
@@ -48,7 +47,7 @@ def _line(document: Document, fault: Fault) -> str:
     return f"{_where(document, fault.path)}: {key_text(fault.path)}: got {fault.got}, expected {fault.expected}"
 
 
-def _where(document: Document, path: Path) -> str:
+def _where(document: Document, path: KeyPath) -> str:
     for override, text in document.overrides.items():
         if path[: len(override)] == override or override[: len(path)] == path:
             return f"{document.label} with --set {shown(text)[1:-1]}"
@@ -58,13 +57,13 @@ def _where(document: Document, path: Path) -> str:
     return document.label if line is None else f"{document.label}:{line}"
 
 
-YOURS_TO_SAY: dict[Path, str] = {
+YOURS_TO_SAY: dict[KeyPath, str] = {
     ("target", "loss"): ": what is to be reached, which only you know; write it there, or --set target.loss=NUMBER"
 }
 """What `new` has to leave out: nobody else can fill it in, so its absence says how to."""
 
 
-def key_text(path: Path) -> str:
+def key_text(path: KeyPath) -> str:
     """`("pairs", 2, "seconds")` -> `pairs[2].seconds`."""
     text = ""
     for part in path:
@@ -76,7 +75,7 @@ def key_text(path: Path) -> str:
     return text or "scenario"
 
 
-def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
+def from_pydantic(error: ValidationError) -> list[Fault]:
     """pydantic's findings as faults, with a suggestion for unknown keys."""
     faults: list[Fault] = []
     for item in error.errors(include_url=False):
@@ -104,7 +103,7 @@ def from_pydantic(error: ValidationError, data: dict[str, Any]) -> list[Fault]:
     return faults
 
 
-def _known_keys(path: Path) -> str:
+def _known_keys(path: KeyPath) -> str:
     model = _model_at(path[:-1])
     if model is None:
         return "one of the known keys"
@@ -113,7 +112,7 @@ def _known_keys(path: Path) -> str:
     return f"a known key{near}" if near else f"one of {', '.join(names)}"
 
 
-def _field_words(path: Path) -> str:
+def _field_words(path: KeyPath) -> str:
     model = _model_at(path[:-1])
     for name, info in (model.model_fields if model else {}).items():
         if path[-1] == (info.alias or name):
@@ -129,7 +128,7 @@ def _field_words(path: Path) -> str:
     return "a value"
 
 
-def _model_at(path: Path) -> type[BaseModel] | None:
+def _model_at(path: KeyPath) -> type[BaseModel] | None:
     model: type[BaseModel] | None = ScenarioFile
     for part in path:
         if model is None:

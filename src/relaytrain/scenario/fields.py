@@ -22,6 +22,8 @@ SMALLEST = 1e-12
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 _SHOWN = 60
 JsonSchema = dict[str, Any]
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: names of tables and keys, places in lists."""
 
 
 def shown(value: Any) -> str:

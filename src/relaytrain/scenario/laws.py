@@ -30,14 +30,14 @@ def build_law(
         return depl_law(depl, problem.pairs), [], []
     if law.kind == "wide":
         return wide_law(problem), [], []
-    built, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
+    stated, faults = _level(law, problem) if law.kind == "level" else _epoch(law, problem)
     warnings = []
     if not faults:
-        if not built.monotone:
+        if not stated.monotone:
             warnings.append("law: not monotone, a higher loss may end lower (progress > 1?); plans may miss the best")
-        if _robust_is_better(built):
+        if _robust_is_better(stated):
             warnings.append("law: a robust figure promises more than the expected one; robust means the worse side")
-    return built, faults, warnings
+    return stated, faults, warnings
 
 
 def _covers(row: CurveTable | StepsTable, pair: Pair) -> bool:
@@ -72,9 +72,8 @@ def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
         robust_progress.append(row.get("robust_progress", _scaled(expected, law.robust_progress)))
     mult, mult_robust = _matched(_stack(progress), _stack(robust_progress))
     jumps = [j[0] for j in _jumps(law, problem, epochs=False)]
-    top = problem.initial_loss + max(0.0, *(float(v[np.isfinite(v)].max(initial=0.0)) for v in _tops(jumps, problem)))
     plain, robust = np.array(curves), np.array(robust_curves)
-    built = LevelLaw(
+    stated = LevelLaw(
         curves=plain,
         jump0=jumps[0],
         jump1=jumps[2],
@@ -83,13 +82,8 @@ def _level(law: LawTable, problem: Problem) -> tuple[LevelLaw, list[Fault]]:
         jump0_robust=jumps[1],
         jump1_robust=jumps[3],
         curves_robust=None if (plain == robust).all() else robust,
-        loss_top=top,
     )
-    return built, faults
-
-
-def _tops(jumps: list[Array], problem: Problem) -> list[Array]:
-    return [jumps[0] + jumps[2] * problem.initial_loss, jumps[1] + jumps[3] * problem.initial_loss]
+    return stated.topped(problem.initial_loss), faults
 
 
 def _scaled(figures: Any, factor: float) -> Any:
@@ -129,12 +123,8 @@ def _epoch(law: LawTable, problem: Problem) -> tuple[EpochLaw, list[Fault]]:
     if slope.any():
         wanted = "jump alone: an epoch law ignores the loss"
         faults.append(Fault(("law", "jumps"), "jump_per_loss with kind = 'epoch'", wanted))
-    return EpochLaw(plain_run, jump, plain_run if law_equal(plain_run, robust_run) else robust_run, jump_robust), faults
-
-
-def law_equal(one: Array, other: Array) -> bool:
-    """Same shape, same figures."""
-    return bool(one.shape == other.shape and (one == other).all())
+    same = np.array_equal(plain_run, robust_run)  # then between levels there is nothing to work out
+    return EpochLaw(plain_run, jump, plain_run if same else robust_run, jump_robust), faults
 
 
 def _jumps(law: LawTable, problem: Problem, *, epochs: bool) -> tuple[Array, Array, Array, Array]:

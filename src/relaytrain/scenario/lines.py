@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-Path = tuple[str | int, ...]
+from .fields import KeyPath
+
 _HEADER = re.compile(r"^\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII)
 _KEY_PART = re.compile(r"""[\w-]+|"([^"]*)"|'([^']*)'""", re.ASCII)
 _JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|\n')
 
 
-def find_line(text: str, path: Path, *, json: bool) -> int | None:
+def find_line(text: str, path: KeyPath, *, json: bool) -> int | None:
     """The line of `path`, or of its nearest enclosing key that can be found; None when nothing is."""
     places = _json_places(text) if json else _toml_places(text)
     for end in range(len(path), 0, -1):
@@ -26,10 +27,10 @@ def _parts(dotted: str) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _toml_places(text: str) -> dict[Path, int]:
-    places: dict[Path, int] = {}
-    counts: dict[Path, int] = {}
-    table: Path = ()
+def _toml_places(text: str) -> dict[KeyPath, int]:
+    places: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), start=1):
         header = _HEADER.match(line)
         if header is not None and "=" not in header[2]:
@@ -46,9 +47,9 @@ def _toml_places(text: str) -> dict[Path, int]:
     return places
 
 
-def _under_lists(parts: list[str], counts: dict[Path, int], *, opens: bool) -> Path:
+def _under_lists(parts: list[str], counts: dict[KeyPath, int], *, opens: bool) -> KeyPath:
     """The path a header means: tables under `[[x]]` belong to its latest item."""
-    path: Path = ()
+    path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)
         if opens and position == len(parts) - 1:
@@ -59,8 +60,8 @@ def _under_lists(parts: list[str], counts: dict[Path, int], *, opens: bool) -> P
 
 
 @lru_cache(maxsize=1)
-def _json_places(text: str) -> dict[Path, int]:
-    places: dict[Path, int] = {}
+def _json_places(text: str) -> dict[KeyPath, int]:
+    places: dict[KeyPath, int] = {}
     line = 1
     path: list[str | int] = []
     kinds: list[str] = []  # '{' or '[' of every open container; path holds the present key or index of each

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ScenarioError, did_you_mean
-from ..core.problem import Problem
 from ..costs.devices import DeviceProfile, load_devices
 from .build import build_costs, build_planner, build_problem, build_world, dump
 from .checks import admissible, check
@@ -18,13 +17,13 @@ from .faults import Fault, from_pydantic, raise_faults
 from .fields import shown
 from .laws import build_law
 from .model import Scenario
-from .overrides import apply_overrides
+from .overrides import apply_overrides, texts
 from .read import Document, read_source
 from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
 
 if TYPE_CHECKING:
-    from ..core.depl_settings import DeplSettings
+    pass
 
 
 GUESSED = (
@@ -38,7 +37,7 @@ def scenario_from(source: Source, overrides: Iterable[str] = (), without: Iterab
     """As `load_scenario`, or a scenario as it is; changes to that are made to its resolved form."""
     if not isinstance(source, Scenario):
         return load_scenario(source, overrides, without)
-    changes, left_out = tuple(overrides), tuple(without)
+    changes, left_out = texts(overrides), texts(without)
     if not changes and not left_out:
         return source
     again = load_scenario(source.resolved, changes, left_out)
@@ -67,8 +66,7 @@ def load_scenario(
         ScenarioError: With file, line, key, what was got and what is expected, for up to five faults at once.
     """
     document = read_source(source)
-    changes = (overrides,) if isinstance(overrides, str) else tuple(overrides)
-    left_out = (without,) if isinstance(without, str) else tuple(without)
+    changes, left_out = texts(overrides), texts(without)
     data, places = apply_overrides(document.data, changes)
     document = replace(document, data=data, overrides=places)
     file = _validated(document)
@@ -95,7 +93,7 @@ def _validated(document: Document) -> ScenarioFile:
     try:
         return ScenarioFile.model_validate(document.data, context={"plain": plain})
     except ValidationError as error:
-        raise_faults(document, from_pydantic(error, document.data))
+        raise_faults(document, from_pydantic(error))
         raise AssertionError("unreachable") from None
 
 
@@ -171,7 +169,11 @@ def _restart(file: ScenarioFile, slim: ScenarioFile) -> tuple[ScenarioFile, list
 
 def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProfile], notes: list[str]) -> Scenario:
     problem = build_problem(file)
-    depl = _depl(file, problem)
+    depl = None
+    if file.depl is not None:
+        from .depl_build import build_depl
+
+        depl = build_depl(file, file.depl, problem)
     costs, cost_faults, cost_notes = build_costs(file, problem, devices, depl)
     law, law_faults, law_notes = build_law(file.law, problem, depl)
     raise_faults(document, [*cost_faults, *law_faults])
@@ -196,11 +198,3 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         warnings=(*notes, *cost_notes, *law_notes),
     )
     return replace(scenario, warnings=(*scenario.warnings, GUESSED)) if scenario.guessed else scenario
-
-
-def _depl(file: ScenarioFile, problem: Problem) -> DeplSettings | None:
-    if file.depl is None:
-        return None
-    from .depl_build import build_depl
-
-    return build_depl(file, problem)

@@ -13,7 +13,7 @@ from ..core.cost import CostTable
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.state import Grid
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 
 if TYPE_CHECKING:
     from ..core.depl_settings import DeplSettings
@@ -71,6 +71,10 @@ class Scenario:
     def folder(self) -> Path | None:
         """The folder of the file, where references to code look first."""
         return None if self.source is None else self.source.parent
+
+    def beside(self, file: str) -> Path:
+        """A file that the scenario names: from its own folder, where it has one."""
+        return Path(file) if self.folder is None else self.folder / file
 
     @property
     def rule(self) -> str:

@@ -9,21 +9,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.errors import ScenarioError
-from .fields import shown
+from .fields import KeyPath, shown
 
-Path = tuple[str | int, ...]
 _PART = r"""\s*(?:([A-Za-z0-9_+-]+)|"([^"]*)"|'([^']*)')\s*(\.|$)"""
 _MOST = 200
 
 
-def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[Path, str]]:
+def texts(given: Iterable[str]) -> tuple[str, ...]:
+    """What was given as one text or as several; one is not taken for its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """A copy of `data` with each `key=value` put in, and the place each one changed.
 
     Values are TOML values; what is none is taken as a string, so that `target.deadline=5m` needs no quotes. Items of
     lists go by name (`versions.L.parameters=10`), by pair (`pairs."L on gold".seconds=2`) or by index.
     """
     data, places = copy.deepcopy(data), {}
-    listed = [overrides] if isinstance(overrides, str) else list(overrides)
+    listed = texts(overrides)
     if len(listed) > _MOST:
         raise ScenarioError(f"--set: got {len(listed)} of them, expected at most {_MOST}")
     for text in listed:
@@ -54,7 +58,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _put(data: dict[str, Any], parts: list[str], value: Any, text: str) -> Path:
+def _put(data: dict[str, Any], parts: list[str], value: Any, text: str) -> KeyPath:
     place: Any = data
     path: list[str | int] = []
     for position, part in enumerate(parts):

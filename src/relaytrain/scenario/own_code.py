@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..core.user_code import INSTALLED
 from .resolve import split_reference
 
 _OURS = Path(__file__).resolve().parent.parent
 _TRAINING = ("loss", "step", "evaluate", "optimizer", "lr_schedule")
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def references_of(resolved: Mapping[str, Any]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def _inside(file: Path, folder: Path) -> str | None:
     if not file.is_relative_to(folder) or file.is_relative_to(_OURS):
         return None
     parts = file.relative_to(folder).parts
-    if any(part.startswith(".") or part in _INSTALLED for part in parts):
+    if any(part.startswith(".") or part in INSTALLED for part in parts):
         return None
     return "/".join(parts)
 

@@ -1,18 +1,18 @@
 """`[prior]`: what is known of the curves and handovers before a run; read by the `prior` estimator."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from .fields import ANY_NAME, SIDE, Number, Text
-from .strict_table import Table
+from .fields import Number, Text
+from .strict_table import ChangeRule, CurveFigures, Table
 
 MAX_ENTRIES = 4096
 MAX_ENTERED, MOST_EXPERIENCE = 64, 2000.0
 MAX_EARLY = 256
 
 
-class PriorCurveTable(Table):
+class PriorCurveTable(CurveFigures):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
     `spread`: standard deviation, between runs, of the logarithm of the pair's pace; `floor_spread`: of its floor;
@@ -24,12 +24,6 @@ class PriorCurveTable(Table):
     the experience of each entry of `entered`.
     """
 
-    version: Annotated[str, ANY_NAME] = "*"
-    nodes: Annotated[str, ANY_NAME] = "*"
-    floor: Annotated[float | None, Number(0.0, 1e6)] = None
-    drop: Annotated[float | None, Number(1e-6, 1e6)] = None
-    scale: Annotated[float | None, Number(1e-6, 1e9)] = None
-    power: Annotated[float | None, Number(0.1, 20.0)] = None
     spread: Annotated[float | None, Number(0.0, 3.0)] = None
     floor_spread: Annotated[float | None, Number(0.0, 1e6)] = None
     noise: Annotated[float | None, Number(1e-4, 3.0)] = None
@@ -43,12 +37,9 @@ class PriorCurveTable(Table):
     entered_pace: Annotated[list[Annotated[float, Number(1e-6, 1e6)]], Field(max_length=MAX_ENTERED)] = []
 
 
-class PriorHandoverTable(Table):
+class PriorHandoverTable(ChangeRule):
     """The loss change of a handover: mean + mean_per_loss * l, with standard deviation `spread`. Later entries win."""
 
-    from_: Annotated[str, SIDE] = Field("*", alias="from")
-    to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     mean: Annotated[float | None, Number(-1e6, 1e6)] = None
     mean_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     spread: Annotated[float | None, Number(0.0, 1e6)] = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
-from .fields import shown
+from .fields import KeyPath, shown
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -35,7 +35,7 @@ class Document:
     is_json: bool = False
     path: Path | None = None
     preset: str | None = None
-    overrides: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+    overrides: dict[KeyPath, str] = field(default_factory=dict)
 
 
 def read_named(path: str | Path, most: int) -> bytes:
@@ -136,7 +136,7 @@ def read_toml(text: str, label: str) -> dict[str, Any]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(_syntax(label, text, str(error), "TOML")) from None
+        raise ScenarioError(_syntax(label, text, str(error))) from None
     except RecursionError:
         raise ScenarioError(f"{label}: got values nested too deep, expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:  # dates out of range, integers of too many digits
@@ -149,12 +149,12 @@ def _unreadable(error: ValueError) -> str:
     return "a number of too many digits" if "digits" in str(error) else f"a value that cannot be read ({error})"
 
 
-def _syntax(label: str, text: str, message: str, language: str) -> str:
+def _syntax(label: str, text: str, message: str) -> str:
     place = re.search(_AT_LINE, message)
     line = int(place[1]) if place and place[1] else text.count("\n") + 1
     what = shown(re.sub(_AT_LINE, "", message).strip())[1:-1]
     got = text.splitlines()[line - 1].strip() if 0 < line <= len(text.splitlines()) else "end of file"
-    return f"{label}:{line}: got {shown(got)}, expected valid {language} ({what})"
+    return f"{label}:{line}: got {shown(got)}, expected valid TOML ({what})"
 
 
 def read_json(text: str, label: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from typing import Any
 
 from ..core.errors import ScenarioError
 from ..core.notices import say
-from ..core.user_code import UserCodeError, place_of, told
+from ..core.user_code import INSTALLED, UserCodeError, place_of, told
 from .fields import shown
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -30,16 +29,6 @@ _LONGEST = 200
 _used: set[tuple[str, str]] = set()
 """References that were announced, with the hash of their file: each is said once."""
 _FORM = "dotted.module:name, found in the scenario's folder or installed"
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What a reference names, and the file it came from, so that a later run can tell whether the code has changed."""
-
-    reference: str
-    value: Any
-    file: Path
-    sha256: str
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -53,8 +42,8 @@ def split_reference(reference: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def resolve(reference: str, folder: Path | None = None) -> Resolved:
-    """Import what `reference` names, looking in `folder` first."""
+def resolve(reference: str, folder: Path | None = None) -> Any:
+    """What `reference` names, imported, looking in `folder` first."""
     module_name, name = split_reference(reference)
     with _first_on_path(folder):
         module = _import(reference, module_name)
@@ -75,12 +64,12 @@ def resolve(reference: str, folder: Path | None = None) -> Resolved:
     if (reference, digest) not in _used:
         _used.add((reference, digest))
         say(f"code of your own: {reference} in {file} (sha256 {digest[:12]})")
-    return Resolved(reference, value, file, digest)
+    return value
 
 
 def function_at(reference: str, folder: Path | None, what: str) -> Callable[..., Any]:
     """The function that `reference` names; `what` says for what, in messages."""
-    value = resolve(reference, folder).value
+    value = resolve(reference, folder)
     if not callable(value):
         raise ScenarioError(f"{what}: {reference} is a {type(value).__name__}, expected a function")
     function: Callable[..., Any] = value
@@ -114,7 +103,7 @@ def _in_folder(module_name: str, folder: Path | None) -> bool:
     if folder is None or file is None:
         return False
     path, root = Path(file).resolve(), folder.resolve()
-    return path.is_relative_to(root) and not {"site-packages", "dist-packages"} & set(path.relative_to(root).parts)
+    return path.is_relative_to(root) and INSTALLED.isdisjoint(path.relative_to(root).parts)
 
 
 def _import(reference: str, module_name: str) -> ModuleType:

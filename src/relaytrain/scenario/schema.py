@@ -7,14 +7,14 @@ be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "no
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ..core.planner_names import AnyRule, PlannerName
 from .depl import DeplTable
 from .estimator_table import EstimatorTable
 from .fields import ANY_NAME, LABEL, METRIC, NAME, SIDE, UNIT, Number, Text
 from .prior_table import PriorTable
-from .strict_table import Table
+from .strict_table import ChangeRule, CurveFigures, Table
 from .training_tables import DataTable, NetworkKeys, TrainingTable
 from .units import BYTES, DURATION, ENERGY, FLOPS, PER_BIT, POWER, RATE, SPEED
 
@@ -65,9 +65,9 @@ Bytes = Annotated[
 class ChainTable(Table):
     """A version as a chain of units that a pipeline may split, by unit, for a minibatch of `batch` samples.
 
-    `relaytrain pipeline count` prints it. `weight` are bytes of layers whose gradients follow from input and error
-    (`factor`: bytes of both), `plain` of all others; `block` of the largest block of rows updated at once, `slice` of
-    its output; `saved` is kept for the backward beside input and output.
+    `relaytrain pipeline count` prints it. `weight_bytes` are of layers whose gradients follow from input and error
+    (`factor_bytes` of both), `plain_bytes` of all others; `block_bytes` of the largest block of rows updated at once,
+    `slice_bytes` of its output; `saved_bytes` are kept for the backward beside input and output.
     """
 
     batch: Annotated[int, Number(1, 1e9, whole=True)]
@@ -161,14 +161,9 @@ class PairTable(Table):
     reason: Annotated[str | None, LABEL] = None
 
 
-class ChangeTable(Table):
+class ChangeTable(ChangeRule):
     """Seconds and energy of changing pair (tau_change, eps_change). Later entries win, key by key."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True, populate_by_name=False)
-
-    from_: Annotated[str, SIDE] = Field("*", alias="from")
-    to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     seconds: Annotated[float | None, Number(0.0, inf=True, quantity=DURATION)] = None
     energy: Annotated[float | None, Number(0.0, inf=True, quantity=ENERGY)] = None
     reason: Annotated[str | None, LABEL] = None
@@ -186,18 +181,12 @@ class CostsTable(Table):
     grow_back: bool = False
 
 
-class CurveTable(Table):
+class CurveTable(CurveFigures):
     """A pair's curve floor + drop (1 + x/scale)^-power, x in epochs. Later entries win, key by key.
 
     `progress` scales an epoch's step along it (a list: by epoch, the last holds on); the robust twins give level 0.95.
     """
 
-    version: Annotated[str, ANY_NAME] = "*"
-    nodes: Annotated[str, ANY_NAME] = "*"
-    floor: Annotated[float | None, Number(0.0, 1e6)] = None
-    drop: Annotated[float | None, Number(1e-6, 1e6)] = None
-    scale: Annotated[float | None, Number(1e-6, 1e9)] = None
-    power: Annotated[float | None, Number(0.1, 20.0)] = None
     progress: Annotated[float | list[float] | None, Number(0.0, 100.0, series=MAX_EPOCHS)] = None
     robust_floor: Annotated[float | None, Number(0.0, 1e6)] = None
     robust_drop: Annotated[float | None, Number(1e-6, 1e6)] = None
@@ -215,12 +204,9 @@ class StepsTable(Table):
     robust_change: Annotated[float | list[float] | None, Number(-1e6, 1e6, series=MAX_EPOCHS)] = None
 
 
-class JumpTable(Table):
+class JumpTable(ChangeRule):
     """The loss change of a handover, jump + jump_per_loss * l (PACT: lambda_change). Later entries win, key by key."""
 
-    from_: Annotated[str, SIDE] = Field("*", alias="from")
-    to: Annotated[str, SIDE] = "*"
-    kind: Literal["any", "version", "nodes", "both", "nested"] = "any"
     jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None
     jump_per_loss: Annotated[float | None, Number(-1.0, 1e3)] = None
     robust_jump: Annotated[float | list[float] | None, Number(-1e6, 1e6, inf=True, series=MAX_EPOCHS)] = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..core.families import FAMILIES
 from .checks import missing
 from .faults import Fault
-from .fields import shown
+from .fields import KeyPath, shown
 from .schema import ScenarioFile, VersionTable
 from .training_tables import TrainingTable
 
@@ -105,7 +105,7 @@ def _updates(training: TrainingTable, pipelines: list[str]) -> list[Fault]:
     return faults
 
 
-def _ranks(version: VersionTable, at: tuple[str | int, ...], ranks: Sequence[VersionTable]) -> Iterator[Fault]:
+def _ranks(version: VersionTable, at: KeyPath, ranks: Sequence[VersionTable]) -> Iterator[Fault]:
     """What is wrong with a version as the rank of an adapter, `ranks` being those declared before it."""
     if version.rank is None:
         for key in ("alpha", "targets", "train"):

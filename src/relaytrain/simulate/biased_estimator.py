@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.curve import Array
 from ..core.law import EpochLaw, LevelLaw
-from ..core.world import WorldSettings
-
-Array = NDArray[np.float64]
+from ..core.world_settings import WorldSettings
 
 
 def believed(

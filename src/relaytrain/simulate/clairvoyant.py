@@ -50,7 +50,7 @@ class Clairvoyant:
 def clairvoyant(world: World, known_j: float = math.inf) -> Clairvoyant:
     """The optimum of `world`; `known_j` is an energy that some rule met the target with."""
     if not world.luck.delays and not world.luck.shift.any():
-        state = world.start
+        state = world.problem.first_state
         solution = solve(
             instance_of(world.problem, world.costs, world.lucky_law), Start(0, state.pair, state.loss, state.elapsed_s)
         )
@@ -101,7 +101,7 @@ _search = best_first(_settle_lucky, _step_lucky, roomier)
 
 def labelled(world: World, known_j: float = math.inf) -> Clairvoyant:
     """The same with seconds and additive noise that differ by epoch, which `planners.search` has no words for."""
-    start, target = world.start, world.problem.target
+    start, target = world.problem.first_state, world.problem.target
     epochs, pairs = world.luck.shift.shape
     space = _Space(
         contiguous(world.form),

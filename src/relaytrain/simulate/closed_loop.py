@@ -16,21 +16,16 @@ from typing import cast
 
 from ..core.errors import UsageError
 from ..core.law import LevelLaw
-from ..core.planner_names import RULES, SAMPLED, Rule
-from ..core.protocols import Planner
+from ..core.planner_names import PLAN_ONCE, RULES, SAMPLED, Rule
 from ..core.state import State
-from ..planners.pact.baselines import OneSwitch, Single, StaticLearn
-from ..planners.pact.fixed import FixedRelay
 from ..planners.pact.level_tables import Tables
 from ..planners.pact.rules import choose
+from ..planners.registry import planner_named
 from .world import World
 
 TRUE = "true"
-BASELINES: dict[str, Planner] = {
-    "one-switch": OneSwitch(), "static-learn": StaticLearn(), "single": Single(), "fixed": FixedRelay(),
-}  # fmt: skip
 CLOSED_RULES: tuple[str, ...] = (TRUE, *RULES, SAMPLED)
-KNOWN_RULES: tuple[str, ...] = (*CLOSED_RULES, *BASELINES)
+KNOWN_RULES: tuple[str, ...] = (*CLOSED_RULES, *PLAN_ONCE)
 
 WORLDS = 64
 """Of a decision by `sampled`: a believed law has its doubt in levels, spread evenly, so fewer are enough; where it has
@@ -59,8 +54,8 @@ def run_rule(world: World, rule: str) -> Outcome:
 
 def decider(world: World, rule: str) -> Decide:
     """What `rule` does at a state: the next pair, or None when nothing is left to do."""
-    if rule in BASELINES:
-        plan = BASELINES[rule].plan(world.problem, world.costs, world.believed, world.start)
+    if rule in PLAN_ONCE:
+        plan = planner_named(rule).plan(world.problem, world.costs, world.believed, world.problem.first_state)
         path = [world.problem.index(decision.pair) for decision in plan.decisions]
         return lambda state: path[min(state.epoch, len(path) - 1)] if path else None
     if rule not in CLOSED_RULES:
@@ -94,7 +89,7 @@ def _over_worlds(world: World, believed: LevelLaw) -> Decide:
 
 def drive(world: World, rule: str, decide: Decide) -> Outcome:
     """Lets `decide` act in `world` until the target is met, the deadline has passed or nothing is left to do."""
-    state = world.start
+    state = world.problem.first_state
     actions: list[int] = []
     switches, spent_ns = 0, 0
     while not world.met(state) and not world.late(state):

@@ -21,7 +21,7 @@ from ..scenario import Scenario, load_scenario
 from .clairvoyant import Clairvoyant, clairvoyant
 from .closed_loop import CLOSED_RULES, KNOWN_RULES, Outcome, run_rule
 from .simulation_table import SimulationResult, WorldResult, summarise
-from .world_draws import Mode, default_modes, draw_world
+from .world_draws import WorldMode, default_modes, draw_world
 
 WORLDS_A_WORKER = 8
 """Fewer worlds than this are not worth the start of another process."""
@@ -65,7 +65,7 @@ def simulate(
             raise UsageError(f"rule: got '{rule}', expected one of: {', '.join(KNOWN_RULES)}")
     named = tuple(dict.fromkeys(default_modes(scenario) if modes is None else modes))
     for mode in named:
-        Mode.named(mode)
+        WorldMode.named(mode)
     processes = min(worlds, workers if workers is not None else min(os.cpu_count() or 1, worlds // WORLDS_A_WORKER))
     if processes > 1 and not _reloads(scenario):
         processes = 1

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.law import EpochLaw, LawForm, LevelLaw, evaluate
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,6 @@ class World:
     def epochs(self) -> int:
         """The last epoch that may be trained."""
         return len(self.luck.progress)
-
-    @property
-    def start(self) -> State:
-        """Where a run begins."""
-        return State(0, self.problem.initial_loss, 0.0, self.problem.start)
 
     @cached_property
     def lucky_law(self) -> LevelLaw | EpochLaw:

@@ -7,22 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.errors import InfeasibleError, UsageError
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Problem
 from ..core.random_world import RandomWorld, Range
-from ..core.state import State
-from ..core.world import WorldSettings
+from ..core.world_settings import WorldSettings
 from ..planners.pact.level_tables import Tables
 from ..planners.search.solve import Solution, solve
 from ..scenario import Scenario
 from .biased_estimator import believed
 from .world import Luck, World
 
-Array = NDArray[np.float64]
 Law = LevelLaw | EpochLaw
 LEAST_FACTOR = 0.2
 """Delays never shorten an epoch below this share of its seconds."""
@@ -36,7 +34,7 @@ SPARE_EPOCHS = 1.5
 
 
 @dataclass(frozen=True)
-class Mode:
+class WorldMode:
     """Which kind of world: its deadline, whether changes can be undone (None: as it comes), and perfect predictions."""
 
     name: str
@@ -45,7 +43,7 @@ class Mode:
     perfect: bool = False
 
     @classmethod
-    def named(cls, name: str) -> Mode:
+    def named(cls, name: str) -> WorldMode:
         """A mode from its words joined by hyphens, such as `tight`, `perfect-slack` or `tight-irreversible`."""
         words = name.split("-")
         known = ("given", "slack", "tight", "reversible", "irreversible", "perfect")
@@ -74,14 +72,14 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
     Raises:
         InfeasibleError: No way to the target under the true law, or no tight deadline in `MOST_DRAWS` draws.
     """
-    kind = Mode.named(mode)
+    kind = WorldMode.named(mode)
     for attempt in range(MOST_DRAWS):
         streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed, spawn_key=(index, attempt)).spawn(3)]
         drawn = _parameters(scenario, index, streams[0], kind)
         if drawn is not None:
             problem, costs, law, reversible, longest = drawn
             epochs = _room(problem, costs, longest)
-            seen = law if kind.perfect else topped(believed(scenario.world, law, scenario.law, streams[1]), problem)
+            seen = law if kind.perfect else _topped(believed(scenario.world, law, scenario.law, streams[1]), problem)
             luck = _luck(scenario.world, streams[2].spawn(4), (epochs, len(problem.pairs)), perfect=kind.perfect)
             return World(index, kind.name, problem, costs, law, seen, luck, reversible)
         if scenario.world.random is None:
@@ -92,7 +90,7 @@ def draw_world(scenario: Scenario, index: int, seed: int, mode: str) -> World:
 
 
 def _parameters(
-    scenario: Scenario, index: int, rng: np.random.Generator, mode: Mode
+    scenario: Scenario, index: int, rng: np.random.Generator, mode: WorldMode
 ) -> tuple[Problem, CostTable, Law, bool, int] | None:
     """Problem with its deadline, costs, true law, reversibility, epochs of the energy optimum; None: draw again."""
     ranges = scenario.world.random or RandomWorld()
@@ -109,7 +107,7 @@ def _parameters(
         way = ranges.reversible[index % len(ranges.reversible)]
     if way is not None:
         law, costs = _one_way(law, costs, ranges, reversible=way)
-    law = topped(law, problem)
+    law = _topped(law, problem)
     cheapest, quickest_s = _anchors(problem, costs, law)
     if not cheapest.feasible:
         raise InfeasibleError(f"{scenario.name}: world {index} cannot reach loss {problem.target.loss:g} at all")
@@ -174,22 +172,15 @@ def _one_way(law: Law, costs: CostTable, ranges: RandomWorld, *, reversible: boo
     return replace(law, change=np.where(back, ranges.back_jump, law.change)), costs
 
 
-def topped(law: Law, problem: Problem) -> Law:
-    """The law knows the highest loss it may meet: the start's, after the largest jump from there."""
-    if not isinstance(law, LevelLaw):
-        return law
-    start = problem.initial_loss
-    jumps = [law.jump0 + law.jump1 * start]
-    if law.jump0_robust is not None and law.jump1_robust is not None:
-        jumps.append(law.jump0_robust + law.jump1_robust * start)
-    return replace(law, loss_top=start + max(0.0, *(float(j[np.isfinite(j)].max(initial=0.0)) for j in jumps)))
+def _topped(law: Law, problem: Problem) -> Law:
+    return law.topped(problem.initial_loss) if isinstance(law, LevelLaw) else law
 
 
 def _anchors(problem: Problem, costs: CostTable, law: Law) -> tuple[Solution, float]:
     """The energy optimum without a deadline, and the seconds of the quickest way (T_quick)."""
     free = replace(problem, target=replace(problem.target, deadline_s=math.inf))
     tables = Tables(free, costs, law)
-    start = tables.start(State(0, problem.initial_loss, 0.0, problem.start))
+    start = tables.start(problem.first_state)
     instance = tables.at("expected")
     # Costs that are round figures make ties; T_opt is then the duration of the quickest of the optima.
     untied = replace(instance, joules=instance.joules + TIE_BREAK * instance.seconds, tables={})

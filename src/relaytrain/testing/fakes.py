@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..core.cost import CostTable
 from ..core.errors import UsageError
 from ..core.law import LossLaw
-from ..core.plan import Nearest, Plan, along
+from ..core.plan import Nearest, Plan, path_fields
 from ..core.problem import Problem
 from ..core.state import TOLERANCE, State
 from ..costs.meters import Mark, Reading
@@ -43,7 +43,7 @@ class StayPlanner:
             problem=problem.name,
             planner=self.name,
             feasible=met,
-            **along(problem, state, [pair] * count, table),
+            **path_fields(problem, state, [pair] * count, table),
             guaranteed=tuple(losses),
             asked=target.probability,
             rung=0.5 if met else 0.0,

@@ -172,10 +172,8 @@ def read_atlas(path: str | Path) -> Atlas:
 
 
 def _read(raw: bytes) -> Atlas:
-    arrays = npz.read_arrays(raw)
-    if "json" not in arrays:
-        raise Wrong("json", "no such entry", "the text that goes with the arrays")
-    atlas, kinds = _described(npz.read_body(arrays.pop("json")))
+    body, arrays = npz.read(raw)
+    atlas, kinds = _described(body)
     if set(arrays) != set(KINDS):
         raise Wrong("arrays", ", ".join(sorted(arrays))[:200], ", ".join(KINDS))
     legs = len(arrays["leg_seed"]) if arrays["leg_seed"].ndim == 1 else 0

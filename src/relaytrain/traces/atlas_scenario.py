@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..core.cost import CostTable
@@ -16,13 +15,13 @@ from ..core.errors import ScenarioError
 from ..core.problem import Problem
 from ..core.state import TOLERANCE
 from ..scenario import Scenario, load_scenario
-from ..scenario.schema import NodeSetTable, VersionTable
+from ..scenario.schema import NodeSetTable, VersionTable, WorldTable
 from ..scenario.strict_table import Table
 from ..scenario.training_tables import DataTable, TrainingTable
 from .atlas import BUNDLED, Atlas, LegKey, Way, read_atlas
 
 SEEDED = ("training", "data")
-LEFT_OUT = ("name", "description", "law", "prior", "estimator", "planner", "depl", "costs", "devices", "simulate")
+LEFT_OUT = ("name", "description", "law", "prior", "estimator", "planner", "depl", "costs", "devices")
 """Tables of a scenario that losses do not depend on."""
 FIRST_KEYS: Mapping[str, tuple[type[Table], str]] = {
     "training": (
@@ -63,6 +62,7 @@ def digest_of(scenario: Scenario) -> str:
         kept[name] = {key: value for key, value in kept[name].items() if key != "seed"}
     target = scenario.problem.target
     kept["target"] = [target.on, target.metric]
+    kept["world"] = WorldTable().model_dump(by_alias=True, exclude_none=True)  # of simulations alone
     kept["start"] = {key: value for key, value in kept.get("start", {}).items() if key != "loss"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -86,8 +86,7 @@ def atlas_for(scenario: Scenario) -> Atlas | None:
             return None
         held = read_atlas(bundled)
         return held if held.digest == digest_of(scenario) and fits(held, scenario.problem) else None
-    path = Path(file)
-    held = read_atlas(path if path.is_absolute() or scenario.folder is None else scenario.folder / path)
+    held = read_atlas(scenario.beside(file))
     if not fits(held, scenario.problem):
         raise ScenarioError(
             f"planner.atlas: got {file}, recorded with other pairs, another start or another metric than "

@@ -33,7 +33,7 @@ from .distributions import EPOCH_FAMILIES, REPLICATES, Family, Fit, best_family,
 if TYPE_CHECKING:
     from ...core.depl import DeplVersion
 
-Reading = Literal["level", "change"]
+FitReading = Literal["level", "change"]
 OMEGA = 0.99
 
 
@@ -55,7 +55,7 @@ class Diagnostics:
 class CurveFit:
     """(8) of one version: A, B, the distribution of x, and how it was read."""
 
-    reading: Reading
+    reading: FitReading
     gain: float
     offset: float
     noise: Fit
@@ -84,7 +84,7 @@ class CurveFit:
 
 def fit_curves(
     curves: Sequence[LegCurve],
-    reading: Reading = "change",
+    reading: FitReading = "change",
     *,
     family: Family | None = "inverse-gamma",
     replicates: int = REPLICATES,
@@ -146,7 +146,7 @@ def least_squares(rows: Sequence[tuple[Array, Array]]) -> tuple[float, float, fl
     return best[1], best[2], 1.0 - best[0] / total if total > 0 else 1.0
 
 
-def read(curve: LegCurve, reading: Reading) -> tuple[Array, Array]:
+def read(curve: LegCurve, reading: FitReading) -> tuple[Array, Array]:
     """k and what is fitted to A / sqrt(k + B): the losses of a leg, or by how much each epoch lowered them."""
     losses = np.asarray(curve.losses, dtype=np.float64)
     if reading == "level":
@@ -158,7 +158,7 @@ def read(curve: LegCurve, reading: Reading) -> tuple[Array, Array]:
 
 
 def _held_out(
-    rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], family: Family, reading: Reading
+    rows: Sequence[tuple[Array, Array]], half: NDArray[np.bool_], family: Family, reading: FitReading
 ) -> tuple[float | None, float | None]:
     """p-value and coverage of the loss's OMEGA quantile on the other half of the seeds: low x where x is progress."""
     mine = [r for r, h in zip(rows, half, strict=True) if h]

@@ -3,8 +3,7 @@
 Theorem 1 of Li et al. (ICLR 2020), full participation, step 2 / (mu (gamma + t)), gamma = max(8 L / mu, E):
 
     E F(w_T) - F* <= kappa / (gamma + T - 1) (2 B / mu + mu gamma / 2 * ||w_1 - w*||^2),     kappa = L / mu
-    B = sum p_k^2 sigma_k^2 + 6 L Gamma + 8 (E - 1)^2 G^2;   with K of N devices an epoch B grows by 4 E^2 G^2 / K
-    (drawn with replacement), times (N - K) / (N - 1) (without)
+    B = sum p_k^2 sigma_k^2 + 6 L Gamma + 8 (E - 1)^2 G^2
 
 PACT takes the bound where it lies above the network's robust value. Three modes:
 
@@ -34,14 +33,14 @@ from ...core.law import Array
 from ..bands import Bands
 from .features import AHEAD, Seen
 
-Mode = Literal["shape", "level", "off"]
+BoundMode = Literal["shape", "level", "off"]
 MOST_OVERRIDES = 0.05
 
 
 @dataclass(frozen=True)
 class Constants:
     """Constants of Theorem 1, from the user: L, mu (weight decay is a choice), sum p_k^2 sigma_k^2, G^2, Gamma,
-    ||w_1 - w*||^2, E local steps an epoch, F*; `devices` and `sampled` for partial participation."""
+    ||w_1 - w*||^2, E local steps an epoch, F*."""
 
     smoothness: float
     convexity: float
@@ -51,9 +50,6 @@ class Constants:
     distance: float
     local_steps: int = 1
     optimum: float = 0.0
-    devices: int | None = None
-    sampled: int | None = None
-    replacement: bool = True
 
     def __post_init__(self) -> None:
         if not (self.smoothness >= self.convexity > 0.0):
@@ -72,15 +68,10 @@ class Constants:
 
     @property
     def spread(self) -> float:
-        """B, with C of Theorems 2 and 3 where not all devices take part."""
-        e, g2 = self.local_steps, self.gradient
-        spread = self.noise + 6.0 * self.smoothness * self.heterogeneity + 8.0 * (e - 1) ** 2 * g2
-        if self.sampled is not None:
-            share = 1.0
-            if not self.replacement and self.devices is not None and self.devices > 1:
-                share = (self.devices - self.sampled) / (self.devices - 1)
-            spread += share * 4.0 * e**2 * g2 / self.sampled
-        return spread
+        """B."""
+        return (
+            self.noise + 6.0 * self.smoothness * self.heterogeneity + 8.0 * (self.local_steps - 1) ** 2 * self.gradient
+        )
 
 
 def theorem_1(constants: Constants, steps: Array | float) -> Array:
@@ -102,7 +93,7 @@ def shape_bound(loss: Array, epoch: Array, offset: float, *, optimum: float = 0.
 class Bound:
     """A mode with what it needs: `offset` (g, in epochs) for `shape`, `constants` for `level`."""
 
-    mode: Mode = "off"
+    mode: BoundMode = "off"
     offset: float | None = None
     constants: Constants | None = None
 

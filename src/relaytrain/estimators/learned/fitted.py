@@ -109,10 +109,7 @@ def read_fitted(raw: bytes, where: str) -> Fitted:
     try:
         if len(raw) > npz.MOST_BYTES:
             raise Wrong("size", f"more than {npz.MOST_BYTES >> 20} MiB", "at most that")
-        arrays = npz.read_arrays(raw)
-        if "json" not in arrays:
-            raise Wrong("json", "no such entry", "the text that goes with the arrays")
-        body = npz.read_body(arrays.pop("json"))
+        body, arrays = npz.read(raw)
         if body.get("schema") != SCHEMA:
             raise ScenarioError(f"{where}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())

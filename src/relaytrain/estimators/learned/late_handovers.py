@@ -50,7 +50,7 @@ def shared_curve(legs: Sequence[Entered], room: float) -> tuple[Array, Array]:
     """The row a, b, s, alpha that serves `legs`, and the factor on progress (len(legs),) at the beginning of each.
 
     The last leg has factor 1 and is met exactly at one of its epochs; the others' factors are searched, last first, for
-    a leg also passes the epochs at which later ones begin. `room` as in `through.curve_through`.
+    a leg also passes the epochs at which later ones begin. `room` as in `curve_through.curve_through`.
     """
     last = legs[-1]
     start, path = max(last.start, TINY), np.maximum(last.mean[: len(_AT)], TINY)
@@ -90,7 +90,7 @@ def pace_by_epoch(paces: Array, later: Sequence[int], begun: int) -> Array:
 
 
 def shared_twin(curve: Array, paces: Array, legs: Sequence[Entered]) -> tuple[Array, float, float]:
-    """Robust curve, factor on progress and scatter, as `through.robust_twin`, for the 0.95 paths of all `legs`."""
+    """Robust curve, factor on progress and scatter of the 0.95 paths of all `legs`, as `curve_through.robust_twin`."""
     a, b, s, alpha = curve
     later = [leg.later for leg in legs]
     highs = [np.maximum(leg.high[: len(_AT)], TINY) for leg in legs]

@@ -108,10 +108,6 @@ class ByExperience:
         more = min(experience, last) - row
         return np.asarray((1.0 - more) * self.figures[row] + more * self.figures[min(row + 1, last)])
 
-    def ordered(self, index: NDArray[np.int64]) -> ByExperience:
-        """The same with the pairs in another order."""
-        return ByExperience(self.figures[:, index], self.worth[index])
-
 
 @dataclass(frozen=True)
 class CurveBelief:
@@ -181,25 +177,6 @@ class CurveBelief:
             return np.repeat(first, max(epochs, 1), axis=1)
         late = self.late[:, None]
         return np.asarray(late + (first - late) * np.exp(-np.arange(max(epochs, 1)) / self.fall[:, None]))
-
-    def ordered(self, order: list[int]) -> CurveBelief:
-        """The same with the pairs in another order."""
-        index = np.array(order)
-        square = np.ix_(index, index)
-        by_pair = {name: getattr(self, name)[index] for name in ("curves", "pace_spread", "floor_spread")}
-        by_change = {name: getattr(self, name)[square] for name in ("jump0", "jump1", "jump_spread")}
-        pairs, mult = tuple(self.pairs[i] for i in order), self.mult[:, index]
-        falling: dict[str, Any] = {
-            "late": None if self.late is None else self.late[index],
-            "fall": None if self.fall is None else self.fall[index],
-            "hope": None if self.hope is None else replace(self.hope, can=self.hope.can[index]),
-            "entered": None if self.entered is None else self.entered.ordered(index),
-            **{
-                name: None if getattr(self, name) is None else getattr(self, name)[index]
-                for name in ("scatter_table", "early", "begins")
-            },
-        }
-        return replace(self, pairs=pairs, mult=mult, scatter=self.scatters[index], **falling, **by_pair, **by_change)
 
     @classmethod
     def from_law(
@@ -281,19 +258,15 @@ def _overlaid(plain: CurveBelief, table: Mapping[str, Any], versions: tuple[Vers
             if rule.get(key) is not None:
                 target[mask] = rule[key]
     noise = Noise(**{key: table[key] for key in NOISE_KEYS if table.get(key) is not None})
-    scatter, late, fall = (np.full(len(plain.pairs), figure) for figure in (noise.noise, np.nan, 8.0))
+    scatter, late, fall, begins = (np.full(len(plain.pairs), figure) for figure in (noise.noise, np.nan, 8.0, 1.0))
     for rule, covered in covering:
-        for figures, key in ((scatter, "noise"), (late, "late_noise"), (fall, "noise_fall")):
+        for figures, key in ((scatter, "noise"), (late, "late_noise"), (fall, "noise_fall"), (begins, "begins")):
             if rule.get(key) is not None:
                 figures[covered] = rule[key]
     late = np.where(np.isnan(late), scatter, late)
     recovers = bool(table.get("recovers", False))
     told = pace, floor, jump0, jump1, jump_spread, noise, scatter, late, fall, recovers
     lattice = USUAL if pace.max() < DOUBTFUL else CLOSING
-    begins = np.ones(len(plain.pairs))
-    for rule, covered in covering:
-        if rule.get("begins") is not None:
-            begins[covered] = rule["begins"]
     measured = CurveBelief(
         plain.pairs, curves, mult, *told, lattice=lattice, entered=_entered(table, covering, plain), begins=begins
     )

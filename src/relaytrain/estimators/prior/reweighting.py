@@ -112,11 +112,7 @@ class Prior:
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
         """The law for the epochs to come; a pure function of `history`."""
-        belief = self.belief
-        if tuple(pairs) != belief.pairs:
-            order = [belief.pairs.index(pair) for pair in pairs]
-            return Prior(belief.ordered(order), order.index(self.start), self.initial_loss).law(history, pairs)
-        legs = self.anchored(legs_of(history, belief.pairs, self.start, self.initial_loss))
+        legs = self.anchored(legs_of(history, self.belief.pairs, self.start, self.initial_loss))
         return self.closed_in(legs)._law(legs, history)
 
     def _law(self, legs: Sequence[SeenLeg], history: Sequence[EpochOutcome]) -> LossLaw:
@@ -205,10 +201,6 @@ class Prior:
 
     def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
         """Worlds drawn from the same belief; a pure function of what it is given."""
-        if tuple(pairs) != self.belief.pairs:
-            order = [self.belief.pairs.index(pair) for pair in pairs]
-            ordered = Prior(self.belief.ordered(order), order.index(self.start), self.initial_loss)
-            return ordered.sample(history, pairs, count, seed)
         return draw_worlds(self, history, count, seed)
 
     def weights(self, legs: Sequence[SeenLeg], share: float = 1.0) -> Array:

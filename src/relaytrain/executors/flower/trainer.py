@@ -197,7 +197,7 @@ def _open(asked: argparse.Namespace) -> _Opened:
     # The first optimizer makes torch import 800 modules: while it starts, not in the time of its first task.
     torch.optim.SGD([torch.zeros(1)])
     devices = {node.name: node.device for node in loaded.problem.nodes}
-    own = None if asked.meter is None else resolve(asked.meter, setup.folder).value
+    own = None if asked.meter is None else resolve(asked.meter, setup.folder)
     benches = {}
     for node in asked.nodes.split(","):
         device = devices.get(node) or ""

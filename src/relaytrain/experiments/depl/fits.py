@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.errors import ScenarioError, UsageError
 from ...core.law import Array
-from ...estimators.depl.curve_fit import CurveFit, Reading, fit_curves, least_squares
+from ...estimators.depl.curve_fit import CurveFit, FitReading, fit_curves, least_squares
 from ...estimators.depl.distributions import fit_family, naive_p
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ..figure_traces import depl_campaign
@@ -157,7 +157,7 @@ def _own_p(curve: LegCurve) -> float:
     return naive_p(x, fit_family(x, "inverse-gamma"))
 
 
-def fitted(curves: Sequence[LegCurve], reading: Reading, *, replicates: int) -> CurveFit:
+def fitted(curves: Sequence[LegCurve], reading: FitReading, *, replicates: int) -> CurveFit:
     """(8) with the inverse-gamma where it holds the values, else with the family that scores best on seeds left out."""
     try:
         return fit_curves(curves, reading, replicates=replicates)

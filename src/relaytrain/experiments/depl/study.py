@@ -21,7 +21,7 @@ from ...core.depl import DeplProblem
 from ...core.fourier import Real
 from ...planners.depl.exact.joint import plan
 from ...planners.depl.paper.best_exp import best_expected, greedy_expected
-from ...planners.depl.paper.grid import Reading
+from ...planners.depl.paper.grid import GridReading
 from ...planners.depl.paper.outer_loop import paper_plan
 from ...planners.depl.schedule_losses import losses_by_epoch
 from ...planners.depl.solution import DeplPlan
@@ -117,7 +117,7 @@ def study(preset: str, curves: str = "stand-in") -> Study:
 
 
 @lru_cache(maxsize=32)
-def by_eta(preset: str, target: float, eta: int, reading: Reading, curves: str = "stand-in") -> float:
+def by_eta(preset: str, target: float, eta: int, reading: GridReading, curves: str = "stand-in") -> float:
     """Cost of DepL(eta) in a reading; infinite where it finds nothing."""
     answer = paper_plan(instance_of(preset, target, curves), eta=eta, reading=reading)
     return answer.cost if answer.feasible else float("inf")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...api import first_state, scenario
+from ...api import scenario
 from ...core.state import Grid
 from ...planners.pact.level_tables import Tables
 from ...planners.pact.rules import choose
@@ -65,7 +65,7 @@ def reproduce(out_dir: Path, *, formats: tuple[str, ...] = DEFAULT_FORMATS) -> R
 def chosen_path(where: Scenario, grid: Grid) -> tuple[Vertex, ...]:
     """The path that PACT would follow from the start, with the rule that the preset names."""
     tables = Tables(where.problem, where.costs, where.law, grid)
-    start = tables.start(first_state(where))
+    start = tables.start(where.problem.first_state)
     solution = choose(tables, start, "robust").solution
     spot = Vertex(0, start.pair, int(start.loss), int(start.elapsed_s))
     passed = [spot]

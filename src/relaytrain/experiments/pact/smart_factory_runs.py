@@ -158,7 +158,7 @@ class _World:
 
     def __init__(self, where: Scenario) -> None:
         self.where = where
-        self.state = State(0, where.problem.initial_loss, 0.0, where.problem.start)
+        self.state = where.problem.first_state
 
     def run(self, name: str, decisions: Iterable[int]) -> Trace:
         """Take decisions until the target is reached, the deadline has passed, or there are none left."""
@@ -200,6 +200,5 @@ def benchmark(name: str, where: Scenario) -> Trace:
         "OneSwitch": OneSwitch(),
         "StaticLearn": StaticLearn(),
     }
-    state = State(0, where.problem.initial_loss, 0.0, where.problem.start)
-    plan = planners[name].plan(where.problem, where.costs, where.law, state)
+    plan = planners[name].plan(where.problem, where.costs, where.law, where.problem.first_state)
     return replace(follow(name, where, plan), reached=plan.feasible)

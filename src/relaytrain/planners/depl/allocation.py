@@ -5,7 +5,7 @@ each node set. Few enough assignments are all solved; of more, the Lagrangian pi
 multiplier, those between the two are solved, and single moves improve the result. The Lagrangian's maximum is a lower
 bound on every assignment's cost and is returned with the answer.
 
-Paper: DepL section IV-C. Objective (2) as printed is `rate`, energy is `usage` (see `instance`); both are the same
+Paper: DepL section IV-C. Objective (2) as printed is `rate`, energy is `usage` (see `core.depl`); both are the same
 problem with other coefficients, so both get their own optimum and bound. The paper's 1 + epsilon is `within`: stop as
 soon as the cost is within that factor of the bound.
 Deviations: the paper maps this stage to placing network functions; one deadline couples the epochs, nothing else does.
@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.depl import DeplNodeSet, Objective
+from ...core.depl import DeplNodeSet, DeplProblem, Objective
 from ...core.fourier import Real
 from .allocation_dual import HUGE, Dual, bounds_at
 from .waterfill import Slots, filled, sides, slots_for, waterfill
@@ -231,6 +231,22 @@ def worth_using(
         if math.isfinite(row[3]) and not all(never[i]) and not beaten:
             kept.append(i)
     return kept
+
+
+def allocated(
+    instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int], *, within: float = 0.0
+) -> Allocation:
+    """Node set and resources for each epoch of a schedule with the data chosen."""
+    return allocate(
+        instance.kinds_of(chosen, versions),
+        instance.node_sets,
+        instance.target.deadline_s,
+        instance.data_charge(chosen).tolist(),
+        objective=instance.objective,
+        runs_on=instance.admissible[list(versions)],
+        within=within,
+        each=instance.epoch_charge(chosen).tolist(),
+    )
 
 
 def allocate(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.fourier import Real
-from ..search.kernels import jit, within
+from ..search.kernels import inlined, jit
 from .waterfill import Flat
 
 HUGE = 1e30
@@ -34,7 +34,7 @@ class Dual(NamedTuple):
     deadline_s: float
 
 
-@within
+@inlined
 def least_value(slots: Any, kind: int, used: Any, root_mu: float) -> float:
     """The least over the node sets used, and x <= r there, of a x + fixed + mu (c/x + s/b)."""
     least, mu = HUGE, root_mu * root_mu
@@ -60,7 +60,7 @@ def bounds_at(dual: Any, root_mu: Real) -> tuple[Real, Real]:
     return slopes, offsets
 
 
-@within
+@inlined
 def around(grid: Real, first: int, last: int, near: Real) -> None:
     """Writes multipliers from the one before grid[first] to the one after grid[last]."""
     low, high = grid[max(first - 1, 0)], grid[min(last + 1, grid.shape[0] - 1)]

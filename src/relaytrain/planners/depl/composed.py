@@ -12,10 +12,10 @@ import numpy as np
 from ...core.dependence import NoisePast
 from ...core.depl_settings import DeplSettings
 from ...core.fourier import Real
-from ...core.plan import Alternative, Plan, along, gap_to
+from ...core.plan import Alternative, Plan, gap_to, path_fields
 from ...core.problem import Pair, Problem
 from ...core.state import State
-from ..pact.value import standing
+from ..pact.value import plan_head
 from .exact.data_placement import as_planned
 from .exact.sampled_paths import NOTHING, Paths
 from .schedule_losses import exact_probability, expected_by_epoch, losses_by_epoch
@@ -69,7 +69,7 @@ def composed(
             )
         ],
     }
-    path = along(problem, state, [problem.index(pair) for pair in pairs], table, start)
+    path = path_fields(problem, state, [problem.index(pair) for pair in pairs], table, start)
     several = len(instance.datasets) > 1
     path["decisions"] = tuple(
         replace(
@@ -82,7 +82,7 @@ def composed(
     feasible = answer.level > 0.0
     bound = solution.dual_bound if feasible else math.inf
     return Plan(
-        **standing(problem, state),
+        **plan_head(problem, state),
         planner=planner,
         feasible=feasible,
         **path,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...core.depl import DeplProblem
 from ...core.plan import Nearest
-from ..edge import least_feasible
+from ..edge import LEVELS, highest_level, least_feasible
 from .exact.version_search import VersionSearch
 from .solution import DeplPlan
 
@@ -20,12 +20,11 @@ _LATER = 4.0
 _LONGEST = 1e6
 _WITHIN = 1e-6
 """Of the way from the present loss to the target, or of the time: targets closer than this are the same one."""
-_LEVELS = 1000
 Solve = Callable[[DeplProblem], DeplPlan]
 
 
 @dataclass(frozen=True)
-class Alternatives:
+class Instead:
     """What to ask for instead: `solve` has the word on everything.
 
     `sampled`: a least loss and a highest probability that may well be the ones looked for, where `solve` goes by
@@ -65,21 +64,13 @@ class Alternatives:
         """The highest probability in thousandths, from `rung` (0: one half) to that asked, that a plan can have."""
         target = self.instance.target
 
-        def met(thousandths: int) -> bool:
-            asked = replace(target, probability=thousandths / _LEVELS)
-            return self.solve(replace(self.instance, target=asked)).feasible
+        def met(level: float) -> bool:
+            return self.solve(replace(self.instance, target=replace(target, probability=level))).feasible
 
-        low, high = round(max(rung, 0.5) * _LEVELS), math.ceil(target.probability * _LEVELS - 1e-9)
         if rung <= 0.0:  # the ladder ends at one half, where nothing was found
             return 0.0
-        guess = low if self.sampled is None else math.floor(self.sampled[1] * _LEVELS)
-        for middle in (guess, guess + 1):
-            if low < middle < high:
-                low, high = (middle, high) if met(middle) else (low, middle)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if met(middle) else (low, middle)
-        return max(low / _LEVELS, rung)
+        guess = round(max(rung, 0.5) * LEVELS) if self.sampled is None else math.floor(self.sampled[1] * LEVELS)
+        return highest_level(met, rung, target.probability, guesses=(guess, guess + 1))
 
     def _by_loss(self, loss: float) -> float | None:
         solution = self.solve(self._asking(loss=loss))

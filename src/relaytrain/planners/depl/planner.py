@@ -28,7 +28,7 @@ from ..pact.rules import LADDER
 from .composed import DeplAnswer, composed
 from .exact.dependent_epochs import best_dependent, plan_dependent
 from .exact.sampled_paths import NOTHING
-from .nearest import Alternatives
+from .nearest import Instead
 from .paper.best_exp import best_expected
 from .procedures import Options, plan_by
 from .quickest import quickest
@@ -46,14 +46,9 @@ class Depl:
     """
 
     settings: DeplSettings
-    method: str = "depl"
+    name: str = "depl"
     explained: bool = True
     seed: int = 0
-
-    @property
-    def name(self) -> str:
-        """How plans and tables call this planner."""
-        return self.method
 
     def plan(self, problem: Problem, costs: CostTable, law: LossLaw, state: State) -> Plan:
         """The plan from `state`."""
@@ -75,10 +70,10 @@ class Depl:
         ways = tuple(replace(n, deadline_s=n.deadline_s + state.elapsed_s) for n in instead.nearest())
         return replace(plan, nearest=ways, attainable=instead.attainable(level))
 
-    def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Alternatives:
+    def _instead(self, instance: DeplProblem, past: NoisePast, known: DeplPlan) -> Instead:
         """What else might be asked of this planner."""
-        dependent = self.method == "depl" and not self.settings.belief.independent
-        return Alternatives(
+        dependent = self.name == "depl" and not self.settings.belief.independent
+        return Instead(
             instance,
             lambda asked: self._at_level(asked, past),
             best_dependent(instance, self.settings.belief, past, known, switches=self.settings.switches, seed=self.seed)
@@ -101,8 +96,8 @@ class Depl:
     def _at_level(self, instance: DeplProblem, past: NoisePast = NOTHING) -> DeplPlan:
         """The best plan for an instance; `depl` under the believed dependence."""
         settings = self.settings
-        if self.method != "depl" or settings.belief.independent:
-            return self._by(self.method, instance)
+        if self.name != "depl" or settings.belief.independent:
+            return self._by(self.name, instance)
         return plan_dependent(
             instance, settings.belief, past, switches=settings.switches, seed=self.seed, within=settings.within
         )
@@ -120,7 +115,7 @@ class Depl:
         for m, version in enumerate(instance.versions):
             if set(solution.versions) != {m}:
                 others.append((f"{version.name} alone", self._by("depl", _alone(instance, m), 0)))
-        if self.method == "depl":
+        if self.name == "depl":
             as_asked = self.settings.belief.independent and answer.level == instance.target.probability
             known = solution if as_asked and solution.datasets == instance.all_data else None
             if instance.tables is None:

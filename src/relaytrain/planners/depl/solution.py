@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...core.depl import DeplProblem
 from ...core.fourier import SLACK
-from .allocation import allocate
+from .allocation import allocated
 from .schedule_losses import exact_loss
 
 
@@ -57,16 +57,7 @@ def complete(
     instance: DeplProblem, chosen: Sequence[int], versions: Sequence[int], *, exact: bool = True, within: float = 0.0
 ) -> DeplPlan:
     """The plan for given data and schedule: best allocation, and the final loss's distribution worked out exactly."""
-    allocation = allocate(
-        instance.kinds_of(chosen, versions),
-        instance.node_sets,
-        instance.target.deadline_s,
-        instance.data_charge(chosen).tolist(),
-        objective=instance.objective,
-        runs_on=instance.admissible[list(versions)],
-        within=within,
-        each=instance.epoch_charge(chosen).tolist(),
-    )
+    allocation = allocated(instance, chosen, versions, within=within)
     loss = exact_loss(instance, chosen, versions)
     target = instance.target
     probability = loss.cdf(target.loss)

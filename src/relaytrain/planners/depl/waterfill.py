@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...core.depl import DeplNodeSet, DeplProblem, Objective
 from ...core.fourier import Real
 from ...core.state import TOLERANCE
-from ..search.kernels import jit, within
+from ..search.kernels import inlined, jit
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Flat(NamedTuple):
     fixed: Real
 
 
-@within
+@inlined
 def picked_s(counts: Real, used: NDArray[np.int64], slots: Any, root_mu: float) -> float:
     """The time of so many epochs of each kind on the node sets of `used` the Lagrangian picks at the multiplier."""
     total = 0.0

@@ -27,6 +27,7 @@ from .rules import ActionChoice
 
 Actions = NDArray[np.int64]
 MOST_NODES = 3_000_000
+CUT = f"the search ended after {MOST_NODES:,} steps: there may be a better plan of this kind"
 MOST_CHAINS = 64
 
 
@@ -46,7 +47,8 @@ def _chain(
     """The cheapest numbers of epochs on each pair of `chain`, in order, that end at the goal in time.
 
     With a finite `margin` every pair must be used and the gains of their epochs (jumps left out) may differ by at most
-    `margin` times the whole fall of the loss. With an infinite one, pairs may be left out at the end.
+    `margin` times the whole fall of the loss. With an infinite one, pairs may be left out at the end. After `most`
+    steps the search is cut: the last of what comes back says whether it was not.
     """
     start_epoch, start_pair, start_loss, start_time = start
     length = chain.shape[0]
@@ -54,7 +56,7 @@ def _chain(
     epochs_of = np.zeros((room, length), np.int64)
     level_of = np.empty(room, np.int64)
     values = np.empty((room, 6))  # loss, time, energy, gain of this leg, least and most gain of the legs before
-    best_energy, best_spread = np.inf, np.inf
+    best_energy = np.inf
     best = np.zeros(length, np.int64)
     count, visited = 0, 0
     level_of[0] = 0
@@ -79,7 +81,7 @@ def _chain(
             fall = start_loss - loss
             spread = max(greatest, gain) - min(least, gain)
             if (not np.isfinite(margin) or (level == length - 1 and spread <= margin * fall)) and energy < best_energy:
-                best_energy, best_spread, best = energy, spread, counts
+                best_energy, best = energy, counts
             continue
         if done >= epochs:
             continue
@@ -108,29 +110,26 @@ def _chain(
             if np.isfinite(margin) and here > low + margin * start_loss:
                 continue
             if count == level_of.shape[0]:
-                level_of = grown(level_of)
-                wider = np.empty((2 * values.shape[0], 6))
-                wider[: values.shape[0]] = values
-                values = wider
-                more = np.zeros((2 * epochs_of.shape[0], length), np.int64)
-                more[: epochs_of.shape[0]] = epochs_of
-                epochs_of = more
+                level_of, values, epochs_of = grown(level_of), grown(values), grown(epochs_of)
             level_of[count] = target
             values[count, 0], values[count, 1], values[count, 2] = landed, late, spent
             values[count, 3], values[count, 4], values[count, 5] = here, low, high
             epochs_of[count] = counts
             epochs_of[count, target] += 1
             count += 1
-    return best_energy, best_spread, best, visited < most
+    return best_energy, best, count == 0
 
 
-def _best_chain(tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float) -> Actions | None:
-    """The cheapest path along any of `chains`."""
+def _best_chain(
+    tables: Tables, state: State, chains: Sequence[tuple[int, ...]], margin: float
+) -> tuple[Actions | None, bool]:
+    """The cheapest path along any of `chains`, and whether no search for it was cut."""
     instance, start = tables.at("expected"), tables.start(state)
     epochs = instance.cap(start)
     best: tuple[float, Actions | None] = (math.inf, None)
+    whole = True
     for chain in chains:
-        energy, _, counts, _ = _chain(
+        energy, counts, ended = _chain(
             instance.form,
             instance.seconds,
             instance.joules,
@@ -142,22 +141,29 @@ def _best_chain(tables: Tables, state: State, chains: Sequence[tuple[int, ...]],
             margin,
             MOST_NODES,
         )
+        whole &= bool(ended)
         if energy < best[0]:
             best = (energy, np.repeat(np.array(chain, np.int64), counts))
-    return best[1]
+    return best[1], whole
 
 
-def planned_path(tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = ()) -> Plan:
-    """The plan of a fixed path; its rung is the share of sampled curves that reach the target by it."""
+def planned_path(
+    tables: Tables, state: State, actions: Actions | None, name: str, notes: tuple[str, ...] = (), *, whole: bool = True
+) -> Plan:
+    """The plan of a fixed path; its rung is the share of sampled curves that reach the target by it.
+
+    It says so where the search for the path was cut (`whole` is false).
+    """
     instance: SearchInstance = tables.at("expected")
     start: Start = tables.start(state)
     if start.loss <= instance.goal:
-        actions = np.zeros(0, np.int64)
+        actions, whole = np.zeros(0, np.int64), True
+    notes = notes if whole else (*notes, CUT)
     if actions is None:
-        none = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, True)
+        none = Solution(False, (), (), 0.0, start.elapsed_s, math.inf, whole)
         return compose(tables, state, ActionChoice(none, 0.0), name, explained=False, warnings=notes)
     losses, energy, elapsed = path_of(instance, start, actions) if len(actions) else (np.zeros(0), 0.0, start.elapsed_s)
-    solution = Solution(True, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, energy, True)
+    solution = Solution(True, tuple(map(int, actions)), tuple(map(float, losses)), energy, elapsed, energy, whole)
     plan = compose(tables, state, ActionChoice(solution, 1.0), name, explained=False, warnings=notes)
     return replace(plan, rung=plan.probability, bound_j=math.inf, gap=0.0)
 
@@ -172,8 +178,8 @@ class OneSwitch:
         """The cheapest such plan from `state`."""
         tables = Tables(problem, costs, law)
         others = [(state.pair, now) for now in range(len(problem.pairs)) if now != state.pair]
-        actions = _best_chain(tables, state, [(state.pair,), *others], math.inf)
-        return planned_path(tables, state, actions, self.name)
+        actions, whole = _best_chain(tables, state, [(state.pair,), *others], math.inf)
+        return planned_path(tables, state, actions, self.name, whole=whole)
 
 
 @dataclass(frozen=True)
@@ -197,9 +203,10 @@ class StaticLearn:
         chains = [(state.pair, *rest) for rest in itertools.islice(itertools.product(*options), MOST_CHAINS)]
         untried = math.prod(map(len, options)) - len(chains)
         margin = self.margin
-        actions = None
+        actions, all_whole = None, True
         while margin < 1.0:
-            actions = _best_chain(tables, state, chains, margin)
+            actions, whole = _best_chain(tables, state, chains, margin)
+            all_whole &= whole
             if actions is not None:
                 break
             margin *= 1.5
@@ -208,7 +215,7 @@ class StaticLearn:
             notes.append(f"gains differ by up to {margin:.1%}: no plan keeps {self.margin:.0%}")
         if untried:
             notes.append(f"{len(chains)} of {len(chains) + untried} orders of node sets were tried")
-        return planned_path(tables, state, actions, self.name, tuple(notes))
+        return planned_path(tables, state, actions, self.name, tuple(notes), whole=all_whole)
 
 
 @dataclass(frozen=True)
@@ -226,5 +233,5 @@ class Single:
         """The cheapest such plan from `state`."""
         tables = Tables(problem, costs, law)
         chains = [(i,) for i, pair in enumerate(problem.pairs) if self.version in (None, pair.version)]
-        actions = _best_chain(tables, state, chains, math.inf)
-        return planned_path(tables, state, actions, self.name)
+        actions, whole = _best_chain(tables, state, chains, math.inf)
+        return planned_path(tables, state, actions, self.name, whole=whole)

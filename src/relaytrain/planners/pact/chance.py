@@ -15,18 +15,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.law import ROBUST_LEVEL, Z_ROBUST, LevelLaw, at_levels
 from ...core.state import TOLERANCE, State
 from ..search.allowance import charge, current
-from ..search.instance import contiguous
+from ..search.instance import MOST_EPOCHS, contiguous
 from ..search.kernels import roll
 from .level_tables import Tables
 
-Array = NDArray[np.float64]
 SCORES = np.linspace(-3.2, 3.2, 33)
 """Standard normal scores of the levels whose paths are followed; in between, paths are interpolated."""
 
-MOST_EPOCHS = 20_000
 BLOCK = 64
 """Epochs sampled at a time: most samples arrive soon."""
 
@@ -35,6 +34,8 @@ EPOCH_NS, SAMPLE_NS = 40, 50
 TINY = 1e-12
 NEAR = 1e-6
 """Of a logarithm of a loss: more than rounding in between two levels."""
+SEED = 0
+"""Of all samples."""
 FARTHEST = 6.0
 """Standard deviations of time beyond which no sample is looked for."""
 
@@ -52,7 +53,7 @@ def scattered(tables: Tables) -> bool:
     return isinstance(tables.law, LevelLaw) and tables.law.raised(ROBUST_LEVEL) is not None
 
 
-def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int, seed: int = 0) -> float:
+def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int) -> float:
     """The share of `samples` seeded runs that reach the target in time by `actions`, the last pair training on."""
     law = tables.law
     assert isinstance(law, LevelLaw) and law.scatter is not None
@@ -64,9 +65,9 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
     whole = np.maximum(_at(logs, Z_ROBUST) - _at(logs, 0.0), TINY) / Z_ROBUST  # standard deviation, epoch by epoch
     own = np.minimum(law.scatter[path] / whole, 1.0) ** 2
     goal = float(np.log(max(tables.problem.target.loss + TOLERANCE, TINY)))
-    chance = np.random.default_rng(seed)
+    chance = np.random.default_rng(SEED)
     waiting = chance.standard_normal(samples)  # the level of every run that has not arrived
-    luck = np.random.default_rng([seed, 1]).standard_normal(samples)  # with its seconds
+    luck = np.random.default_rng([SEED, 1]).standard_normal(samples)  # with its seconds
     met = 0
     possible = logs.min(axis=0) <= goal + NEAR  # elsewhere no sample can have arrived
     last = int(np.flatnonzero(possible)[-1]) if possible.any() else -1
@@ -89,13 +90,13 @@ def chance_in_time(tables: Tables, state: State, actions: NDArray[np.int64], *, 
     return 1.0 - (samples - met) / samples
 
 
-def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int, seed: int = 0) -> float:
+def chance_of_levels(tables: Tables, state: State, actions: NDArray[np.int64], *, samples: int) -> float:
     """The same where only seconds scatter: a sample is a level, its curve ends after some epochs, whose time varies.
 
     Higher levels end no sooner: where two samples end after the same epoch, so do those between.
     """
     path, spent, deviation = reach(tables, state, actions)
-    chance = np.random.default_rng(seed)
+    chance = np.random.default_rng(SEED)
     levels, luck = np.sort(chance.uniform(size=samples)), chance.standard_normal(samples)
     target = tables.problem.target
     certain = (

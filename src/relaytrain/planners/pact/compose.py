@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import Level, at_levels, evaluate
-from ...core.plan import Alternative, Plan, along, gap_to
+from ...core.plan import Alternative, Plan, gap_to, path_fields
 from ...core.state import TOLERANCE, State
-from ..search.instance import contiguous
+from ..search.instance import MOST_EPOCHS, contiguous
 from ..search.kernels import jit, next_loss, roll
 from ..search.solve import Solution, first_steps, sketch, solve
-from .chance import chance_in_time, chance_of_levels, scattered
+from .chance import SEED, chance_in_time, chance_of_levels, scattered
 from .lateness import margin
 from .level_tables import Tables
 from .nearest import attainable, nearest_targets
 from .rules import ActionChoice
-from .value import standing
+from .value import plan_head
 
 SAMPLES = 2000
 EXPLAINED = 6
@@ -60,7 +60,7 @@ def _reaches(
     return elapsed <= deadline
 
 
-def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, seed: int = 0) -> float:
+def probability(tables: Tables, state: State, actions: NDArray[np.int64]) -> float:
     """The share of `SAMPLES` seeded curves of the law that reach the target in time, the last pair training on.
 
     A curve is a level: levels are path-wise, so success can only turn into failure as the level rises, and the sorted
@@ -70,13 +70,13 @@ def probability(tables: Tables, state: State, actions: NDArray[np.int64], *, see
     if len(actions) == 0:
         return 1.0 if state.loss <= tables.problem.target.loss + TOLERANCE else 0.0
     if scattered(tables):
-        return chance_in_time(tables, state, actions, samples=SAMPLES, seed=seed)
+        return chance_in_time(tables, state, actions, samples=SAMPLES)
     if tables.variance is not None and math.isfinite(tables.problem.target.deadline_s):
-        return chance_of_levels(tables, state, actions, samples=SAMPLES, seed=seed)
-    levels = np.sort(np.random.default_rng(seed).uniform(size=SAMPLES))
+        return chance_of_levels(tables, state, actions, samples=SAMPLES)
+    levels = np.sort(np.random.default_rng(SEED).uniform(size=SAMPLES))
     seconds = np.ascontiguousarray(tables.costs.epoch_s)
     goal, deadline = tables.problem.target.loss + TOLERANCE, tables.problem.target.deadline_s + TOLERANCE
-    cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + 20_000
+    cap = tables.problem.max_epochs if tables.problem.max_epochs is not None else state.epoch + MOST_EPOCHS
 
     def success(level: float) -> bool:
         form = contiguous(tables.law.form(float(min(max(level, 1e-6), 1 - 1e-6))))
@@ -130,7 +130,7 @@ def compose(
         "change_j": costs.change_j[before, actions],
         "jump": _jumps(tables, state, actions, before, expected, changed),
     }
-    path = along(problem, state, solution.actions, table)
+    path = path_fields(problem, state, solution.actions, table)
     guaranteed_s = None
     if tables.variance is not None:
         guaranteed_s = path["elapsed_s"] + margin(level) * math.sqrt(float(costs.epoch_s2[before, actions].sum()))
@@ -141,7 +141,7 @@ def compose(
     first = solution.actions[0] if solution.actions else -1
     short = explained and choice.rung < target.probability - 1e-12
     return Plan(
-        **standing(problem, state),
+        **plan_head(problem, state),
         planner=planner,
         feasible=feasible,
         **path,

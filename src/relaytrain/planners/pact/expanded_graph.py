@@ -23,6 +23,8 @@ from ..search.togo import ToGo, lookup, nothing
 
 CELLS = 96
 """Cells along each axis when the instance itself is not gridded."""
+ROOM = 4096
+"""Of the table of cells, at first."""
 CELL_NS = 200
 """Of a look at where a label may lead, and at the cell that it comes to."""
 MOST_LABELS = 2**62
@@ -63,10 +65,6 @@ class _Cells(NamedTuple):
     keys: NDArray[np.int64]  # -1: empty
     energy: NDArray[np.float64]
     used: NDArray[np.int64]
-
-
-def _no_cells(room: int = 4096) -> _Cells:
-    return _Cells(np.full(room, -1, np.int64), np.empty(room), np.zeros(1, np.int64))
 
 
 @jit
@@ -202,7 +200,8 @@ def arrivals(
     )
     pair = start.pair + pairs if marked[start.pair] else start.pair
     label = PathLabel(0, pair, start.epoch, start.loss, start.elapsed_s, 0.0)
-    outcome = _explore(space, _no_cells(), pairs, label, MOST_LABELS)
+    no_cells = _Cells(np.full(ROOM, -1, np.int64), np.empty(ROOM), np.zeros(1, np.int64))
+    outcome = _explore(space, no_cells, pairs, label, MOST_LABELS)
     check(space.counts)
     labels, settled = outcome.labels, outcome.settled
     there = settled[(labels.loss[settled] <= instance.goal) & (labels.pair[settled] >= pairs)]

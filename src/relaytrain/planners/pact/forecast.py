@@ -65,10 +65,9 @@ def forecast(
 
 
 class _Way(NamedTuple):
-    """The plan's own pairs, the last one training on, with what has been spent by the end of each epoch."""
+    """The plan's own pairs, the last one training on, and what has been spent by the end of each epoch."""
 
     pairs: NDArray[np.int64]
-    until_s: NDArray[np.float64]
     spent_j: NDArray[np.float64]
 
 
@@ -85,7 +84,7 @@ def _way(problem: Problem, plan: Plan, state: State) -> _Way:
     pairs, seconds, joules = _epochs(problem, plan)
     until_s = state.elapsed_s + np.cumsum(seconds)
     room = max(int((until_s <= problem.target.deadline_s + TOLERANCE).sum()), 1)
-    return _Way(np.ascontiguousarray(pairs[:room], np.int64), until_s[:room], np.cumsum(joules)[:room])
+    return _Way(np.ascontiguousarray(pairs[:room], np.int64), np.cumsum(joules)[:room])
 
 
 def _followed(problem: Problem, way: _Way, law: LossLaw, state: State, levels: Sequence[float]) -> list[float]:

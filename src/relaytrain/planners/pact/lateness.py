@@ -27,8 +27,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.law import Level
-from ..search.instance import Array, SearchInstance, Start
+from ..search.instance import SearchInstance, Start
 from ..search.solve import solve
 
 SURE = 1e6

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.curve import Array
 from ..search.allowance import MOST_WORK, WORK, check
-from ..search.instance import Array
 from ..search.kernels import jit, next_loss
 from ..search.labels import search
 from ..search.solve import SearchInstance, Solution, Start, path_of

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
+from ...core.curve import Array
 from ...core.law import TABLE, Level, LevelLaw, LossLaw, begin
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid, State
@@ -19,7 +20,6 @@ from ..search.instance import MOST_EPOCHS, SearchInstance, Start, instances_of
 from ..search.solve import by_table, first_steps, solve
 from .lateness import cautious, least_quantile, margin, path_variance
 
-Array = NDArray[np.float64]
 LEAST_ABOVE = 1e-6
 """A curve that is believed to stand at the target although the observed loss does not is put this much above it."""
 

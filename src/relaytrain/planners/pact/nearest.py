@@ -14,7 +14,7 @@ from ...core.errors import ScenarioError
 from ...core.plan import Nearest
 from ...core.problem import Target
 from ...core.state import TOLERANCE, State
-from ..edge import least_feasible
+from ..edge import highest_level, least_feasible
 from ..search.allowance import TooMuch
 from ..search.instance import MOST_EPOCHS
 from ..search.solve import solve
@@ -26,8 +26,6 @@ WITHIN = 3.0 * TOLERANCE
 """Targets closer than this are the same one."""
 LATER = 4.0
 """How many times as late the next deadline is that is tried."""
-LEVELS = 1000
-"""Levels are stated in thousandths."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,12 @@ def attainable(tables: Tables, state: State, rung: float) -> float:
     if question.met():
         return question.level
 
-    def met(thousandths: int) -> bool:
-        return replace(question, level=thousandths / LEVELS).met()
+    def met(level: float) -> bool:
+        return replace(question, level=level).met()
 
-    low, high = round(max(rung, 0.5) * LEVELS), math.ceil(question.level * LEVELS - TOLERANCE)
-    if rung < 0.5 and (low >= high or not met(low)):
+    if rung < 0.5 and (question.level <= 0.5 or not met(0.5)):
         return rung
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if met(middle) else (low, middle)
-    return max(low / LEVELS, rung)
+    return highest_level(met, rung, question.level)
 
 
 def _higher_loss(question: _Question, target: Target) -> float | None:

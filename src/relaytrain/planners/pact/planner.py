@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ...core.cost import CostTable
 from ...core.law import LossLaw
 from ...core.plan import Plan
@@ -16,8 +18,6 @@ from .compose import compose, losses_at
 from .level_tables import Tables
 from .nearest import attainable, nearest_targets
 from .rules import ActionChoice, choose, last_resort
-
-import numpy as np  # isort: skip
 
 
 @dataclass(frozen=True)

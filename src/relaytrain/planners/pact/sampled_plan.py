@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.explain import say_few_seeds, say_share
-from ...core.plan import Alternative, Nearest, Plan, along, level_of
+from ...core.plan import Alternative, Nearest, Plan, level_of, path_fields
 from ...core.state import TOLERANCE
 from ...core.worlds import Worlds
 from .schedules import MOST_PATH, BestSchedule, Legs, Walker, sure_enough, trails_of
-from .value import standing
+from .value import plan_head
 
 LOW, HIGH = 0.1, 0.9
 """Between these quantiles lies the energy that a plan states."""
@@ -38,9 +38,9 @@ def composed(
     problem, costs, state, asked = walker.problem, walker.costs, walker.state, walker.asked
     if best is None:
         met = state.loss <= problem.target.loss + TOLERANCE
-        nothing = {**along(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
+        nothing = {**path_fields(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
         return Plan(
-            **standing(problem, state), **nothing, planner=name, feasible=met,
+            **plan_head(problem, state), **nothing, planner=name, feasible=met,
             probability=1.0 if met else 0.0, bound_j=math.inf, gap=0.0,
         )  # fmt: skip
     trails, ends = trails_of(walker, best.legs, reach)
@@ -50,7 +50,7 @@ def composed(
     before = [state.pair, *actions[:-1]]
     curves = np.log(np.maximum(trails[:, :epochs, 2], 1e-9))
     losses = np.exp(np.median(curves, axis=0))
-    once = _paid_once(walker, actions)
+    once = _paid_once(walker, np.array(actions, np.int64))
     table = {
         "seconds": costs.epoch_s[before, actions] + once[:, 0],
         "joules": costs.epoch_j[before, actions] + once[:, 1],
@@ -59,14 +59,14 @@ def composed(
         "change_j": costs.change_j[before, actions],
         "jump": _jumps(walker.worlds, before, actions, [float(np.median(walker.worlds.stands)), *losses[:-1]]),
     }
-    path = along(problem, state, actions, table)
+    path = path_fields(problem, state, actions, table)
     level = level_of(asked)
     sure, feasible = best.probability >= asked - 1e-12, best.probability >= LEAST * walker.coverage
     seeds = walker.worlds.seeds
     few = None if seeds is None else say_few_seeds(seeds, asked, best.probability)
     low_j, high_j = _interval(trails, walker.worlds.coverage, _most_missed(walker, best))
     return Plan(
-        **standing(problem, state),
+        **plan_head(problem, state),
         **{**path, "energy_j": best.energy_j},
         planner=name,
         feasible=feasible,
@@ -83,14 +83,11 @@ def composed(
     )
 
 
-def _paid_once(walker: Walker, actions: list[int]) -> NDArray[np.float64]:
+def _paid_once(walker: Walker, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     """Seconds and joules (E, 2) of first uses along a path, in the epochs in which they are paid."""
-    paid = np.zeros((len(actions), 2))
-    seen: set[float] = set()
-    for epoch, pair in enumerate(actions):
-        if (group := float(walker.per_pair[pair, 2])) not in seen:
-            seen.add(group)
-            paid[epoch] = walker.per_pair[pair, :2]
+    paid = np.zeros((len(pairs), 2))
+    _, firsts = np.unique(walker.per_pair[pairs, 2], return_index=True)
+    paid[firsts] = walker.per_pair[pairs[firsts], :2]
     return paid
 
 
@@ -137,9 +134,7 @@ def _until_deadline(walker: Walker, legs: Legs) -> float:
     pairs = np.concatenate([np.full(min(count, MOST_PATH), pair) for pair, count in legs])
     pairs = pairs[: max(min(MOST_PATH, int(last) - state.epoch), 0)]
     before = np.concatenate(([state.pair], pairs[:-1]))[: len(pairs)]
-    once = np.zeros((len(pairs), 2))
-    _, firsts = np.unique(walker.per_pair[pairs, 2], return_index=True)
-    once[firsts] = walker.per_pair[pairs[firsts], :2]
+    once = _paid_once(walker, pairs)
     until_s = state.elapsed_s + np.cumsum(walker.seconds[before, pairs] + once[:, 0])
     in_time = int((until_s <= deadline_s).sum())
     return float((walker.joules[before, pairs] + once[:, 1])[:in_time].sum())

@@ -18,6 +18,7 @@ from ...core.problem import Problem
 from ...core.state import TOLERANCE, State
 from ...core.worlds import Worlds
 from ..search.allowance import check, current
+from ..search.instance import MOST_EPOCHS
 from ..search.world_walk import followed, trailed
 
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50)
@@ -30,7 +31,6 @@ LIKELY = 5
 """Pairs beside the present one that legs are made of, if there are more: those with the best single change."""
 NEAR = 0.02
 """Where no schedule is sure enough, those this near to the surest are compared by energy."""
-MOST_EPOCHS = 20_000
 MOST_PATH, SHORTEST = 512, 2
 """Epochs of a path that is shown."""
 PUT_OFF = 8

@@ -12,13 +12,13 @@ IDEAL_POWER = 0.5
 """Exponent of the ideal power law; the paper fixes its two ends and its shape, not its exponent."""
 
 
-def ideal_loss(problem: Problem, elapsed_s: float, *, power: float = IDEAL_POWER) -> float:
+def ideal_loss(problem: Problem, elapsed_s: float) -> float:
     """l_ideal(t): the power law from l(0) at 0 to l_max at the deadline."""
     start, goal, deadline = problem.initial_loss, problem.target.loss, problem.target.deadline_s
     if start <= goal or goal <= 0 or not math.isfinite(deadline) or deadline <= 0:
         return goal if elapsed_s >= deadline else start
-    scale = deadline / ((start / goal) ** (1.0 / power) - 1.0)
-    return start * (1.0 + max(elapsed_s, 0.0) / scale) ** -power
+    scale = deadline / ((start / goal) ** (1.0 / IDEAL_POWER) - 1.0)
+    return start * (1.0 + max(elapsed_s, 0.0) / scale) ** -IDEAL_POWER
 
 
 def ahead_of_schedule(problem: Problem, state: State) -> float:
@@ -26,7 +26,7 @@ def ahead_of_schedule(problem: Problem, state: State) -> float:
     return ideal_loss(problem, state.elapsed_s) - state.loss
 
 
-def standing(problem: Problem, state: State) -> dict[str, Any]:
+def plan_head(problem: Problem, state: State) -> dict[str, Any]:
     """What every plan says of its problem and of the state it starts from, by the names of `Plan`."""
     return {
         "problem": problem.name,

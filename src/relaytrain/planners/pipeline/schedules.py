@@ -86,29 +86,23 @@ def async_1f1b(
     m: int,
     window: Window = Window.one_f_one_b,
     *,
-    forward_slots: int = 1,
     backward_slots: int = 2,
 ) -> PipelineSchedule:
     """PipeDream's and mcPipe's schedule: a backward whenever one can run, else a forward while the window has room."""
-    _at_least_one(
-        stages=stages, minibatches=minibatches, m=m, forward_slots=forward_slots, backward_slots=backward_slots
-    )
-    slots = (forward_slots, backward_slots)
-    return _play(stages, minibatches, window.sizes(stages, m), None, slots, forward_first=False)
+    _at_least_one(stages=stages, minibatches=minibatches, m=m, backward_slots=backward_slots)
+    return _play(stages, minibatches, window.sizes(stages, m), None, backward_slots, forward_first=False)
 
 
-def sync_1f1b(stages: int, steps: int, m: int, *, forward_slots: int = 1, backward_slots: int = 1) -> PipelineSchedule:
+def sync_1f1b(stages: int, steps: int, m: int, *, backward_slots: int = 1) -> PipelineSchedule:
     """PipeDream-Flush: `m` minibatches, one forward one backward, then an update; `steps` times."""
-    _at_least_one(stages=stages, steps=steps, m=m, forward_slots=forward_slots, backward_slots=backward_slots)
-    slots = (forward_slots, backward_slots)
-    return _play(stages, steps * m, Window.one_f_one_b.sizes(stages, stages), m, slots, forward_first=False)
+    _at_least_one(stages=stages, steps=steps, m=m, backward_slots=backward_slots)
+    return _play(stages, steps * m, Window.one_f_one_b.sizes(stages, stages), m, backward_slots, forward_first=False)
 
 
-def gpipe(stages: int, steps: int, m: int, *, forward_slots: int = 1, backward_slots: int = 1) -> PipelineSchedule:
+def gpipe(stages: int, steps: int, m: int, *, backward_slots: int = 1) -> PipelineSchedule:
     """GPipe: `m` forwards, then `m` backwards in the same order, then an update; `steps` times."""
-    _at_least_one(stages=stages, steps=steps, m=m, forward_slots=forward_slots, backward_slots=backward_slots)
-    slots = (forward_slots, backward_slots)
-    return _play(stages, steps * m, (m,) * stages, m, slots, forward_first=True)
+    _at_least_one(stages=stages, steps=steps, m=m, backward_slots=backward_slots)
+    return _play(stages, steps * m, (m,) * stages, m, backward_slots, forward_first=True)
 
 
 @dataclass
@@ -128,12 +122,12 @@ def _play(
     total: int,
     windows: tuple[int, ...],
     flush: int | None,
-    slots: tuple[int, int],
+    backward_slots: int,
     *,
     forward_first: bool,
 ) -> PipelineSchedule:
-    """The clock: in every slot each free stage takes the first action of its rule that is ready."""
-    lengths = dict(zip(ActionKind, (*slots, 1), strict=True))
+    """The clock: in every slot each free stage takes the first action of its rule that is ready; forwards last one."""
+    lengths = dict(zip(ActionKind, (1, backward_slots, 1), strict=True))
     line = [_Stage() for _ in range(stages)]
     clock = 0
     while any(

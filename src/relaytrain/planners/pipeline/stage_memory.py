@@ -1,7 +1,7 @@
 """The bytes of a stage in closed form, equal to what a run of the simulator holds.
 
-With in_flight, versions and pending as the schedule's counts at a stage (see `lifetimes`), and for layer l W_l bytes
-of weights and f_l = bytes of its input and error for one minibatch:
+With in_flight, versions and pending as the schedule's counts at a stage (see `version_lifetimes`), and for layer l W_l
+bytes of weights and f_l = bytes of its input and error for one minibatch:
 
     weights    sum W_l + buffers            versions   sum (versions - 1) W_l   where stashed
     optimizer  state tensors * sum W_l                 sum pending f_l          where on demand

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK
-from .kernels import grown, jit, spliced, within
+from .kernels import grown, inlined, jit, spliced
 
 ROOM = 1024
 """Labels there is room for at first."""
@@ -95,7 +95,8 @@ def best_first(settle: Any, step: Any, grow: Any = lambda store: store, *, turn_
     """
     home = settle.__code__
     code = _loop.__code__.replace(co_filename=home.co_filename, co_firstlineno=home.co_firstlineno)
-    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": within(grow), "TURN_NS": turn_ns}
+    names = {**globals(), "settle": spliced(settle), "step": spliced(step), "grow": inlined(grow)}
+    names["TURN_NS"] = turn_ns
     copy = FunctionType(code, names, f"best_first{settle.__name__}")
     copy.__module__, copy.__qualname__ = settle.__module__, copy.__name__
     return jit(copy)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...core.law import LawForm
 from .allowance import charge, current
 from .kernels import jit
-from .togo import LAYERS, ToGo
+from .togo import LAYERS, ToGo, by_layer
 
 STEP_NS = 2
 """From a cell to a pair."""
@@ -50,5 +50,4 @@ def layers(form: LawForm, weight: NDArray[np.float64], goal: int, *, first: int,
     charge(current(), STEP_NS * pairs * cells, 8 * cells)
     out = np.empty((epochs + 1, weight.shape[0], form.table.shape[3]))
     _layers(form.table, weight, goal, first, epochs, out)
-    none_f, none_i = np.zeros(0), np.zeros(0, np.int64)
-    return ToGo(LAYERS, float(goal), none_i, none_f, none_f, none_i, none_i, 0.0, out, 0.0)
+    return by_layer(LAYERS, float(goal), out)

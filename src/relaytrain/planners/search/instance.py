@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cost import CostTable
+from ...core.curve import Array
 from ...core.errors import ScenarioError
-from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate, forms
+from ...core.law import ADDITIVE, CURVE, TABLE, LawForm, Level, LossLaw, TableLaw, evaluate
 from ...core.problem import Problem
 from ...core.state import TOLERANCE, Grid
 from .allowance import HELD, Counts, charge, current
@@ -25,7 +26,6 @@ from .line_bounds import multipliers
 from .thresholds import fewest_epochs, thresholds
 from .togo import ToGo, nothing, place
 
-Array = NDArray[np.float64]
 Within = tuple[tuple[ToGo, float], ...]
 MOST_EPOCHS = 20_000
 """Epochs looked ahead when neither the deadline nor the scenario limits them."""
@@ -236,7 +236,7 @@ def instances_of(
     room, last, monotone = epoch_room(seconds, deadline), problem.max_epochs, law.monotone
     wholes = [
         SearchInstance(form, seconds, joules, goal, deadline, room, loss_top(problem, form), monotone, last_epoch=last)
-        for form in map(contiguous, forms(law, levels))
+        for form in map(contiguous, map(law.form, levels))
     ]
     return wholes if grid is None else [gridded(whole, grid, problem) for whole in wholes]
 
@@ -274,33 +274,38 @@ def epoch_room(seconds: Array, deadline: float) -> int:
     return MOST_EPOCHS
 
 
-def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstance:
-    """Alg. 1's rounding as an instance: losses and times become whole numbers of steps (lines 17-18)."""
+def grid_cells(form: LawForm, grid: Grid, problem: Problem) -> int:
+    """How many losses a grid has: up to its own top, to the last of the law's table, or as far as a run may climb."""
     top = grid.loss_top
-    if top is None and whole.form.kind == TABLE:
-        top = whole.loss_top
+    if top is None and form.kind == TABLE:
+        top = loss_top(problem, form)
     elif top is None:  # the start plus the largest jump from it, and room for a run that begins badly
         first = max(problem.initial_loss, problem.target.loss)
-        jump, share, _ = largest_jump(whole.form)
+        jump, share, _ = largest_jump(form)
         top = first + jump + share * first + 0.5
-    cells = math.ceil(top / grid.loss_step - TOLERANCE) + 1
+    return math.ceil(top / grid.loss_step - TOLERANCE) + 1
+
+
+def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstance:
+    """Alg. 1's rounding as an instance: losses and times become whole numbers of steps (lines 17-18)."""
     form = whole.form
+    cells = grid_cells(form, grid, problem)
     deadline = problem.target.deadline_s
     epochs = math.ceil(deadline / grid.time_step_s - TOLERANCE) if math.isfinite(deadline) else whole.epochs
     if problem.max_epochs is not None:
         epochs = min(epochs, problem.max_epochs)
-    rows = min(form.epochs, epochs) if form.epochs > 1 else 1
+    rows = max(min(form.epochs, epochs), 1)
     pairs = len(whole.seconds)
     if rows * pairs * pairs * cells > MOST_CELLS or (rows > 1 and epochs * pairs * cells > MOST_CELLS):
         raise ScenarioError(
             f"planner.grid: {rows} epochs x {pairs}x{pairs} pairs x {cells} losses exceeds {MOST_CELLS:,} cells; "
             "use a larger loss_step or no grid (the default is exact without one)"
         )
-    table_cells = max(rows, 1) * pairs * pairs * cells
+    table_cells = rows * pairs * pairs * cells
     charge(whole.counts, TABLE_NS * table_cells, 8 * table_cells)
     losses: Array = np.arange(cells, dtype=np.float64) * grid.loss_step
-    table = np.empty((max(rows, 1), pairs, pairs, cells))
-    for row in range(max(rows, 1)):
+    table = np.empty((rows, pairs, pairs, cells))
+    for row in range(rows):
         for before in range(pairs):
             for now in range(pairs):
                 table[row, before, now] = evaluate(form, row + 1, losses, before, now)
@@ -309,22 +314,18 @@ def gridded(whole: SearchInstance, grid: Grid, problem: Problem) -> SearchInstan
             index = np.maximum(np.ceil(landed / grid.loss_step - TOLERANCE), 0.0)
             landed[:] = np.where(index < cells, index, np.inf)
         steps = np.ceil(whole.seconds / grid.time_step_s - TOLERANCE)
-    blank = np.zeros((pairs, pairs))
-    monotone = whole.monotone or TableLaw(table, 1.0).monotone
+    law = TableLaw(table, 1.0, integer=True)
     # With every epoch at least a step long the deadline implies the cap on epochs.
-    autonomous = rows <= 1 and problem.max_epochs is None and float(steps.min(initial=1.0)) >= 1.0
-    rounded = LawForm(
-        TABLE, np.zeros((1, pairs)), np.zeros((0, 4)), np.zeros((1, 0)), blank[None], blank, table, 1.0, True
-    )
+    autonomous = rows == 1 and problem.max_epochs is None and float(steps.min(initial=1.0)) >= 1.0
     instance = SearchInstance(
-        rounded,
+        law.form(),
         steps,
         whole.joules,
         float(grid.goal_index(problem.target.loss)),
         float(grid.deadline_index(deadline)) if math.isfinite(deadline) else math.inf,
         epochs,
         float(cells - 1),
-        monotone,
+        whole.monotone or law.monotone,
         last_epoch=None if autonomous else epochs,
     )
     instance.hold(table.nbytes)

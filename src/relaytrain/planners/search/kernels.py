@@ -26,7 +26,7 @@ def jit(function: Any) -> Any:
         return numba.njit(error_model="numpy")(function)
 
 
-def within(function: Any) -> Any:
+def inlined(function: Any) -> Any:
     """Compiled into its callers: for the innermost steps, whose tuples of arrays take longer to pass than to use."""
     return numba.njit(error_model="numpy", inline="always")(function)
 
@@ -161,7 +161,7 @@ def roll(form: Form, loss: float, pair: int, first_epoch: int, actions: Any, out
 
 @jit
 def grown(array: Any) -> Any:
-    """A copy with twice the room."""
-    wider = np.empty(2 * array.shape[0], array.dtype)
+    """A copy with twice the rows."""
+    wider = np.empty((2 * array.shape[0], *array.shape[1:]), array.dtype)
     wider[: array.shape[0]] = array
     return wider

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.law import LawForm
 from .allowance import WORK, Counts, charge, check, current
 from .best_first import (
@@ -30,7 +31,7 @@ from .best_first import (
     best_first,
     path_to,
 )
-from .instance import Array, SearchInstance, Start
+from .instance import SearchInstance, Start
 from .kernels import jit, next_loss, spliced
 from .staircase import Staircases, dominated, empty_staircases, insert, roomier
 from .togo import ToGo, lookup, nothing

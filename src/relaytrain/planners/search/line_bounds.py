@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...core.law import LawForm
 from .allowance import charge, current
 from .kernels import jit
-from .togo import LINES, ToGo
+from .togo import LINES, ToGo, by_layer
 
 GOLDEN = 0.38196601125
 ROUNDS = 22
@@ -82,5 +82,4 @@ def multipliers(
             at_left = bound(left)
     slope = 0.5 * (low + high)
     bound(slope)
-    none_f, none_i = np.zeros(0), np.zeros(0, np.int64)
-    return ToGo(LINES, goal, none_i, none_f, none_f, none_i, none_i, 0.0, lines, slope)
+    return by_layer(LINES, goal, lines, slope)

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.state import TOLERANCE
 from .allowance import WORK, charge
 from .best_first import FULL, STOPPED
 from .dense import dense
 from .follow import first_weights, follow_lookups, replay, walk_steps
-from .instance import MOST_CELLS, Array, SearchInstance, Start, instance_of
+from .instance import MOST_CELLS, SearchInstance, Start, instance_of
 from .labels import search, way
 from .short_relays import short_relay
 from .togo import STEPS, ToGo, nothing

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.law import CURVE, TABLE, LawForm
-from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK, check, current
+from .allowance import HELD, LABELS, MOST_BYTES, MOST_WORK, PEAK, WORK, Counts, check, current
 from .best_first import pop, push
 from .kernels import grown, highest_before, highest_mid, jit, next_loss, spliced
 from .togo import NO_LAYERS, STEPS, ToGo
 
+MOST_IN_TABLE = 500_000
+"""Labels."""
 STEP_UP = 1e-12
 """A label must raise its pair's threshold by more than this to be kept."""
 MADE_BYTES = 90
@@ -86,7 +88,6 @@ def _sweep(
     watch: int,
     watch_loss: float,
     margin: float,
-    most: int,
     counts: Any,
 ) -> Any:
     """A label waits in the heap once, for the nearest pair that it may still raise: memory grows with labels kept.
@@ -118,7 +119,7 @@ def _sweep(
             if size == 0:
                 break
             item, key = heap_item[0], heap_key[0]
-            if key > limit or final >= most or final > room_left or work > most_work:
+            if key > limit or final >= MOST_IN_TABLE or final > room_left or work > most_work:
                 reached, complete = key, False
                 break
             now, top = order[pair_of[item], turn[item]], raised[item]
@@ -159,7 +160,7 @@ def _sweep(
 
 
 @jit
-def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most: int, counts: Any) -> Any:
+def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, counts: Any) -> Any:
     """As `_sweep` where every step weighs 1: then all labels of a weight are known at once, and the highest counts."""
     pairs = allowed.shape[0]
     room = max(1024, pairs)
@@ -185,7 +186,7 @@ def _rounds(form: Any, allowed: Any, goal: float, tops: Any, limit: float, most:
                     if top > known + STEP_UP:
                         best[before], through[before] = top, item
         over = final > room_left or counts[WORK] > counts[MOST_WORK]
-        if through.max() >= 0 and (number > limit or final >= most or over):
+        if through.max() >= 0 and (number > limit or final >= MOST_IN_TABLE or over):
             reached, complete = number, False
             break
         for before in range(pairs):
@@ -241,7 +242,6 @@ def thresholds(
     limit: float = np.inf,
     watch: tuple[int, float] = (-1, 0.0),
     margin: float = np.inf,
-    most: int = 500_000,
 ) -> ToGo:
     """Weight-to-go staircases of every pair.
 
@@ -250,12 +250,7 @@ def thresholds(
     falls to (1 + `margin`) times the weight found there.
     """
     counts = current()
-    offsets, theta, cost, action, successor, complete, reached = _sweep(
-        form, weight, goal, tops, limit, watch[0], watch[1], margin, most, counts
-    )
-    check(counts)
-    above = np.inf if complete else reached
-    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, NO_LAYERS, 0.0)
+    return _table(goal, _sweep(form, weight, goal, tops, limit, watch[0], watch[1], margin, counts), counts)
 
 
 def fewest_epochs(
@@ -265,11 +260,15 @@ def fewest_epochs(
     *,
     tops: NDArray[np.float64],
     limit: float = np.inf,
-    most: int = 500_000,
 ) -> ToGo:
     """Epochs-to-go: `thresholds` of a weight of 1 wherever the row's pair may go on as the column's."""
     counts = current()
-    offsets, theta, cost, action, successor, complete, reached = _rounds(form, allowed, goal, tops, limit, most, counts)
+    return _table(goal, _rounds(form, allowed, goal, tops, limit, counts), counts)
+
+
+def _table(goal: float, swept: Any, counts: Counts) -> ToGo:
+    """What a sweep has made, as a table."""
     check(counts)
+    offsets, theta, weight, action, successor, complete, reached = swept
     above = np.inf if complete else reached
-    return ToGo(STEPS, goal, offsets, theta, cost, action, successor, above, NO_LAYERS, 0.0)
+    return ToGo(STEPS, goal, offsets, theta, weight, action, successor, above, NO_LAYERS, 0.0)

@@ -43,7 +43,12 @@ _NONE_F, _NONE_I = np.zeros(0), np.zeros(0, np.int64)
 
 def nothing(goal: float) -> ToGo:
     """The bound that knows nothing."""
-    return ToGo(NOTHING, goal, _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_I, 0.0, NO_LAYERS, 0.0)
+    return by_layer(NOTHING, goal, NO_LAYERS)
+
+
+def by_layer(kind: int, goal: float, layers: NDArray[np.float64], slope: float = 0.0) -> ToGo:
+    """A table without staircases."""
+    return ToGo(kind, goal, _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_I, 0.0, layers, slope)
 
 
 @jit

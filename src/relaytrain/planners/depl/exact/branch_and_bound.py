@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core.fourier import SLACK, Counts, Real
-from ...search.kernels import jit, within
+from ...search.kernels import inlined, jit
 from ..allocation_dual import bounds_near
 from ..waterfill import filled
 from .meets_target import hopeless, meets, way_of
@@ -53,7 +53,7 @@ def room(segments: int, epochs: int, batch: int) -> SearchProgress:
     return SearchProgress(np.zeros(3, np.int64), boxes, lengths, np.empty(batch), best, np.empty(2))
 
 
-@within
+@inlined
 def furthest(versions: Counts, near: Counts, far: Counts, prices: Any, below: float) -> int:
     """The last epoch for less than `below` and in time; ends are `near` where longer is dearer, else `far`."""
     last = versions.shape[0] - 2
@@ -92,7 +92,7 @@ def cost_bound(structure: Counts, lengths: Counts, prices: Any) -> float:
     return least
 
 
-@within
+@inlined
 def tightened(versions: Counts, low: Counts, high: Counts, prices: Any, below: float, sure: bool) -> bool:
     """Sets the last end's limits and makes all ends increase strictly; whether anything is left of the box."""
     last = low.shape[0] - 1
@@ -109,7 +109,7 @@ def tightened(versions: Counts, low: Counts, high: Counts, prices: Any, below: f
     return low[last] <= high[last]
 
 
-@within
+@inlined
 def least_mean(moments: Real, way: Any, low: Counts, high: Counts, prices: Any, below: float) -> float:
     """No schedule of the box that costs less than `below` has a lower expected loss.
 

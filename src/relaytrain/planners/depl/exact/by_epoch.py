@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,11 @@ from ....core.depl import DeplProblem
 from ....core.distribution import frequencies_of
 from ....core.errors import UsageError
 from ....core.fourier import SLACK, Complex, Counts, Frequencies, Real, cdf_many
-from ..allocation import Allocator, allocate, worth_using
+from ..allocation import Allocator, allocated, worth_using
 from ..allocation_dual import HUGE, multipliers
 from ..schedule_losses import LossTable, exact_probability
 from ..waterfill import slots_for
-from .version_search import SWITCHES, VersionSchedule, searched_switches
+from .version_search import SWITCHES, VersionSchedule, repeated, searched_switches
 
 MOST = 100_000_000
 """Schedules looked at; more are refused."""
@@ -84,16 +85,7 @@ class EpochSearch:
 
     def cost(self, versions: Sequence[int]) -> float:
         """What the best allocation of the schedule costs; infinite if none meets the deadline."""
-        instance = self.instance
-        return allocate(
-            instance.kinds_of(self.chosen, versions),
-            instance.node_sets,
-            instance.target.deadline_s,
-            instance.data_charge(self.chosen).tolist(),
-            objective=instance.objective,
-            runs_on=instance.admissible[list(versions)],
-            each=instance.epoch_charge(self.chosen).tolist(),
-        ).cost
+        return allocated(self.instance, self.chosen, versions).cost
 
     def _structures(self) -> Iterator[tuple[int, ...]]:
         """Sequences of versions without neighbours alike, the shorter first."""
@@ -116,10 +108,10 @@ class EpochSearch:
         while len(chunk := np.array(list(itertools.islice(rows, _CHUNK)), np.int64)):
             yield chunk
 
-    def _by_ends(self, sums: Real, structure: Sequence[int], ends: Counts) -> Real:
-        """Totals of the schedules by prefix sums (versions + 1, epochs + 1)."""
+    def _by_ends(self, sums: Any, structure: Sequence[int], ends: Counts) -> Any:
+        """Totals (schedules, ...) by prefix sums (versions + 1, epochs + 1, ...)."""
         after = (*structure[1:], len(self.instance.versions))
-        total = np.zeros(len(ends))
+        total = np.zeros((len(ends), *sums.shape[2:]), sums.dtype)
         for i, (m, n) in enumerate(zip(structure, after, strict=True)):
             total += sums[m, ends[:, i]] - sums[n, ends[:, i]]
         return total
@@ -148,7 +140,7 @@ class EpochSearch:
             for place, probability in zip(part, sure, strict=True):
                 if bound[place] >= self._below or probability < target.probability - _CLOSE:
                     continue
-                versions = _spelled(structure, ends[rows[place]])
+                versions = repeated(structure, np.diff(ends[rows[place]], prepend=0))
                 if probability > target.probability + _CLOSE or self._holds(versions):
                     yield versions
 
@@ -225,10 +217,7 @@ class EpochSearch:
     def _probabilities(self, structure: tuple[int, ...], ends: Counts, mean: Real) -> Real:
         """P(loss <= target) of the schedules."""
         t = self._frequencies.at
-        logs = np.zeros((len(ends), len(t)), np.complex128)
-        after = (*structure[1:], len(self.instance.versions))
-        for i, (m, n) in enumerate(zip(structure, after, strict=True)):
-            logs += self._log_cf[m, ends[:, i]] - self._log_cf[n, ends[:, i]]
+        logs = self._by_ends(self._log_cf, structure, ends)
         for a, b, at in self._entries(structure, ends):
             for i in np.unique(at):
                 jump = self.instance.jump_at(self._k[int(i)], self.chosen, a, b)
@@ -238,8 +227,3 @@ class EpochSearch:
 
     def _holds(self, versions: tuple[int, ...]) -> bool:
         return exact_probability(self.instance, self.chosen, versions) >= self.instance.target.probability - SLACK
-
-
-def _spelled(structure: Sequence[int], ends: Counts) -> tuple[int, ...]:
-    lengths = np.diff(ends, prepend=0)
-    return tuple(np.repeat(structure, lengths).tolist())

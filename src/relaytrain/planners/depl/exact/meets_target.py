@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core.fourier import SLACK, Counts, Real
-from ...search.kernels import jit, within
+from ...search.kernels import inlined, jit
 
 GONE = -20.0
 """log of a characteristic function that no longer counts."""
@@ -59,7 +59,7 @@ class Losses(NamedTuple):
     """How much more uncertain a box is for each later epoch of an end, summed: (versions, versions + 1, epochs + 1)."""
 
 
-class Way(NamedTuple):
+class Structure(NamedTuple):
     """A structure with what all its schedules share, initial loss and switches; and which of them are looked at."""
 
     versions: Counts
@@ -147,10 +147,10 @@ def way_of(losses: Any, structure: Counts) -> Any:
                 im[j] += losses.jump_im[before, now, j]
         before = now
     versions[segments] = losses.moments.shape[1] - 1
-    return Way(versions, mean, re, im, spread, np.empty((2, segments), np.int64))
+    return Structure(versions, mean, re, im, spread, np.empty((2, segments), np.int64))
 
 
-@within
+@inlined
 def expected(losses: Any, way: Any, ends: Counts) -> float:
     """The mean loss of a schedule."""
     mean = way.mean
@@ -159,7 +159,7 @@ def expected(losses: Any, way: Any, ends: Counts) -> float:
     return mean
 
 
-@within
+@inlined
 def inverted(losses: Any, way: Any, ends: Counts, offset: float) -> float:
     """P(loss - mean <= offset) of a schedule, from all frequencies until its characteristic function is gone.
 
@@ -184,7 +184,7 @@ def inverted(losses: Any, way: Any, ends: Counts, offset: float) -> float:
     return 0.5 - total / math.pi if losses.enough else -1.0
 
 
-@within
+@inlined
 def look_at(losses: Any, way: Any, low: Counts, high: Counts) -> None:
     """From now on at the schedules whose segments end between epochs low[s] and high[s]."""
     versions, epochs = losses.re.shape[0], losses.re.shape[1]
@@ -193,7 +193,7 @@ def look_at(losses: Any, way: Any, low: Counts, high: Counts) -> None:
         way.rows[0, s], way.rows[1, s] = begin + low[s], begin + high[s]
 
 
-@within
+@inlined
 def between(losses: Any, way: Any, i: int, part: int, start: float) -> tuple[float, float]:
     """The least and the greatest of what is looked at, at frequency i."""
     least = greatest = start
@@ -204,7 +204,7 @@ def between(losses: Any, way: Any, i: int, part: int, start: float) -> tuple[flo
     return least, greatest
 
 
-@within
+@inlined
 def glimpse(losses: Any, way: Any, offset: float, gone: float) -> tuple[float, float]:
     """An upper bound on P(loss - mean <= offset) of what is looked at, but for a short period's error.
 
@@ -231,7 +231,7 @@ def glimpse(losses: Any, way: Any, offset: float, gone: float) -> tuple[float, f
     return 0.5 - total / math.pi, rest
 
 
-@within
+@inlined
 def far_enough(losses: Any, way: Any, goal: Any, variance: float) -> float:
     """From about this offset on a schedule of the least `variance` reaches the goal: a glimpse is not worth while.
 
@@ -242,7 +242,7 @@ def far_enough(losses: Any, way: Any, goal: Any, variance: float) -> float:
     return deviation * (z + min(max(skewness, -1.0), 1.0) * (z * z - 1.0) / 6.0)
 
 
-@within
+@inlined
 def beyond(distance: float, variance: float, fourth: float) -> float:
     """A bound on the mass further from the mean, to one side: Cantelli's and, by fourth moments, Markov's."""
     if distance <= 0.0:
@@ -285,7 +285,7 @@ def meets(losses: Any, way: Any, ends: Counts, goal: Any, asked: float) -> int:
     return 1 if share >= asked else 0
 
 
-@within
+@inlined
 def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_mean: float) -> bool:
     """Whether surely no schedule of a box, all of expected loss `least_mean` or more, reaches the goal."""
     offset = goal.target - least_mean
@@ -302,7 +302,7 @@ def hopeless(losses: Any, way: Any, low: Counts, high: Counts, goal: Any, least_
     return most_probable(losses, way, offset, variance) < goal.asked
 
 
-@within
+@inlined
 def most_probable(losses: Any, way: Any, offset: float, variance: float) -> float:
     """An upper bound on P(loss - mean <= offset) of what is looked at, of that variance at most."""
     fourth = between(losses, way, losses.few, 1, way.spread[1])[1]

@@ -26,7 +26,7 @@ import numpy as np
 from ....core.depl import DeplProblem
 from ....core.distribution import Distribution
 from ....core.fourier import SLACK, Counts, Real
-from ...search.kernels import jit
+from ...search.kernels import grown, jit
 from ..cumulants import third_cumulant
 from .version_search import VersionSchedule, VersionSearch
 
@@ -214,11 +214,3 @@ def fronts(
             new_end[now] = count
         first, end = new_first, new_end
     return weight, loss, parent, version, count
-
-
-@jit
-def grown(values: Any) -> Any:
-    """The array with twice the room."""
-    larger = np.empty(2 * values.shape[0], values.dtype)
-    larger[: values.shape[0]] = values
-    return larger

@@ -172,7 +172,7 @@ class VersionSearch:
             if state.best[0] > 0:
                 below, self._focused = (float(cost) for cost in state.costs)
                 self._bounds = prices.slopes, prices.offsets
-                cheapest = VersionSchedule(_repeated(structures[state.best[0] - 1], state.best[1:]), below)
+                cheapest = VersionSchedule(repeated(structures[state.best[0] - 1], state.best[1:]), below)
             if count < 0:  # a close call: from now on with more frequencies
                 self._level += 1
                 losses = self.losses.losses(epochs, level=self._level)
@@ -194,7 +194,7 @@ class VersionSearch:
         for i in np.argsort(bounds, kind="stable"):
             if bounds[i] >= below:
                 break
-            versions = _repeated(structure, lengths[i])
+            versions = repeated(structure, lengths[i])
             while (cost := self.cost(versions)) < below:
                 if by_mean or self.holds(versions):
                     cheapest, below = VersionSchedule(versions, cost), cost
@@ -236,5 +236,6 @@ def searched_switches(instance: DeplProblem, switches: int) -> int:
     return epochs if len(instance.versions) ** epochs <= ALL_SEQUENCES else switches
 
 
-def _repeated(structure: Counts, lengths: Counts) -> tuple[int, ...]:
+def repeated(structure: Counts | Sequence[int], lengths: Counts) -> tuple[int, ...]:
+    """The versions, one an epoch, of segments so long."""
     return tuple(np.repeat(structure, lengths).tolist())

@@ -33,7 +33,7 @@ from ...search.kernels import jit
 from ..schedule_losses import DataLosses
 from ..waterfill import epoch_slots
 
-Reading = Literal["literal", "merged"]
+GridReading = Literal["literal", "merged"]
 Capable = Literal["quickest", "largest"]
 
 MOST_LABELS = 8_000
@@ -90,7 +90,7 @@ class GridSearch:
         chosen: Sequence[int],
         *,
         eta: int = 200,
-        reading: Reading = "merged",
+        reading: GridReading = "merged",
         capable: Capable = "quickest",
     ) -> None:
         self.instance, self.chosen = instance, tuple(chosen)

@@ -17,7 +17,7 @@ import warnings
 from ....core.depl import DeplProblem
 from ..data_choice import choose
 from ..solution import DeplPlan, complete, settled
-from .grid import Capable, GridSearch, Reading
+from .grid import Capable, GridReading, GridSearch
 from .proxy import NotSubmodular, epochs_times_duration, minimum_norm_choice
 
 
@@ -25,7 +25,7 @@ def paper_plan(
     instance: DeplProblem,
     *,
     eta: int = 200,
-    reading: Reading = "merged",
+    reading: GridReading = "merged",
     capable: Capable = "quickest",
     within: float = 0.0,
 ) -> DeplPlan:

@@ -38,8 +38,8 @@ def minimum_norm_choice(count: int, proxy: Callable[[tuple[int, ...]], float]) -
     The empty choice is ruled out by holding one dataset fixed, each in turn, and minimising over the others.
     """
     if _violated(count, proxy):
-        said = "K*T is not submodular here: the minimum-norm point need not minimise it"
-        warnings.warn(said, NotSubmodular, stacklevel=2)
+        words = "K*T is not submodular here: the minimum-norm point need not minimise it"
+        warnings.warn(words, NotSubmodular, stacklevel=2)
     best = min((_with(fixed, count, proxy) for fixed in range(count)), key=proxy)
     return DataChoice(best, proxy(best), False)
 
