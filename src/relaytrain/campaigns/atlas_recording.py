@@ -321,9 +321,11 @@ class AtlasRecording:
             return
         folder = None if self.scenario.folder is None else str(self.scenario.folder.resolve())
         opening = {
-            "scenario": dict(self.scenario.resolved), "folder": folder, "every": self.grid.every,
+            "scenario": dict(self.scenario.resolved),
+            "folder": folder,
+            "every": self.grid.every,
             "groups": self.groups,
-        }  # fmt: skip
+        }
         waiting = set(self.left)
         try:
             with Crew("campaigns.atlas_recording", opening, workers) as crew:

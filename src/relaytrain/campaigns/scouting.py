@@ -136,9 +136,14 @@ class Scouting:
         """The product's own loop."""
         scenario, runner = self.scenario, AtlasRunner(self.atlas, self.seed, self._kept)
         job = Job(
-            scenario.problem, self.costs, scenario.law, lambda probed: estimator_for(scenario, probed),
-            self.planner, runner, Settings(seed=self.seed),
-        )  # fmt: skip
+            scenario.problem,
+            self.costs,
+            scenario.law,
+            lambda probed: estimator_for(scenario, probed),
+            self.planner,
+            runner,
+            Settings(seed=self.seed),
+        )
         first = runner.first()
         journal = MemoryJournal("scouting", first, scenario.problem.pairs, scenario.problem.start)
         ended = RelayLoop(job, journal, runner.probe(first).metric(scenario.problem.target.metric)).begin(first)

@@ -160,9 +160,12 @@ def _body(scenario: Scenario, done: Scouted, saving: Saving | None, out: Path, k
     expected = None
     if saving is not None:
         expected = {
-            "relay": saving.relay, "before_j": saving.before_j, "after_j": saving.after_j,
-            "energy_interval_j": list(saving.energy_interval_j), "probability": saving.probability,
-        }  # fmt: skip
+            "relay": saving.relay,
+            "before_j": saving.before_j,
+            "after_j": saving.after_j,
+            "energy_interval_j": list(saving.energy_interval_j),
+            "probability": saving.probability,
+        }
     return {
         "schema": "relaytrain.scouted/1",
         "scenario": scenario.name,

@@ -39,9 +39,13 @@ class StageOrder:
         """The JSON form."""
         bare = replace(self.job, source="", data="", snapshots="", code=None, interface=None)
         return {
-            "nodes": self.nodes, "rank": self.rank, "places": [str(place) for place in self.places],
-            "name": self.key.job, "key": self.key.key.hex(), "job": bare.to_dict(),
-        }  # fmt: skip
+            "nodes": self.nodes,
+            "rank": self.rank,
+            "places": [str(place) for place in self.places],
+            "name": self.key.job,
+            "key": self.key.key.hex(),
+            "job": bare.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> StageOrder:

@@ -122,12 +122,18 @@ class StagesOnNodes:
             parts = {node: content.part(*job.bounds(rank)) for rank, node in enumerate(split.devices)}
             tasks = [
                 NodeTask(
-                    run, decision.epoch, attempt, split.devices[order.rank],
-                    b"".join(part_pieces(parts[split.devices[order.rank]])), self.setup.settings, decision.resources,
-                    self.deadline_s(decision), stage=order.to_dict(),
+                    run,
+                    decision.epoch,
+                    attempt,
+                    split.devices[order.rank],
+                    b"".join(part_pieces(parts[split.devices[order.rank]])),
+                    self.setup.settings,
+                    decision.resources,
+                    self.deadline_s(decision),
+                    stage=order.to_dict(),
                 )
                 for order in orders(decision.nodes, places, job)
-            ]  # fmt: skip
+            ]
             answers = self._answers(tasks, parts)
             lost = [result for result, _ in answers.values() if result.error is not None]
             if not lost:

@@ -90,9 +90,11 @@ class StageJob:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         name = next(key for key, kind in RULE_CLASSES.items() if isinstance(self.rule, kind))
         return values | {
-            "schema": SCHEMA, "rule": {"name": name, **asdict(self.rule)},  # type: ignore[call-overload]
-            "wires": [asdict(w) for w in self.wires], "paces": [asdict(p) for p in self.paces],
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "rule": {"name": name, **asdict(self.rule)},  # type: ignore[call-overload]
+            "wires": [asdict(w) for w in self.wires],
+            "paces": [asdict(p) for p in self.paces],
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], where: object = "job") -> StageJob:

@@ -85,13 +85,22 @@ def results_json(order: TrainingOrder, results: Sequence[PipelineResult]) -> dic
     last = results[-1]
     losses = [loss for result in results for loss in result.losses]
     return {
-        "schema": SCHEMA, "network": order.network, "data": order.data, "minibatches": len(losses),
-        "first_loss": losses[0], "last_loss": losses[-1], "losses": losses,
-        "elapsed_s": math.fsum(r.elapsed_s for r in results), "link_bytes": sum(r.link_bytes for r in results),
-        "devices": list(last.splits[-1].devices), "cuts": list(last.splits[-1].cuts),
-        "peak_bytes": list(last.peak_bytes), "predicted_bytes": list(last.predicted_bytes), **growth(last),
+        "schema": SCHEMA,
+        "network": order.network,
+        "data": order.data,
+        "minibatches": len(losses),
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "losses": losses,
+        "elapsed_s": math.fsum(r.elapsed_s for r in results),
+        "link_bytes": sum(r.link_bytes for r in results),
+        "devices": list(last.splits[-1].devices),
+        "cuts": list(last.splits[-1].cuts),
+        "peak_bytes": list(last.peak_bytes),
+        "predicted_bytes": list(last.predicted_bytes),
+        **growth(last),
         "history": [event for result in results for event in result.history],
-    }  # fmt: skip
+    }
 
 
 def growth(result: PipelineResult) -> dict[str, Any]:

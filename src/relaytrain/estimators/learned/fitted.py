@@ -135,9 +135,12 @@ def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:
     }
     if (model := fit.change) is not None:
         body["change"] = {
-            "inputs": model.inputs, "target": model.target, "weights": list(model.weights), "factor": model.factor,
+            "inputs": model.inputs,
+            "target": model.target,
+            "weights": list(model.weights),
+            "factor": model.factor,
             "parts": [_pack_part(part, f"change{i}", arrays) for i, part in enumerate(model.parts)],
-        }  # fmt: skip
+        }
     return arrays, body
 
 

@@ -144,10 +144,15 @@ def forest_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
         raise Wrong(f"{prefix}threshold", "a number that is none", "numbers")
     _check_trees(prefix, feature, left, right, roots)
     return {
-        "feature": feature, "threshold": threshold, "left": left, "right": right, "roots": roots,
+        "feature": feature,
+        "threshold": threshold,
+        "left": left,
+        "right": right,
+        "roots": roots,
         "missing_left": _held(arrays, f"{prefix}missing_left", (nodes,)).astype(np.bool_),
-        "value": figures(arrays, f"{prefix}value", (nodes,)), "baseline": figures(arrays, f"{prefix}baseline", ()),
-    }  # fmt: skip
+        "value": figures(arrays, f"{prefix}value", (nodes,)),
+        "baseline": figures(arrays, f"{prefix}baseline", ()),
+    }
 
 
 def _check_trees(

@@ -40,9 +40,14 @@ def composed(
         met = state.loss <= problem.target.loss + TOLERANCE
         nothing = {**path_fields(problem, state, (), {}), "guaranteed": (), "rung": 1.0 if met else 0.0}
         return Plan(
-            **plan_head(problem, state), **nothing, planner=name, feasible=met,
-            probability=1.0 if met else 0.0, bound_j=math.inf, gap=0.0,
-        )  # fmt: skip
+            **plan_head(problem, state),
+            **nothing,
+            planner=name,
+            feasible=met,
+            probability=1.0 if met else 0.0,
+            bound_j=math.inf,
+            gap=0.0,
+        )
     trails, ends = trails_of(walker, best.legs, reach)
     arrived = np.flatnonzero(trails[:, :, 1].mean(axis=0) <= 0.5)
     epochs = min(max(int(arrived[0]) if len(arrived) else int(ends.max()), reach), MOST_PATH)

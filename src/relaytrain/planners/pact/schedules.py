@@ -153,9 +153,18 @@ class Followed:
         walker, counts = self.walker, current()
         every = np.arange(len(self.schedules)) if chosen is None else chosen
         followed(
-            min(count, len(walker.worlds)), walker.worlds.arrays, walker.start, self.schedules.pairs,
-            self.schedules.counts, every, walker.terms, np.empty((0, 3)), self.sums, self.seen, counts,
-        )  # fmt: skip
+            min(count, len(walker.worlds)),
+            walker.worlds.arrays,
+            walker.start,
+            self.schedules.pairs,
+            self.schedules.counts,
+            every,
+            walker.terms,
+            np.empty((0, 3)),
+            self.sums,
+            self.seen,
+            counts,
+        )
         check(counts)
         with np.errstate(invalid="ignore"):
             energy, missed = self.sums.T / self.seen
