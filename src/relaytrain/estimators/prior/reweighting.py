@@ -23,9 +23,10 @@ Paper: stands in for lambda_run and lambda_change of PACT section IV when there 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -55,8 +56,8 @@ FARTHEST = 3.0
 REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
 
-REMEMBERED = 4
-"""Posteriors."""
+REMEMBERED = 8
+"""Posteriors and priors closed in."""
 
 MOST_ROWS = 512
 """Epochs for which a law says how much more is learned."""
@@ -66,6 +67,7 @@ TINY = 1e-3
 
 
 Axes = tuple[tuple[Array, Array], ...]
+Got = TypeVar("Got")
 CLOSER = (0.05, 0.3)
 """Rounds of closing in: the share of the evidence that counts in each. With all of it a coarse grid would choose what
 happens to lie next to a figure that explains the losses."""
@@ -213,16 +215,21 @@ class Prior:
 
     def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
-        common, in pace and in floor. The last ones are remembered: a law and worlds are asked for after each epoch."""
-        key = (share, *((leg.pair, leg.first_epoch, leg.start, leg.doubt, leg.past, tuple(leg.losses)) for leg in legs))
-        if key not in self._posteriors:
-            while len(self._posteriors) >= REMEMBERED:
-                del self._posteriors[next(iter(self._posteriors))]
-            self._posteriors[key] = self._posterior(legs, share)
-        return self._posteriors[key]
+        common, in pace and in floor."""
+        return self._remembered(("posterior", share, *_key(legs)), lambda: self._posterior(legs, share))
+
+    def _remembered(self, key: tuple[object, ...], make: Callable[[], Got]) -> Got:
+        """What `make` makes, the last ones remembered: a law and worlds are asked for after each epoch."""
+        known = self._memory
+        if key not in known:
+            while len(known) >= REMEMBERED:
+                del known[next(iter(known))]
+            known[key] = make()
+        known[key] = known.pop(key)
+        return cast(Got, known[key])
 
     @cached_property
-    def _posteriors(self) -> dict[tuple[object, ...], tuple[Given, Array]]:
+    def _memory(self) -> dict[tuple[object, ...], object]:
         return {}
 
     def _posterior(self, legs: Sequence[SeenLeg], share: float) -> tuple[Given, Array]:
@@ -262,6 +269,9 @@ class Prior:
         """The same with the hypotheses of the pairs that were tried close round those that explain what was seen."""
         if not self.belief.lattice.closes or not legs:
             return self
+        return self._remembered(("closer", *_key(legs)), lambda: self._closed_in(legs))
+
+    def _closed_in(self, legs: Sequence[SeenLeg]) -> Prior:
         closer = self
         for share in CLOSER:
             weights = closer.weights(legs, share)
@@ -421,6 +431,11 @@ class Prior:
                 shift[before, now], factor[before, now] = share * np.clip(np.mean(values), -6.0, 6.0), 1.0 - share
         spread = belief.jump_spread * np.sqrt(factor)
         return np.where(np.isfinite(belief.jump0), belief.jump0 + shift * belief.jump_spread, belief.jump0), spread
+
+
+def _key(legs: Sequence[SeenLeg]) -> tuple[object, ...]:
+    """What a posterior depends on of legs; their experience follows from the legs before."""
+    return tuple((leg.pair, leg.first_epoch, leg.start, leg.doubt, leg.past, tuple(leg.losses)) for leg in legs)
 
 
 def _skipped(leg: SeenLeg) -> int:
