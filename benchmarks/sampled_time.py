@@ -44,7 +44,7 @@ def of_preset(name: str, repeats: int) -> str:
     scenario = api.scenario(name)
     problem, estimator = scenario.problem, estimator_for(scenario)
     planner = replace(planner_for(scenario, "pact", "sampled"), explained=False)  # type: ignore[type-var]
-    state = State(0, problem.initial_loss, 0.0, problem.start)
+    state = problem.first_state
     law = estimator.law((), problem.pairs)
     sample = getattr(estimator, "sample", None)
     worlds = sample((), problem.pairs, WORLDS, 0) if sample is not None else None

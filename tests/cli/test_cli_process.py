@@ -15,7 +15,7 @@ import pytest
 from relaytrain.cli import compiled
 from relaytrain.cli.output import talk
 
-NEVER = ("torch", "sklearn", "matplotlib", "fastapi", "flwr", "pandas", "scipy.linalg", "networkx")
+NEVER = ("torch", "sklearn", "matplotlib", "fastapi", "flwr", "pandas", "scipy.linalg", "networkx", "cffi", "yaml")
 LIMIT_S = 600  # what hangs, not what is slow on a busy machine
 SPY = """
 import sys

@@ -9,7 +9,6 @@ import pytest
 from checked_cases import ESTIMATES, PACT, Case, case_files, reaches_goal, read_case, replay
 
 from relaytrain.core.errors import ScenarioError
-from relaytrain.core.state import State
 from relaytrain.planners.pact.planner import Optimum
 from relaytrain.planners.search.solve import Start, instance_of, solve
 
@@ -31,8 +30,7 @@ def collect():
 def plan_of(case: Case, estimate: str, *, quantised: bool):
     planner = Optimum(grid=case.grid if quantised else None, explained=False)
     problem = replace(case.problem, max_epochs=None) if quantised else case.problem
-    state = State(0, problem.initial_loss, 0.0, problem.start)
-    return planner.plan(problem, case.costs, case.laws[estimate], state)
+    return planner.plan(problem, case.costs, case.laws[estimate], problem.first_state)
 
 
 @pytest.mark.parametrize("path", collect())

@@ -142,7 +142,7 @@ def test_a_law_without_curves_is_planned_by_levels():
 
 def test_worlds_of_a_law_are_its_levels():
     scenario = api.scenario("smart_factory")
-    state = State(0, scenario.problem.initial_loss, 0.0, scenario.problem.start)
+    state = scenario.problem.first_state
     plan = Sampled().plan(scenario.problem, scenario.costs, scenario.law, state)
     exact = rt.plan("smart_factory", planner="optimum")
     assert plan.feasible and plan.energy_j >= 0.9 * exact.energy_j

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .compiled import compiled, needs_scipy
+from .compiled import compiled, needs_all_imports
 from .options import SCENARIO, Format, Output, Report, Scenario, Sets, Without
 from .output import check_file, emit_json, emit_view, write_report
 
@@ -46,7 +46,7 @@ def compare(
     check_file("--report", report, ".html", ".htm")
     recorded = [] if atlas is None else [f"planner.atlas={json.dumps(str(atlas.resolve()))}"]
     loaded = api.scenario(scenario, overrides=[*(sets or ()), *recorded], without=without or ())
-    with compiled(scipy=needs_scipy(loaded)):
+    with compiled(all_imports=needs_all_imports(loaded)):
         comparison = api.compare(loaded)
     if output is Format.json:
         emit_json(comparison.to_dict())

@@ -36,16 +36,16 @@ C; a file of settings. A quarter of the time of a `plan`. Whoever needs one of t
 NUMBA_SETTINGS = ".numba_config.yaml"
 
 
-def needs_scipy(scenario: Scenario) -> bool:
-    """Whether planning this scenario needs all of scipy: DepL's epochs that hang together do."""
+def needs_all_imports(scenario: Scenario) -> bool:
+    """Whether planning this scenario needs what numba has no use for: DepL's epochs that hang together need scipy."""
     return scenario.depl is not None and not scenario.depl.belief.independent
 
 
 @contextmanager
-def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]:
+def compiled(*, all_imports: bool = False, small: str | None = None) -> Iterator[None]:
     """Plan inside this block: start-up stays short and compilation is announced.
 
-    `scipy`: somebody needs all of it, as code of the user's own may, which is why verbs that import such code say so.
+    `all_imports`: somebody needs what is in `UNUSED`, as code of users may; verbs that import such code say so.
     `small`: a single plan by the exact search of this module, which as plain Python is mostly done in a second or two,
     where compiling takes twenty. So while that module is not compiled it is searched uncompiled; if that takes long,
     the command begins anew and compiles. It must not have told or kept anything by then.
@@ -58,7 +58,7 @@ def compiled(*, scipy: bool = False, small: str | None = None) -> Iterator[None]
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}:
         yield
         return
-    unused = () if scipy else tuple(name for name in UNUSED if name not in sys.modules)
+    unused = () if all_imports else tuple(name for name in UNUSED if name not in sys.modules)
     if Path(NUMBA_SETTINGS).exists():
         unused = tuple(name for name in unused if name != "yaml")
     for name in unused:

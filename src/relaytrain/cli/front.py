@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UsageError
-from .compiled import compiled, needs_scipy
+from .compiled import compiled, needs_all_imports
 from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
 from .output import check_file, emit_json, emit_view, write_figure, write_report
 
@@ -53,7 +53,7 @@ def front(
         raise UsageError(f"--level: got {level:g}, expected a probability between 0 and 1")
     columns = [_duration(text) for text in deadlines or ()]
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled(scipy=needs_scipy(loaded)):
+    with compiled(all_imports=needs_all_imports(loaded)):
         swept = api.front(loaded, level=level)
     from ..report.front_view import front_svg, front_view
 

@@ -10,7 +10,7 @@ import typer
 from ..core.errors import InfeasibleError
 from ..core.planner_names import ALL_PLANNERS, ALL_RULES
 from . import completion
-from .compiled import compiled, needs_scipy
+from .compiled import compiled, needs_all_imports
 from .options import SCENARIO, Figure, Format, Output, Report, Scenario, Sets, Without
 from .output import check_file, emit_json, emit_view, write_figure, write_report
 
@@ -86,7 +86,8 @@ def plan(
 
         changes += estimator_overrides(estimator, fitted)
     loaded = api.scenario(scenario, overrides=changes, without=without or ())
-    with compiled(scipy=needs_scipy(loaded), small=_exact_search(planner or loaded.planner.name, rule or loaded.rule)):
+    searched = _exact_search(planner or loaded.planner.name, rule or loaded.rule)
+    with compiled(all_imports=needs_all_imports(loaded), small=searched):
         planned = api.plan(loaded, planner=planner, rule=rule)
     if output is Format.json:
         emit_json(planned.to_dict())

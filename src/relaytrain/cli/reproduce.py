@@ -85,8 +85,9 @@ def reproduce(
     options["curves"] = curves
     options |= {"rule": rule} if rule is not None else {}
     options |= {"seeds": seeds} if seeds is not None else {}
+    name = name.replace("_", "-")
     stated = name.startswith("pact") and name not in LEARNED and curves == "stand-in"
-    with compiled(scipy=not stated), progress(name):
+    with compiled(all_imports=not stated), progress(name):
         if name == "all":
             every = experiments.run_all(out, note, **options)
             if output is Format.json:

@@ -77,7 +77,7 @@ def resume(
     where = Where(local_flower, superlink, certs)
     if where.is_outside(kept):
         return on_flower(kept, where)
-    with compiled(scipy=True), signals.stopping() as stop:
+    with compiled(all_imports=True), signals.stopping() as stop:
         with Watcher.watching() as told:
             ended = runs.resume(
                 name,

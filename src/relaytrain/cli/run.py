@@ -81,7 +81,7 @@ def run(
     opened = RunStore.open(store)
     for words in loaded.warnings:
         note(f"warning: {words}")
-    with compiled(scipy=True), signals.stopping() as stop:
+    with compiled(all_imports=True), signals.stopping() as stop:
         with Watcher.watching() as told:
             ended = runs.run(loaded, store=opened, name=name, log=log or (), told=told, stop=stop)
         return conclude(ended, opened, output, told)

@@ -59,7 +59,7 @@ def simulate(
     if workers is not None and workers < 1:
         raise UsageError(f"--workers: got {workers}, expected at least 1")
     loaded = api.scenario(scenario, overrides=sets or (), without=without or ())
-    with compiled(scipy=loaded.depl is not None):
+    with compiled(all_imports=loaded.depl is not None):
         from ..simulate import simulate as play
 
         with progress("worlds") as step:

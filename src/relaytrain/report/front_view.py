@@ -14,7 +14,7 @@ from .canvas import MUTED, PALETTE, AxisScale, Canvas
 if TYPE_CHECKING:
     from ..planners.front import Front
 
-MOST_WAYS = 12
+MOST_WAYS, COLUMNS = 12, 6
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860.0, 480.0, 90.0, 170.0, 70.0, 60.0
 
 
@@ -58,7 +58,7 @@ class FrontView:
 
 
 def front_view(
-    front: Front, *, level: str, losses: Sequence[float] = (), deadlines_s: Sequence[float] = (), columns: int = 6
+    front: Front, *, level: str, losses: Sequence[float] = (), deadlines_s: Sequence[float] = ()
 ) -> FrontView:
     """A readable part of `front`: the losses and deadlines asked for, or some between start and target that tell."""
     problem = front.problem
@@ -73,7 +73,7 @@ def front_view(
         low = min((curve[0][0] for curve in curves if curve), default=0.0)
         spots = [low + (quick - low) * i / 2 for i in range(2)] + [quick + (cheap - quick) * i / 3 for i in range(4)]
         # rounded up, so that what is written as the deadline is enough
-        deadlines_s = sorted({math.ceil(v * 100 - 1e-9) / 100 for v in spots})[-columns:]
+        deadlines_s = sorted({math.ceil(v * 100 - 1e-9) / 100 for v in spots})[-COLUMNS:]
     energy = tuple(tuple(front.energy(loss, deadline) for deadline in deadlines_s) for loss in losses)
     ways = front.curve(goal)
     if len(ways) > MOST_WAYS:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from .event_fields import entries, table, text
 from .happenings import ORCHESTRATOR
 from .run_view import RunView
 
 _LATE = re.compile(r"deadline|too late|time[- ]?out|timed out|no answer|straggl|slow", re.IGNORECASE)
-STATES = ("at work", "at rest", "late", "lost", "not asked yet")
+NodeState = Literal["at work", "at rest", "late", "lost", "not asked yet"]
 
 
 class NodeNow(NamedTuple):
-    """`state` is one of `STATES`; `since` is the epoch it last answered or failed in, None before any."""
+    """A node and how it stands; `since` is the epoch it last answered or failed in, None before any."""
 
     node: str
     node_sets: str
-    state: str
+    state: NodeState
     epochs: int
     failures: int
     since: int | None
@@ -46,7 +46,8 @@ def nodes_now(view: RunView) -> tuple[NodeNow, ...]:
     rows = []
     for node in dict.fromkeys((*filter(None, declared), *answered, *failures)):
         last, wrong = answered.get(node), failures.get(node, [])
-        state, since, reason = "not asked yet", last, ""
+        state: NodeState = "not asked yet"
+        since, reason = last, ""
         if last is not None:
             state = "at rest"
         if wrong and wrong[-1][0] >= (last or 0) and not _answered_after(view, node, wrong[-1][0]):

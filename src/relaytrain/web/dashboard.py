@@ -31,7 +31,7 @@ MOST_AUDITED, MOST_AUDITED_EVENTS = 300, 200_000
 
 @dataclass
 class Dashboard:
-    """One of them. `streams` are the places of pages that watch a run."""
+    """What the routes of one dashboard share. `streams` are the places of pages that watch a run."""
 
     shelf: Shelf
     templates: Environment = field(default_factory=lambda: environment(HERE / "templates"))
