@@ -82,8 +82,8 @@ class InMemory:
 
     def shuffled(self, size: int, epoch: int = 1) -> Iterator[Batch]:
         """Batches of a random order; a last one of a single image joins the one before, since batch norm needs two."""
-        for chosen in batches(len(self.labels), size):
-            yield self.images[chosen], self.labels[chosen]
+        order = batches(len(self.labels), size)
+        return zip(map(self.images.__getitem__, order), map(self.labels.__getitem__, order), strict=True)
 
     def ordered(self, size: int) -> Iterator[Batch]:
         """From the first to the last."""
