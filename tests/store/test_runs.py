@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
+import functools
 import math
 import os
+import signal
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from relaytrain.core.errors import NoSpace, RelayTrainError, ScenarioError, StoreDamaged, UsageError
-from relaytrain.store import RunStore, check, lease, new_run_id, salvage, store_path
+from relaytrain.store import RunStore, check, database, lease, new_run_id, salvage, store_path
 from relaytrain.store.files import FileOps, using
 
 RUN = "test-run-1"
@@ -361,6 +365,18 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(store, monkeypatch):
             writer.append("planned", {}, 1)
         other.close()
         writer.append("planned", {}, 1)
+
+
+def test_ctrl_c_right_behind_the_lock_does_not_keep_it(store):
+    """It arrives while SQLite begins the transaction, and Python hears it when that is done."""
+    store.create_run(RUN, {}).close()
+    ctrl_c = map(_thread.interrupt_main, [signal.SIGINT])
+    with closing(database.connect(store.folder)) as connection:
+        connection.set_progress_handler(functools.partial(next, ctrl_c, None), 1)  # once, and not a step of Python
+        with pytest.raises(KeyboardInterrupt), database.transaction(connection, store.folder):
+            pytest.fail("it was not heard")
+        with closing(sqlite3.connect(store.folder / "runs.sqlite", timeout=0.0)) as other:
+            other.execute("BEGIN IMMEDIATE")
 
 
 def test_many_threads_may_read(store):

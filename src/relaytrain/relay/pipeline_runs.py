@@ -341,8 +341,7 @@ class _PipelineRun:
                 tested = loss_on_test(self.job.order, self.network.model)
             except Exception as error:  # a verdict is owed even where the data have no test set
                 self.notes.append(f"not tested: {error}")
-        loss = losses[-1] if losses else None
-        body = event_bodies.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
+        body = event_bodies.verdict_body(verdict, self.writer.progress, tested=tested, notes=self.notes)
         self.writer.append("verdict", body)
         if verdict in ("met", "missed"):
             shutil.rmtree(scratch_of(self.store, self.writer.run), ignore_errors=True)

@@ -88,7 +88,7 @@ class RunWriter:
         writer = cls(folder, run, clock=clock, create=False)
         try:
             blobs.real_folder(folder, run)
-            with database.explaining(folder):
+            with database.sqlite_explained(folder):
                 lost_events.check(writer._connection, folder, run)
                 seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
@@ -154,12 +154,12 @@ class RunWriter:
 
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
-        with database.explaining(self._folder):
+        with database.sqlite_explained(self._folder):
             return lease.verify(self._connection, self.run, self._fence).stop
 
     def thin(self) -> thinning.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
-        with database.explaining(self._folder):
+        with database.sqlite_explained(self._folder):
             lease.verify(self._connection, self.run, self._fence)
             rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
             keep = thinning.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh
