@@ -11,6 +11,7 @@ from ...core.law import Z_ROBUST, Array, EpochLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
 from ..legs import SeenLeg, legs_of
+from ..own_pairs import check_pairs
 from .belief import LEAST_SPREAD, Noise
 
 PLAIN = Noise()
@@ -31,7 +32,8 @@ class StepsPrior:
     noise: Noise = PLAIN
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> EpochLaw:
-        """The law for the epochs to come."""
+        """The law for the epochs to come. `pairs` are its own."""
+        check_pairs(pairs, self.pairs)
         law = self.stated
         robust = law.run if law.run_robust is None else law.run_robust
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -37,6 +37,7 @@ from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds
 from ...scenario.model import Scenario
 from ..legs import SeenLeg, legs_of, past_of
+from ..own_pairs import check_pairs
 from .belief import CurveBelief
 from .drawing import draw_worlds
 from .epoch_tables import StepsPrior
@@ -113,7 +114,8 @@ class Prior:
         return self.belief.guessed
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
-        """The law for the epochs to come; a pure function of `history`."""
+        """The law for the epochs to come; a pure function of `history`. `pairs` are the belief's."""
+        check_pairs(pairs, self.belief.pairs)
         legs = self.anchored(legs_of(history, self.belief.pairs, self.start, self.initial_loss))
         return self.closed_in(legs)._law(legs, history)
 
@@ -202,7 +204,8 @@ class Prior:
         return float(lift), float(pace)
 
     def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
-        """Worlds drawn from the same belief; a pure function of what it is given."""
+        """Worlds drawn from the same belief; a pure function of what it is given. `pairs` are the belief's."""
+        check_pairs(pairs, self.belief.pairs)
         return draw_worlds(self, history, count, seed)
 
     def weights(self, legs: Sequence[SeenLeg], share: float = 1.0) -> Array:
