@@ -57,8 +57,8 @@ FARTHEST = 3.0
 REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
 
-REMEMBERED = 8
-"""Posteriors and priors closed in."""
+REMEMBERED = 4
+"""Posteriors, or priors closed in with one each: about 100 MB each for 256 pairs of which nothing is known."""
 
 MOST_ROWS = 512
 """Epochs for which a law says how much more is learned."""
@@ -210,19 +210,20 @@ class Prior:
 
     def weights(self, legs: Sequence[SeenLeg], share: float = 1.0) -> Array:
         """The posterior weight (P, H) of every pair's hypotheses, of a `share` of the evidence."""
-        given, common = self.posterior(legs, share)
+        given, common = self.posterior(legs) if share == 1.0 else self._posterior(legs, share)
         mixed = np.empty_like(self.hypotheses[0])
         for pair, likelihood in enumerate(given.likelihood()):
             mixed[pair] = self.prior_of(pair).mixed(common, likelihood).ravel()
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
 
-    def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
+    def posterior(self, legs: Sequence[SeenLeg]) -> tuple[Given, Array]:
         """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
         common, in pace and in floor."""
-        return self._remembered(("posterior", share, *_key(legs)), lambda: self._posterior(legs, share))
+        return self._remembered(("posterior", *_key(legs)), lambda: self._posterior(legs))
 
     def _remembered(self, key: tuple[object, ...], make: Callable[[], Got]) -> Got:
-        """What `make` makes, the last ones remembered: a law and worlds are asked for after each epoch."""
+        """What `make` makes, or has made of late: the law and the worlds of an epoch rest on the same posterior, and
+        those of the next one on the same legs before the present."""
         known = self._memory
         if key not in known:
             while len(known) >= REMEMBERED:
@@ -235,7 +236,7 @@ class Prior:
     def _memory(self) -> dict[tuple[object, ...], object]:
         return {}
 
-    def _posterior(self, legs: Sequence[SeenLeg], share: float) -> tuple[Given, Array]:
+    def _posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         lattice = self.belief.lattice
         logs = np.zeros((len(lattice.luck), *self.hypotheses[0].shape)) + lattice.luck_chance[:, None, None]
         for leg in legs:
