@@ -33,7 +33,7 @@ def epoch(writer, number, *, loss=1.0, energy_j=2.0, elapsed_s=3.0, data=None, *
 
 
 def verdict(writer, word="met"):
-    return writer.append("verdict", {"verdict": word, **writer.totals.to_dict()})
+    return writer.append("verdict", {"verdict": word, **writer.progress.totals.to_dict()})
 
 
 @pytest.fixture
@@ -168,11 +168,11 @@ def test_roll_back_moves_energy_to_wasted(store):
         writer.append("planned", {}, 4)
         writer.append("node_failed", {"node": "a", "wasted_j": 0.5}, 4)
         writer.append("rolled_back", {"reason": "non-finite", "wasted_j": 7.0, "wasted_s": 2.0}, 1)
-        assert writer.epoch == 1
+        assert writer.progress.epoch == 1
         assert writer.planned is None
-        assert writer.totals.useful_j == 10.0
-        assert writer.totals.wasted_j == 57.5
-        assert writer.totals.wasted_s == 4.0
+        assert writer.progress.totals.useful_j == 10.0
+        assert writer.progress.totals.wasted_j == 57.5
+        assert writer.progress.totals.wasted_s == 4.0
         assert store.latest_checkpoint(RUN).data == b"\x01"
         epoch(writer, 2, energy_j=1.0, data=b"again")
         verdict(writer)
@@ -217,7 +217,7 @@ def test_the_open_decision_is_kept_on_resume(store):
         assert writer.planned is None
         writer.append("planned", {"decision": "L on gold"}, 2)
     with store.resume_run(RUN) as writer:
-        assert writer.epoch == 1
+        assert writer.progress.epoch == 1
         assert writer.planned == {"decision": "L on gold"}
 
 
@@ -343,7 +343,7 @@ def test_a_commit_that_reports_failure_may_have_arrived(store):
     with store.create_run(RUN, {}) as writer:
         with using(Doubtful()), pytest.raises(NoSpace):
             writer.append("planned", {"decision": "a"}, 1)
-        assert writer.epoch == 0
+        assert writer.progress.epoch == 0
         done = writer.append("epoch_done", {"decision": "a", "loss": 1, "energy_j": 1, "elapsed_s": 1}, 1)
         assert done.seq == 3
     assert [e.kind for e in store.events(RUN)] == ["run_started", "planned", "epoch_done"]

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from .worlds import Worlds
 
 
-@runtime_checkable
-class CostModel(Protocol):
-    """Seconds and joules of every pair and change, told of what was measured."""
-
-    def table(self) -> CostTable:
-        """The present belief."""
-        ...
-
-    def tell(self, outcome: EpochOutcome) -> None:
-        """Learn from an epoch that was run."""
-        ...
-
-
 class Prices(Protocol):
     """What an epoch of a decision costs on the run's emulated clock: resources and data counted in.
 

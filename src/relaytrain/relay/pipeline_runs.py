@@ -211,7 +211,7 @@ class _PipelineRun:
     def take_up(self, kept: KeptCheckpoint) -> None:
         """The weights and the optimizer's state after the last epoch that stands and is whole."""
         checkpoint, whole = Checkpoint.from_bytes(kept.data, where=f"run {self.writer.run}"), kept.event.epoch or 0
-        if whole < self.writer.epoch:
+        if whole < self.writer.progress.epoch:
             reason = f"{len(kept.skipped)} damaged checkpoint(s) passed over"
             body = {"to_epoch": whole, "cause": event_bodies.DAMAGED, "reason": reason}
             self.writer.append("rolled_back", body, whole)

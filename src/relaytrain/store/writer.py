@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from ..core.errors import NoSpace, RelayTrainError, StoreDamaged, UsageError
 from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
-from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
+from .rules import CAN_GO_ON, Body, Kind, Progress
 
 T = TypeVar("T")
 
@@ -107,24 +107,14 @@ class RunWriter:
         return writer
 
     @property
-    def epoch(self) -> int:
-        """The last epoch that is done and stands; 0 before the first."""
-        return self._progress.epoch
-
-    @property
     def progress(self) -> Progress:
-        """Where the events have brought the run."""
+        """Where the events have brought the run; a verdict carries its `totals.to_dict()`."""
         return self._progress
 
     @property
     def planned(self) -> Body | None:
         """The decision recorded for the next epoch (the body of `planned`), if there is one: it is kept on resume."""
         return self._progress.planned
-
-    @property
-    def totals(self) -> Totals:
-        """Seconds and joules so far, useful and wasted; a verdict carries `totals.to_dict()`."""
-        return self._progress.totals
 
     @property
     def now_s(self) -> float:

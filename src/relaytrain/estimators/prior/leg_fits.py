@@ -77,8 +77,8 @@ Scatter = Callable[[Sequence[FittedLeg]], Array]
 
 def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scatter) -> PairFit:
     """Fit all legs of one pair, and what they have in common."""
-    batch = _Batch(legs, drop)
-    figures = _alone(batch)
+    batch = LegBatch(legs, drop)
+    figures = batch.alone()
     seeds = sorted({leg.seed for leg in legs})
     basis = np.hstack([_between(np.array([leg.experience for leg in legs]), knots), batch.of_seeds(seeds)])
     spreads = dict.fromkeys((FLOOR, PACE), (0.15, 0.1))
@@ -99,13 +99,7 @@ def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scat
     return PairFit(trends[FLOOR], trends[PACE], list(legs))
 
 
-def fit_alone(legs: Sequence[FittedLeg], drop: float) -> None:
-    """Give every leg the curve that it shows by itself."""
-    batch = _Batch(legs, drop)
-    batch.keep(_alone(batch))
-
-
-class _Batch:
+class LegBatch:
     """Legs fitted side by side: Levenberg-Marquardt with three figures each."""
 
     def __init__(self, legs: Sequence[FittedLeg], drop: float) -> None:
@@ -165,18 +159,17 @@ class _Batch:
             damping = np.clip(np.where(better, damping / 3.0, damping * 4.0), 1e-6, 1e6)
         return figures
 
-
-def _alone(batch: _Batch) -> Array:
-    """Every leg by itself, from several floors."""
-    precision = np.tile(1.0 / np.square(ALONE), (len(batch.legs), 1))
-    best, least = batch.mean, np.full(len(batch.legs), np.inf)
-    for guess in FLOOR_GUESSES:
-        begun = batch.mean.copy()
-        begun[:, FLOOR] += np.log(guess / 0.8)
-        fitted = batch.fit(begun, batch.mean, precision, STEPS)
-        misfit = batch.misfit(fitted, batch.mean, precision)
-        best, least = np.where((misfit < least)[:, None], fitted, best), np.minimum(misfit, least)
-    return best
+    def alone(self) -> Array:
+        """The figures of every leg by itself, from several floors."""
+        precision = np.tile(1.0 / np.square(ALONE), (len(self.legs), 1))
+        best, least = self.mean, np.full(len(self.legs), np.inf)
+        for guess in FLOOR_GUESSES:
+            begun = self.mean.copy()
+            begun[:, FLOOR] += np.log(guess / 0.8)
+            fitted = self.fit(begun, self.mean, precision, STEPS)
+            misfit = self.misfit(fitted, self.mean, precision)
+            best, least = np.where((misfit < least)[:, None], fitted, best), np.minimum(misfit, least)
+        return best
 
 
 def _between(experience: Array, knots: Array) -> Array:
