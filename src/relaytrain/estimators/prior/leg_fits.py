@@ -112,6 +112,7 @@ class LegBatch:
         self.mean = np.stack([first + LIFTED, low + np.log(0.8), np.full(len(legs), np.log(USUAL_PACE))], axis=1)
 
     def of_seeds(self, seeds: Sequence[int]) -> Array:
+        """One (L, S) where a leg is of the seed."""
         return np.array([[float(leg.seed == seed) for seed in seeds] for leg in self.legs])
 
     def curves(self, figures: Array) -> Array:
@@ -140,6 +141,7 @@ class LegBatch:
         return np.asarray(np.einsum("lkk->lk", np.linalg.inv(curvature)))
 
     def misfit(self, figures: Array, mean: Array, precision: Array) -> Array:
+        """How far the losses seen (L,) lie from the curves, and the curves from what is expected."""
         residual = (self.logs - self.curves(figures)) / self.sigma
         seen = 0.5 * (TAIL + 1.0) * (np.log1p(residual**2 / TAIL) * self.there).sum(axis=1)
         return np.asarray(seen + 0.5 * ((figures - mean) ** 2 * precision).sum(axis=1))
