@@ -1,4 +1,5 @@
-"""The seams. Everything that crosses one is a frozen value; each seam has a public test suite in `relaytrain.testing`.
+"""The seams. Everything that crosses one is a frozen value. Whoever brings an estimator, a belief, a planner or a
+transport inherits its public test suite from `relaytrain.testing`.
 
 ::
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.dependence import NoisePast, draw_latent, from_normal, to_normal
 from ...core.depl_settings import DeplSettings
 from ...core.errors import UsageError
 from ...core.increments import IncrementLaw
-from ...core.law import ROBUST_LEVEL, Array, EpochLaw, LossLaw
+from ...core.law import ROBUST_LEVEL, EpochLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
 from ...core.worlds import Worlds

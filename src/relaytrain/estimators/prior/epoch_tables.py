@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Z_ROBUST, Array, EpochLaw
+from ...core.curve import Array
+from ...core.law import Z_ROBUST, EpochLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
 from ..legs import SeenLeg, legs_of

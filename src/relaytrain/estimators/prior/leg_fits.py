@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ...traces.atlas import LegKey
 
 POWER = 4.0

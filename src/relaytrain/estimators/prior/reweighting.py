@@ -30,8 +30,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from ...core.curve import onward, whence
-from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
+from ...core.curve import Array, onward, whence
+from ...core.law import Z_ROBUST, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds
