@@ -81,14 +81,14 @@ def test_an_epochs_law_and_worlds_close_in_once_and_few_posteriors_are_kept(monk
     second = [EpochOutcome(Decision(6 + i, "small", "edge"), 1.3 - 0.05 * i, 1.0, 1.0) for i in range(5)]
     history = [*first, replace(second[0], handover_loss=2.1), *second[1:]]
     gc.collect()
-    before = sum(isinstance(each, Given) for each in gc.get_objects())
+    before = sum(type(each) is Given for each in gc.get_objects())
     for epoch in range(1, len(history) + 1):
         calls.clear()
         estimator.law(history[:epoch], pairs)
         estimator.sample(history[:epoch], pairs, 8, 0)
         assert calls == {"_closed_in": 1, "_posterior": len(CLOSER) + 1}, "the leg before is closed in on already"
     gc.collect()
-    assert sum(isinstance(each, Given) for each in gc.get_objects()) - before <= 4
+    assert sum(type(each) is Given for each in gc.get_objects()) - before <= 4
 
 
 def test_before_any_epoch_floors_lie_on_both_sides_of_the_target_and_one_pair_that_can_be_run_reaches_it():
