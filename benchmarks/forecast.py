@@ -87,14 +87,14 @@ class DrawnRunner:
 def drawn_job(loaded: Scenario, seed: int, noise: float) -> Job:
     """A run whose losses follow a level drawn from `seed`."""
     problem = loaded.problem
-    believed = Prior.of(loaded, problem.initial_loss).law((), problem.pairs)
+    believed = Prior.of(loaded).law((), problem.pairs)
     level = float(np.random.default_rng((seed, 1)).uniform(0.001, 0.999))
     runner = DrawnRunner(problem, believed, level, noise=noise, seed=seed)
     return Job(
         problem,
         loaded.costs,
         loaded.law,
-        lambda probed: Prior.of(loaded, probed.initial_loss),
+        lambda probed: Prior.of(loaded, probed),
         planner_for(loaded, None),
         runner,
         Settings(seed=seed),

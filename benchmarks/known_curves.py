@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relaytrain.core.cost import CostTable
-from relaytrain.estimators.prior.leg_fits import FittedLeg, fit_alone
+from relaytrain.estimators.prior.leg_fits import FittedLeg, LegBatch
 from relaytrain.traces.atlas import Atlas, LegKey
 
 Array = NDArray[np.float64]
@@ -43,7 +43,8 @@ class KnownCurves:
             for key, held in atlas.seeds[seed].items()
             if len(held.losses) >= 4
         ]
-        fit_alone(legs, self.first_loss)
+        batch = LegBatch(legs, self.first_loss)
+        batch.keep(batch.alone())
         for leg in legs:
             left.setdefault(leg.key.pair, []).append(np.diff(np.log(leg.losses / leg.curve)))
             self.curves[leg.key] = leg.curve

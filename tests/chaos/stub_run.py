@@ -71,7 +71,7 @@ def run(
         handed_over = checkpoint.event.kind == "handover"
         with writer:
             done = good - 1 if handed_over else good
-            if done < writer.epoch:  # damaged checkpoints were passed over
+            if done < writer.progress.epoch:  # damaged checkpoints were passed over
                 writer.append("rolled_back", {"reason": "damaged", "tried": list(checkpoint.skipped)}, done)
             return _loop(store, writer, weights, epochs, handed_over, told, thin_every)
     weights = start_weights()
@@ -89,11 +89,11 @@ def _loop(
     thin_every: int,
 ) -> str:
     clock = store._clock
-    while writer.epoch < epochs:
-        epoch = writer.epoch + 1
+    while writer.progress.epoch < epochs:
+        epoch = writer.progress.epoch + 1
         decision = {"epoch": epoch, "version": "L" if epoch < HANDOVER_EVERY else "S", "nodes": "gold"}
         if writer.stop_requested():
-            writer.append("verdict", {"verdict": "stopped", **writer.totals.to_dict()})
+            writer.append("verdict", {"verdict": "stopped", **writer.progress.totals.to_dict()})
             raise StoppedByUser(f"run {writer.run} was stopped; `relaytrain resume {writer.run}` goes on")
         if writer.planned is None:
             writer.append("planned", {"decision": decision, "law": [1.0 / epoch, float("inf")]}, epoch)
@@ -116,7 +116,7 @@ def _loop(
         told("done", epoch)
         if thin_every and epoch % thin_every == 0:
             writer.thin()
-    writer.append("verdict", {"verdict": "met", **writer.totals.to_dict()})
+    writer.append("verdict", {"verdict": "met", **writer.progress.totals.to_dict()})
     return "met"
 
 

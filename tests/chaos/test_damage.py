@@ -117,7 +117,7 @@ def judge(folder: Path, case: tuple[str, str, int], needed: set[str], told: dict
         assert all(f" {epochs} " in listed[1] for epochs in EPOCHS.values()), (case, listed)
     try:
         with RunStore.open(folder).resume_run(KILLED) as writer:
-            assert writer.epoch == EPOCHS[KILLED], (case, "resumed short")
+            assert writer.progress.epoch == EPOCHS[KILLED], (case, "resumed short")
     except RelayTrainError as error:
         assert error.exit_status in (3, 9), (case, error)
         assert not whole[KILLED], (case, error)

@@ -86,12 +86,12 @@ def _reopen_append_reopen(store: Path, before: list, at_least: int) -> None:
         assert stub_run.run(RunStore.open(store), RUN, 1) == "met"
     else:
         with RunStore.open(store).resume_run(RUN) as writer:
-            epoch = writer.epoch + 1
+            epoch = writer.progress.epoch + 1
             body = {"loss": 1.0, "energy_j": 1.0, "elapsed_s": 1.0, "blob": writer.put_blob(b"x" * 100)}
             added = (
                 writer.append("planned", {"note": "after the cut"}, epoch),
                 writer.append("epoch_done", body, epoch),
-                writer.append("verdict", {"verdict": "met", **writer.totals.to_dict()}),
+                writer.append("verdict", {"verdict": "met", **writer.progress.totals.to_dict()}),
             )
         assert RunStore.open(store).events(RUN) == left + added
     assert errors(check(store)) == []

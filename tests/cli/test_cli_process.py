@@ -36,6 +36,7 @@ def _run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]
         (["validate"], (*NEVER, "numba", "scipy")),
         (["validate", "depl_alexnet"], (*NEVER, "numba", "scipy")),
         (["plan", "quickstart"], NEVER),
+        (["plan", "quickstart", "--rule", "adaptive"], ("relaytrain.planners.search.world_walk",)),
         pytest.param(["plan", "depl_alexnet"], NEVER, marks=pytest.mark.slow),
     ],
 )

@@ -119,14 +119,14 @@ def test_what_is_lost_from_both_records_is_named(relaytrain, runs):
     assert errors(check(runs)) == []
     assert "5-6" not in relaytrain("show", BAD).out
     with RunStore.open(runs).resume_run(BAD) as writer:
-        assert writer.epoch == 4
+        assert writer.progress.epoch == 4
 
 
 @pytest.mark.parametrize("remove", ["runs.sqlite", "runs.sqlite-wal"])
 def test_a_file_of_the_database_is_gone(relaytrain, runs, remove):
     store = RunStore.open(runs)
     writer = store.resume_run(BAD)  # all it adds stays in the log
-    writer.append("verdict", {"verdict": "stopped", **writer.totals.to_dict()})
+    writer.append("verdict", {"verdict": "stopped", **writer.progress.totals.to_dict()})
     shutil.copytree(runs, "copy")
     writer.close()
     copy = Path("copy")

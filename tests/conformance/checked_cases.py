@@ -22,8 +22,9 @@ from depl_cases import KINDS
 from numpy.typing import NDArray
 
 from relaytrain.core.cost import CostTable
+from relaytrain.core.curve import Array
 from relaytrain.core.errors import ScenarioError
-from relaytrain.core.law import Array, EpochLaw, LevelLaw, LossLaw
+from relaytrain.core.law import EpochLaw, LevelLaw, LossLaw
 from relaytrain.core.problem import Pair, Problem, Target
 from relaytrain.core.state import TOLERANCE, Grid
 

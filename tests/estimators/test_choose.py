@@ -9,8 +9,9 @@ import pytest
 
 import relaytrain as rt
 from relaytrain.cli.app import main
-from relaytrain.core.errors import ScenarioError
+from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.core.law import LevelLaw
+from relaytrain.core.protocols import Belief
 from relaytrain.estimators import Prior
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.estimators.learned import fitted
@@ -75,6 +76,24 @@ def test_a_plan_over_worlds_reads_what_was_fitted_once(file, monkeypatch):
     changes = as_overrides(None, None, None, None, estimator="auto", fitted=file)
     plan = rt.plan("quickstart", rule="sampled", overrides=changes)
     assert plan.energy_interval_j is not None and read == [file]
+
+
+@pytest.mark.parametrize("name", ["quickstart", "epoch_example", "depl_alexnet"])
+def test_pairs_that_are_not_its_own_are_refused_in_words(name):
+    """Its figures stand in the order of its own: another order or a part would be given those of others."""
+    scenario = load_scenario(name)
+    estimator, pairs = estimator_for(scenario), scenario.problem.pairs
+    asks = [estimator.law]
+    if isinstance(estimator, Belief):
+        asks.append(lambda history, asked: estimator.sample(history, asked, 4, 0))
+    first = rf"expected the {len(pairs)} .*number 1 of them {pairs[-1]} where {pairs[0]}"
+    for ask in asks:
+        with pytest.raises(UsageError, match=first):
+            ask((), pairs[::-1])
+        for others in (pairs[:-1], (*pairs, pairs[0])):
+            with pytest.raises(UsageError, match=f"pairs: got {len(others)}, expected the {len(pairs)} that"):
+                ask((), others)
+        ask((), list(pairs))
 
 
 def test_refusals_name_the_remedy(file, capsys):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,8 @@ from relaytrain.core.outcome import EpochOutcome
 from relaytrain.core.plan import Decision
 from relaytrain.estimators.choose import estimator_for
 from relaytrain.estimators.legs import past_of
+from relaytrain.estimators.prior.reweighting import CLOSER, Prior
+from relaytrain.estimators.prior.shared_prior import Given
 
 PLAIN = {
     "target": {"loss": 0.3, "deadline": 600, "probability": 0.9},
@@ -60,6 +64,31 @@ def test_losses_of_another_size_are_treated_alike(factor):
         np.testing.assert_allclose(middles[1][:, 2:], middles[0][:, 2:], rtol=0.02)
     legs = [rt.plan(each, rule="sampled").summary() for each in (one, other)]
     assert legs[0] == legs[1]
+
+
+def test_an_epochs_law_and_worlds_close_in_once_and_few_posteriors_are_kept(monkeypatch):
+    calls: Counter[str] = Counter()
+    for name in ("_closed_in", "_posterior"):
+
+        def counted(self, *arguments, plain=getattr(Prior, name), name=name):
+            calls[name] += 1
+            return plain(self, *arguments)
+
+        monkeypatch.setattr(Prior, name, counted)
+    scenario = rt.load_scenario(PLAIN)
+    estimator, pairs = estimator_for(scenario), scenario.problem.pairs
+    first = seen([2.0, 1.8, 1.6, 1.5, 1.4])
+    second = [EpochOutcome(Decision(6 + i, "small", "edge"), 1.3 - 0.05 * i, 1.0, 1.0) for i in range(5)]
+    history = [*first, replace(second[0], handover_loss=2.1), *second[1:]]
+    gc.collect()
+    before = sum(type(each) is Given for each in gc.get_objects())
+    for epoch in range(1, len(history) + 1):
+        calls.clear()
+        estimator.law(history[:epoch], pairs)
+        estimator.sample(history[:epoch], pairs, 8, 0)
+        assert calls == {"_closed_in": 1, "_posterior": len(CLOSER) + 1}, "the leg before is closed in on already"
+    gc.collect()
+    assert sum(type(each) is Given for each in gc.get_objects()) - before <= 4
 
 
 def test_before_any_epoch_floors_lie_on_both_sides_of_the_target_and_one_pair_that_can_be_run_reaches_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import os
@@ -18,6 +19,7 @@ from relaytrain.core.law import LevelLaw
 from relaytrain.estimators import Prior
 from relaytrain.relay import loop as orchestrator
 from relaytrain.store import LeaseLost
+from relaytrain.store.files import FileOps, using
 
 
 def verdict_of(store, run):
@@ -285,6 +287,35 @@ def test_a_full_disk_ends_with_exit_10_and_the_last_good_epoch(store, monkeypatc
     assert caught.value.exit_status == 10 and verdict_of(store, "disk-is-full")["verdict"] == "failed"
     monkeypatch.setattr(blobs, "put", plain)
     assert orchestrator.resume(stub.job(), store, "disk-is-full").verdict == "met"
+
+
+def test_an_epoch_that_is_recorded_but_not_acknowledged_is_in_the_verdict_whole(store):
+    """The database takes epoch 5, then its trail finds no disk: the verdict's figures are all of epoch 5."""
+
+    class TrailFails(FileOps):
+        fails = False
+
+        def append(self, path, mode):
+            if self.fails:
+                self.fails = False
+                raise OSError(errno.EIO, "Input/output error")
+            return super().append(path, mode)
+
+    disk = TrailFails()
+
+    def fault(moment, decision, attempt):
+        if moment == "trained":
+            disk.fails = decision.epoch == 5
+
+    with using(disk), pytest.raises(NoSpace, match="cannot write"):
+        orchestrator.start(stub.job(fault=fault), store, run="trail-fails")
+    last = [e for e in store.events("trail-fails") if e.kind == "epoch_done"][-1]
+    body = verdict_of(store, "trail-fails")
+    assert (body["epochs"], body["loss"]) == (5, last.body["loss"]) and last.epoch == 5
+    assert body["test_loss"] is None  # the network at hand is that of epoch 4
+    assert orchestrator.resume(stub.job(), store, "trail-fails").verdict == "met"
+    orchestrator.start(stub.job(), store, run="undisturbed")
+    assert trace(store, "trail-fails") == trace(store, "undisturbed")
 
 
 @pytest.mark.slow

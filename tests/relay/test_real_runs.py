@@ -82,6 +82,19 @@ def test_the_model_that_comes_out_has_the_loss_that_was_recorded(finished, scena
     assert evaluate(best, setup.validation).loss == min(o.loss for o in finished.outcomes)
 
 
+def test_a_run_without_checkpoints_has_no_model_to_load(tmp_path):
+    store = RunStore.open(tmp_path)
+    with store.create_run("no-spec-1", {}) as writer:
+        with pytest.raises(UsageError, match="run no-spec-1 has no epoch done yet"):
+            rt.load_model("no-spec-1", store=tmp_path, which="best")
+        writer.append("planned", {}, 1)
+        writer.append("epoch_done", {"loss": 1.0, "energy_j": 1.0, "elapsed_s": 1.0}, 1)
+        writer.append("verdict", {"verdict": "met"})
+    for which in ("final", "best"):
+        with pytest.raises(UsageError, match="run no-spec-1 kept no checkpoint"):
+            rt.load_model("no-spec-1", store=tmp_path, which=which)
+
+
 def test_stop_and_resume_are_bit_equal(finished, scenario_file, tmp_path):
     stopped = rt.run(scenario_file, store=tmp_path, name="stopped-run", told=stop_at(5, tmp_path, "stopped-run"))
     assert stopped.verdict == "stopped" and len(stopped.outcomes) == 5

@@ -169,8 +169,8 @@ def _play(writer: RunWriter, sample: Sample) -> None:
     random = np.random.default_rng(sample.seed)
     loss, before, elapsed_s, rolled = START_LOSS, pairs[0][0], 0.0, False
     standing: list[tuple[float, str, float]] = [(loss, before, elapsed_s)]
-    while writer.epoch < len(pairs):
-        epoch = writer.epoch + 1
+    while writer.progress.epoch < len(pairs):
+        epoch = writer.progress.epoch + 1
         if sample.stop_after is not None and epoch > sample.stop_after:
             return
         version, nodes = pairs[epoch - 1]
@@ -240,7 +240,7 @@ def _play(writer: RunWriter, sample: Sample) -> None:
         "test_accuracy": 0.91,
         "notes": list(sample.notes),
     }
-    writer.append("verdict", {**found, **writer.totals.to_dict()})
+    writer.append("verdict", {**found, **writer.progress.totals.to_dict()})
 
 
 def _as_seen(sample: Sample, epoch: int) -> Sample:

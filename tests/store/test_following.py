@@ -28,7 +28,7 @@ def epochs(writer, first, last):
 
 
 def ended(writer):
-    writer.append("verdict", {"verdict": "met", **writer.totals.to_dict()})
+    writer.append("verdict", {"verdict": "met", **writer.progress.totals.to_dict()})
 
 
 def test_a_tail_gives_every_event_once(store):

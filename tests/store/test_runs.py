@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
+import functools
 import math
 import os
+import signal
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from relaytrain.core.errors import NoSpace, RelayTrainError, ScenarioError, StoreDamaged, UsageError
-from relaytrain.store import RunStore, check, lease, new_run_id, salvage, store_path
+from relaytrain.store import RunStore, check, database, lease, new_run_id, salvage, store_path
 from relaytrain.store.files import FileOps, using
 
 RUN = "test-run-1"
@@ -29,7 +33,7 @@ def epoch(writer, number, *, loss=1.0, energy_j=2.0, elapsed_s=3.0, data=None, *
 
 
 def verdict(writer, word="met"):
-    return writer.append("verdict", {"verdict": word, **writer.totals.to_dict()})
+    return writer.append("verdict", {"verdict": word, **writer.progress.totals.to_dict()})
 
 
 @pytest.fixture
@@ -164,11 +168,11 @@ def test_roll_back_moves_energy_to_wasted(store):
         writer.append("planned", {}, 4)
         writer.append("node_failed", {"node": "a", "wasted_j": 0.5}, 4)
         writer.append("rolled_back", {"reason": "non-finite", "wasted_j": 7.0, "wasted_s": 2.0}, 1)
-        assert writer.epoch == 1
+        assert writer.progress.epoch == 1
         assert writer.planned is None
-        assert writer.totals.useful_j == 10.0
-        assert writer.totals.wasted_j == 57.5
-        assert writer.totals.wasted_s == 4.0
+        assert writer.progress.totals.useful_j == 10.0
+        assert writer.progress.totals.wasted_j == 57.5
+        assert writer.progress.totals.wasted_s == 4.0
         assert store.latest_checkpoint(RUN).data == b"\x01"
         epoch(writer, 2, energy_j=1.0, data=b"again")
         verdict(writer)
@@ -213,7 +217,7 @@ def test_the_open_decision_is_kept_on_resume(store):
         assert writer.planned is None
         writer.append("planned", {"decision": "L on gold"}, 2)
     with store.resume_run(RUN) as writer:
-        assert writer.epoch == 1
+        assert writer.progress.epoch == 1
         assert writer.planned == {"decision": "L on gold"}
 
 
@@ -339,7 +343,7 @@ def test_a_commit_that_reports_failure_may_have_arrived(store):
     with store.create_run(RUN, {}) as writer:
         with using(Doubtful()), pytest.raises(NoSpace):
             writer.append("planned", {"decision": "a"}, 1)
-        assert writer.epoch == 0
+        assert writer.progress.epoch == 0
         done = writer.append("epoch_done", {"decision": "a", "loss": 1, "energy_j": 1, "elapsed_s": 1}, 1)
         assert done.seq == 3
     assert [e.kind for e in store.events(RUN)] == ["run_started", "planned", "epoch_done"]
@@ -361,6 +365,18 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(store, monkeypatch):
             writer.append("planned", {}, 1)
         other.close()
         writer.append("planned", {}, 1)
+
+
+def test_ctrl_c_right_behind_the_lock_does_not_keep_it(store):
+    """It arrives while SQLite begins the transaction, and Python hears it when that is done."""
+    store.create_run(RUN, {}).close()
+    ctrl_c = map(_thread.interrupt_main, [signal.SIGINT])
+    with closing(database.connect(store.folder)) as connection:
+        connection.set_progress_handler(functools.partial(next, ctrl_c, None), 1)  # once, and not a step of Python
+        with pytest.raises(KeyboardInterrupt), database.transaction(connection, store.folder):
+            pytest.fail("it was not heard")
+        with closing(sqlite3.connect(store.folder / "runs.sqlite", timeout=0.0)) as other:
+            other.execute("BEGIN IMMEDIATE")
 
 
 def test_many_threads_may_read(store):

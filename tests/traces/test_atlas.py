@@ -17,8 +17,9 @@ from relaytrain.core import npz
 from relaytrain.core.cost import CostTable
 from relaytrain.core.errors import ScenarioError
 from relaytrain.core.problem import Pair, Problem, Target
+from relaytrain.estimators.learned.fitted import load_fitted
 from relaytrain.traces.atlas import BUNDLED, Atlas, AtlasLeg, LegKey, read_atlas
-from relaytrain.traces.atlas_scenario import best_fixed, digest_of, of_seed
+from relaytrain.traces.atlas_scenario import best_fixed, digest_of, of_seed, same_training
 
 GOLD, BRONZE = Pair("full", "gold"), Pair("small", "bronze")
 
@@ -141,6 +142,15 @@ def test_cut_and_flipped_files_are_refused_or_read(tmp_path: Path):
     assert refused > 50
 
 
+def test_an_atlas_that_is_too_large_is_not_called_damaged(tmp_path: Path):
+    with (tmp_path / "large.npz").open("wb") as file:
+        file.truncate(npz.MOST_BYTES + 1)
+    with pytest.raises(ScenarioError, match=r"large\.npz: got more than 64 MiB, expected an atlas; record one"):
+        read_atlas(tmp_path / "large.npz")
+    with pytest.raises(ScenarioError, match=r"large\.npz: got more than 64 MiB, expected a fitted estimator; make one"):
+        load_fitted(tmp_path / "large.npz")
+
+
 def test_a_file_that_is_none_says_how_to_make_one(tmp_path: Path):
     with pytest.raises(ScenarioError, match=r"got 'No such file.*relaytrain atlas SCENARIO gone\.npz"):
         read_atlas(tmp_path / "gone.npz")
@@ -189,5 +199,9 @@ def test_a_digest_stands_for_the_training_and_not_for_seed_costs_or_target():
     assert of_seed(load_scenario("quickstart"), 7).resolved["data"]["seed"] == 7
     assert len({same, digest("training.lr=0.01"), digest("data.standardise=false"), digest("target.on=test")}) == 4
     assert digest("training.precision=float32") == same != digest("training.precision=bf16")
+    own = ("world.bias=0.3", "world.random.slack_factor=2")
+    old = replace(made(), digest="4d7d8e8bfc911c950a2e1ae420556b64bda08968f88c41e3af970aaf13d2b7e5")
+    assert same_training(old, load_scenario("quickstart", own))  # recorded when the world of simulations counted
+    assert not same_training(old, load_scenario("quickstart", [*own, "training.lr=0.01"]))
     for name in ("quickstart", "fashion", "deeper"):  # recorded before some keys existed
         assert read_atlas(BUNDLED / f"{name}.npz").digest == digest_of(load_scenario(name))

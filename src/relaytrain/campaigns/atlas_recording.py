@@ -30,7 +30,7 @@ from ..relay.replay import Missing
 from ..relay.runner import TorchRunner
 from ..scenario import Scenario, load_scenario
 from ..traces.atlas import MOST_LEGS_BEFORE, Atlas, AtlasLeg, LegKey, Way, read_atlas
-from ..traces.atlas_scenario import digest_of, of_seed
+from ..traces.atlas_scenario import digest_of, of_seed, same_training
 from ..training.checkpoint import Checkpoint
 from ..training.setup import TrainingSetup
 from .campaign_estimate import OVERHEAD
@@ -218,7 +218,7 @@ def _decision(epoch: int, pair: Pair) -> Decision:
 
 def off_grid(scenario: Scenario, atlas: Atlas) -> Missing:
     """For an `AtlasRunner`: trains what `atlas` does not hold and adds it there. Seeds are best replayed one by one."""
-    if digest_of(scenario) != atlas.digest:
+    if not same_training(atlas, scenario):
         raise UsageError(
             f"atlas of {atlas.scenario}: made with other data, versions or training than {scenario.name} has now; "
             "record it again"

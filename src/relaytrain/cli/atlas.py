@@ -170,7 +170,7 @@ def _summarise(name: str, source: str | None, teach: Path | None, sets: list[str
     from .. import api
     from ..scenario import preset_names
     from ..traces.atlas import read_atlas
-    from ..traces.atlas_scenario import best_fixed, digest_of, fits
+    from ..traces.atlas_scenario import best_fixed, fits, same_training
 
     held = read_atlas(name)
     source = source or (held.scenario if held.scenario in preset_names() else None)
@@ -192,7 +192,7 @@ def _summarise(name: str, source: str | None, teach: Path | None, sets: list[str
             )
         fixed = best_fixed(held, loaded.costs, problem)
         deadline_s = problem.target.deadline_s if math.isfinite(problem.target.deadline_s) else None
-        same = digest_of(loaded) == held.digest
+        same = same_training(held, loaded)
         body |= {"target_loss": problem.target.loss, "deadline_s": deadline_s}
         body |= {"same_training": same, "best_fixed": None}
         asked = f"{problem.target.metric} {problem.target.loss:g}"

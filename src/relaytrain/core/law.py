@@ -21,12 +21,10 @@ from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .curve import position, step
+from .curve import Array, position, step
 from .errors import ScenarioError
 
-Array = NDArray[np.float64]
 Level = float | Literal["expected"]
 
 ROBUST_LEVEL = 0.95
@@ -82,7 +80,7 @@ class LossLaw(Protocol):
 
     @property
     def monotone(self) -> bool:
-        """Non-decreasing in the loss at every level in use, so that dominance is exact. Checked, never assumed."""
+        """Non-decreasing in the loss at every level in use, so that dominance is exact; each law says how it looked."""
         ...
 
     def next_loss(self, epoch: int, loss: Array, before: int, now: int, level: Level = "expected") -> Array:
@@ -238,10 +236,11 @@ class LevelLaw:
 
     @cached_property
     def monotone(self) -> bool:
-        """Checked in closed form at the highest loss it may meet, for `expected` and 0.99, and so for all between.
+        """Whether a lower loss leads to a lower one, looked at for `expected` and 0.99.
 
-        Better levels than expected are not looked at: searches know of steps longer than the curve's.
-        The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)); it is smallest at the highest loss.
+        The slope of one epoch is 1 - mult (1 - (1 + 1/(s u))^-(alpha+1)), smallest at the highest loss it may meet.
+        Levels between these two are taken to be as they are. Better ones than expected are not looked at: searches know
+        of steps longer than the curve's.
         """
         return all(self._monotone_at(self.form(level)) for level in ("expected", 0.99))
 

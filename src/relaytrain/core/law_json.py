@@ -14,8 +14,9 @@ from typing import Any, cast
 import numpy as np
 
 from .cost import CostTable, FirstUses, Provenance
+from .curve import Array
 from .errors import ScenarioError
-from .law import Array, EpochLaw, LevelLaw, LossLaw, TableLaw, tabulate
+from .law import EpochLaw, LevelLaw, LossLaw, TableLaw, tabulate
 
 LAW_SCHEMA = "relaytrain.law/1"
 COSTS_SCHEMA = "relaytrain.costs/1"

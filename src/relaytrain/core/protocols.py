@@ -1,4 +1,5 @@
-"""The seams. Everything that crosses one is a frozen value; each seam has a public test suite in `relaytrain.testing`.
+"""The seams. Everything that crosses one is a frozen value. Whoever brings an estimator, a belief, a planner or a
+transport inherits its public test suite from `relaytrain.testing`.
 
 ::
 
@@ -19,19 +20,6 @@ from .state import State
 
 if TYPE_CHECKING:
     from .worlds import Worlds
-
-
-@runtime_checkable
-class CostModel(Protocol):
-    """Seconds and joules of every pair and change, told of what was measured."""
-
-    def table(self) -> CostTable:
-        """The present belief."""
-        ...
-
-    def tell(self, outcome: EpochOutcome) -> None:
-        """Learn from an epoch that was run."""
-        ...
 
 
 class Prices(Protocol):

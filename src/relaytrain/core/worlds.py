@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .law import Array
+from .curve import Array
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ MOST_RESIDUAL = 1.0
 
 
 class LearningCosts:
-    """`CostModel` over a table: the mean of the last figures measured that are in line, of each pair and each change.
+    """A table that learns: the mean of the last figures measured that are in line, of each pair and each change.
 
     The mean, for deadlines are sums: the median of figures that scatter would promise them too early. Of two figures
     out of line the lower one counts: what disturbs an epoch (an outage, a node that is late) makes it longer. What was

@@ -1,8 +1,9 @@
 """Estimators: what a run has shown so far -> the loss law of the epochs to come.
 
-The seam is one method, called once for every plan::
+The seams are two methods, each called once for every plan, the second where a plan is decided over worlds::
 
     Estimator.law(history, pairs) -> LossLaw
+    Belief.sample(history, pairs, count, seed) -> Worlds    an estimator that says what is not known, too
 
 `history` holds the epochs that stand, oldest first, each with its decision, its loss and, where it began with a
 handover, the loss of the forward pass after the switch. The law that comes back is frozen, Markov in (epoch, pair,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.law import Array
+from ..core.curve import Array
 
 LEVELS = (0.05, 0.95)
 ALPHA = 0.1

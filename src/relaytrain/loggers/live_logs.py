@@ -32,9 +32,7 @@ def targets_of(texts: str | Iterable[str]) -> tuple[LogTarget, ...]:
 
 
 @contextmanager
-def live_logs(
-    store: RunStore, run: str, targets: Sequence[LogTarget], *, wait_s: float = WAIT_S
-) -> Iterator[list[str]]:
+def live_logs(store: RunStore, run: str, targets: Sequence[LogTarget]) -> Iterator[list[str]]:
     """While the block runs, `run` is logged to every target; leaving it waits until the last events are written.
 
     The list that is given fills, at the end, with what could not be logged and the command that does.
@@ -47,7 +45,7 @@ def live_logs(
         for _, process in followers:
             if process is not None and process.stdin is not None:
                 process.stdin.close()
-        until_s = time.monotonic() + wait_s  # for all of them together
+        until_s = time.monotonic() + WAIT_S  # for all of them together
         for target, process in followers:
             outcome = _last_word(process, max(until_s - time.monotonic(), 0.0))
             if outcome is not None:

@@ -13,7 +13,6 @@ from ..core.problem import Pair, Problem
 from ..core.protocols import Belief, Estimator, Planner, WorldPlanner
 from ..core.state import State
 from ..core.worlds import Worlds
-from .pact.sampled import Sampled
 
 Draw = Callable[[int], Worlds | None]
 """So many worlds of an estimator; None of one that has only a law."""
@@ -32,14 +31,27 @@ def plan_over(
 ) -> Plan:
     """The plan of `planner`, over as many worlds as it wants, if it decides over worlds at all.
 
-    `guess`: no loss was ever measured, and the plan says so. Without `way_out`, and for a guess, which names none,
-    targets in reach are not looked for where the one that was asked is not: that takes longer than the plan.
+    `guess`: no loss was ever measured, and the plan says so. Without `way_out`, and for a guess, which names none, the
+    rule `sampled` does not look for targets in reach where the one that was asked is not: that takes it longer than the
+    plan. Other planners look all the same.
     """
-    if isinstance(planner, Sampled):
-        planner = replace(planner, way_out=planner.way_out and way_out and not guess)
-    over = (draw(planner.worlds),) if isinstance(planner, WorldPlanner) else ()
+    over: tuple[Worlds | None, ...] = ()
+    if count := worlds_wanted(planner):
+        over, planner = (draw(count),), _looking(planner, way_out and not guess)
     plan = planner.plan(problem, costs, law, state, *over)
     return plan.guessed() if guess else plan
+
+
+def worlds_wanted(planner: Planner) -> int:
+    """How many worlds `planner` decides over; 0 where it plans by the law alone."""
+    return (planner.worlds or 0) if isinstance(planner, WorldPlanner) else 0
+
+
+def _looking(planner: Planner, far: bool) -> Planner:
+    """The rule `sampled` looking for targets in reach only where it is to; any other planner as it is."""
+    from .pact.sampled import Sampled  # compiled code that planners by the law alone do without
+
+    return replace(planner, way_out=planner.way_out and far) if isinstance(planner, Sampled) else planner
 
 
 def drawn_by(

@@ -43,10 +43,10 @@ def planner_for(
         return planner_named(planner or PlannerSettings().name, rule=rule or "adaptive")
     settings = scenario.planner
     if (planner or settings.name) == "fixed":
-        from ..traces.atlas_scenario import atlas_for, digest_of
+        from ..traces.atlas_scenario import atlas_for, same_training
 
         held = atlas_for(scenario)
-        same = held is None or held.digest == digest_of(scenario)
+        same = held is None or same_training(held, scenario)
         return FixedRelay(held, () if same else (OTHER_TRAINING,))
     return planner_named(planner or settings.name, rule=rule or scenario.rule, grid=settings.grid, depl=scenario.depl)
 

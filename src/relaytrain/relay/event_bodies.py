@@ -180,17 +180,17 @@ def done_body(booked: Booked, result: EpochResult, *, blob: str) -> Json:
 def verdict_body(
     verdict: VerdictKind,
     progress: Progress,
-    loss: float | None,
     *,
     tested: Evaluation,
     notes: Sequence[str],
+    initial_loss: float | None = None,
     infeasible: bool = False,
 ) -> Json:
-    """The body of `verdict`; `loss` after the last epoch that stands."""
+    """The body of `verdict`: all of it after the last epoch that stands, `initial_loss` before the first."""
     sets = tested.prediction_sets
     return {
         "verdict": verdict,
-        "loss": loss,
+        "loss": progress.done[-1].loss if progress.done else initial_loss,
         "epochs": progress.epoch,
         "test_loss": finite(tested.loss),
         "test_accuracy": finite(tested.accuracy),

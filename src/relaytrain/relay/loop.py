@@ -429,14 +429,19 @@ class RelayLoop:
         self.steering.charge(totals.wasted_s if self.job.clock.charge_lost_work else 0.0, totals.wasted_j)
 
     def _conclude(self, verdict: VerdictKind, *, test: bool = True) -> Ended:
-        tested = Evaluation(math.nan)
-        if test and self.checkpoint is not None:
+        tested, progress = Evaluation(math.nan), self.journal.progress
+        at_hand = len(self.steering.history) == progress.epoch  # else an epoch was recorded, but not acknowledged
+        if test and at_hand and self.checkpoint is not None:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
-        state, totals = self.steering.state, self.journal.progress.totals
-        notes = tuple(dict.fromkeys(self.telling.notes))
+        totals, notes = progress.totals, tuple(dict.fromkeys(self.telling.notes))
         body = event_bodies.verdict_body(
-            verdict, self.journal.progress, state.loss, tested=tested, notes=notes, infeasible=self.infeasible
+            verdict,
+            progress,
+            tested=tested,
+            notes=notes,
+            initial_loss=self.steering.problem.initial_loss,
+            infeasible=self.infeasible,
         )
         self.journal.append("verdict", body)
         ended = Ended(
@@ -445,7 +450,7 @@ class RelayLoop:
             tuple(self.steering.history),
             totals.energy_j,
             totals.elapsed_s,
-            state.loss,
+            body["loss"],
             body["test_loss"],
             body["test_accuracy"],
             notes,

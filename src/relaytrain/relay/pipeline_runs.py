@@ -211,7 +211,7 @@ class _PipelineRun:
     def take_up(self, kept: KeptCheckpoint) -> None:
         """The weights and the optimizer's state after the last epoch that stands and is whole."""
         checkpoint, whole = Checkpoint.from_bytes(kept.data, where=f"run {self.writer.run}"), kept.event.epoch or 0
-        if whole < self.writer.epoch:
+        if whole < self.writer.progress.epoch:
             reason = f"{len(kept.skipped)} damaged checkpoint(s) passed over"
             body = {"to_epoch": whole, "cause": event_bodies.DAMAGED, "reason": reason}
             self.writer.append("rolled_back", body, whole)
@@ -341,8 +341,7 @@ class _PipelineRun:
                 tested = loss_on_test(self.job.order, self.network.model)
             except Exception as error:  # a verdict is owed even where the data have no test set
                 self.notes.append(f"not tested: {error}")
-        loss = losses[-1] if losses else None
-        body = event_bodies.verdict_body(verdict, self.writer.progress, loss, tested=tested, notes=self.notes)
+        body = event_bodies.verdict_body(verdict, self.writer.progress, tested=tested, notes=self.notes)
         self.writer.append("verdict", body)
         if verdict in ("met", "missed"):
             shutil.rmtree(scratch_of(self.store, self.writer.run), ignore_errors=True)

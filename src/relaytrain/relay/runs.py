@@ -286,7 +286,8 @@ def _final(store: RunStore, run: str) -> tuple[bytes, str]:
 def _best(store: RunStore, run: str) -> tuple[bytes, str]:
     done = [e for e in standing(store.events(run)) if e.kind == "epoch_done"]
     if not done:
-        raise UsageError(f"run {run} has no epoch done yet")
+        none = "kept no checkpoint" if store.summary(run).epoch else "has no epoch done yet"
+        raise UsageError(f"run {run} {none}")
     best = min(done, key=lambda event: (event.body["loss"], event.epoch or 0))
     return store.get_blob(run, best.blob or ""), f"run {run}, epoch {best.epoch}"
 

@@ -18,11 +18,11 @@ from ..core.law import LossLaw
 from ..core.law_json import costs_from_json, law_from_json
 from ..core.plan import Plan
 from ..core.problem import Problem, Target
-from ..core.protocols import Planner, WorldPlanner
+from ..core.protocols import Planner
 from ..core.state import State
 from ..core.worlds import Worlds
 from ..estimators.choose import estimator_for
-from ..planners.over_worlds import drawn_by, plan_over
+from ..planners.over_worlds import drawn_by, plan_over, worlds_wanted
 from ..planners.plan_size import limited
 from ..planners.registry import planner_for
 from ..scenario import Scenario, load_scenario
@@ -74,8 +74,8 @@ class WhatIf:
         planner = planner_for(scenario, "pact" if scenario.planner.name == "fixed" else None)
         fitted = scenario.estimator.get("name", "prior") != "prior"
         worlds = None
-        if isinstance(planner, WorldPlanner) and not fitted:
-            worlds = _drawn(scenario, problem, past, planner.worlds, _seed(started))
+        if (count := worlds_wanted(planner)) and not fitted:
+            worlds = _drawn(scenario, problem, past, count, _seed(started))
         return cls(problem, costs, law, state, planner, worlds, scenario.guessed, FROM_THE_LAW if fitted else "")
 
     def plan(
@@ -88,7 +88,8 @@ class WhatIf:
     ) -> Plan:
         """The plan for a target with these figures in the place of the run's own.
 
-        Without `way_out`, targets in reach are not looked for where this one is not: for whoever moves a slider.
+        Without `way_out`, the rule `sampled` does not look for targets in reach where this one is not: for whoever
+        moves a slider.
         """
         problem = replace(self.problem, target=self.target(loss, probability, deadline_s))
         here = (problem, self.costs, self.law, self.state)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.curve import Array
 from ..core.explain import say_share
-from ..core.law import Array, EpochLaw, LevelLaw, LossLaw
+from ..core.law import EpochLaw, LevelLaw, LossLaw
 from ..core.outcome import EpochOutcome
 from ..core.state import TOLERANCE
 from ..core.worlds import Worlds

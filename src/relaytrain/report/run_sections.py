@@ -30,7 +30,7 @@ SHOWN_NAME = 80
 TAGS = {
     "measured": "read off a meter while the run trained",
     "modelled": "computed from FLOPs, bytes and the device profiles of the scenario",
-    "assumed": "given in the scenario as it stands",
+    "assumed": "given in the scenario as it stands, or CPU seconds times watts that nobody vouched for",
 }
 
 

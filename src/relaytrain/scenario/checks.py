@@ -9,7 +9,7 @@ from itertools import pairwise
 from ..core.errors import did_you_mean
 from .faults import Fault
 from .fields import KeyPath, shown
-from .prior_table import PriorHandoverTable, PriorTable
+from .prior_table import PriorCurveTable, PriorHandoverTable, PriorTable
 from .schema import (
     MAX_PAIRS,
     ChangeTable,
@@ -100,15 +100,16 @@ def _references(file: ScenarioFile, devices: list[str]) -> list[Fault]:
     for index, pair in enumerate(file.pairs):
         faults += missing(("pairs", index, "version"), pair.version, versions, "version")
         faults += missing(("pairs", index, "nodes"), pair.nodes, sets, "node set")
-    tables: dict[str, Sequence[CurveTable | StepsTable]] = {"curves": file.law.curves, "steps": file.law.steps}
-    for key, rows in tables.items():
-        for index, row in enumerate(rows):
-            faults += missing(("law", key, index, "version"), row.version, versions, "version")
-            faults += missing(("law", key, index, "nodes"), row.nodes, sets, "node set")
     prior = file.prior
-    for index, curve in enumerate(prior.curves if prior else []):
-        faults += missing(("prior", "curves", index, "version"), curve.version, versions, "version")
-        faults += missing(("prior", "curves", index, "nodes"), curve.nodes, sets, "node set")
+    tables: dict[KeyPath, Sequence[CurveTable | StepsTable | PriorCurveTable]] = {
+        ("law", "curves"): file.law.curves,
+        ("law", "steps"): file.law.steps,
+        ("prior", "curves"): prior.curves if prior else [],
+    }
+    for place, rows in tables.items():
+        for index, row in enumerate(rows):
+            faults += missing((*place, index, "version"), row.version, versions, "version")
+            faults += missing((*place, index, "nodes"), row.nodes, sets, "node set")
     faults += _entered(prior) if prior else []
     drawn = file.world.random
     rules: list[tuple[KeyPath, ChangeTable | JumpTable | JumpRangeTable | PriorHandoverTable]] = [

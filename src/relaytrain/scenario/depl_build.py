@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.cost import FirstUses
+from ..core.curve import Array
 from ..core.dependence import Dependence, normal_level, spread_by_epoch, sure
 from ..core.depl import DeplData, DeplNodeSet, DeplProblem, DeplTables, DeplVersion, Series
 from ..core.depl_settings import MOST_EPOCHS, DeplSettings
 from ..core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
-from ..core.law import ROBUST_LEVEL, Array, EpochLaw
+from ..core.law import ROBUST_LEVEL, EpochLaw
 from ..core.problem import Pair, Problem
 from .depl import DeplClusterTable, DeplTable, DeplVersionTable
 from .schema import ScenarioFile

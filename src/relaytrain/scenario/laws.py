@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.law import Array, EpochLaw, LevelLaw
+from ..core.curve import Array
+from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Pair, Problem
 from .build import ChangeRules, Mask
 from .faults import Fault

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
 from ..costs.devices import DeviceProfile, load_devices
@@ -21,10 +21,6 @@ from .overrides import apply_overrides, texts
 from .read import Document, read_source
 from .schema import SCHEMA_VERSION, ScenarioFile
 from .training_checks import check_training
-
-if TYPE_CHECKING:
-    pass
-
 
 GUESSED = (
     "law: none, and nothing fitted, so plans are guesses until a run's own losses teach; less of a guess: `relaytrain "

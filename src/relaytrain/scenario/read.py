@@ -54,6 +54,22 @@ def read_named(path: str | Path, most: int) -> bytes:
         return file.read(min(most, facts.st_size) + 1)  # memory for as much is taken before it is read
 
 
+def read_whole(path: str | Path, most: int, expected: str) -> bytes:
+    """All of a file of at most `most` bytes that somebody named; `expected` says what it should be, and the remedy.
+
+    Raises:
+        ScenarioError: it cannot be read, or is larger.
+    """
+    try:
+        raw = read_named(path, most)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ScenarioError(f"{path}: got '{reason}', expected {expected}") from None
+    if len(raw) > most:
+        raise ScenarioError(f"{path}: got more than {most >> 20} MiB, expected {expected}")
+    return raw
+
+
 def preset_names() -> list[str]:
     """The scenarios that ship with RelayTrain."""
     return sorted(p.stem for p in PRESETS.glob("*.toml"))

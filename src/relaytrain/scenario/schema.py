@@ -1,4 +1,5 @@
-"""The scenario file as typed tables. Every default of a scenario lives here and nowhere else.
+"""The scenario file as typed tables: every key with its bounds and its default, here or, of some tables, in a module of
+theirs (`training_tables`, `prior_table`, `estimator_table`, `depl`).
 
 Times are seconds, energies joules (or the scenario's own plain units), whatever way they were written. Numbers that may
 be infinite take `inf` in TOML and `null` in JSON; a key that is left out is "not given", never infinite.

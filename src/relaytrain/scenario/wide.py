@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.law import Z_ROBUST, Array, LevelLaw
+from ..core.curve import Array
+from ..core.law import Z_ROBUST, LevelLaw
 from ..core.nesting import slice_changes
 from ..core.problem import Problem
 

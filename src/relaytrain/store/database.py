@@ -82,7 +82,7 @@ def connect(folder: Path, *, create: bool = False, write: bool = False) -> sqlit
     check_files(folder)
     connection = _open(path, private=create or write)
     try:
-        with _explained(path):
+        with _system_explained(path):
             version = _version(connection)
             if version is None:
                 if trail.acknowledged_runs(folder):  # tables come before trails: they were there
@@ -118,7 +118,7 @@ def raw(folder: Path) -> sqlite3.Connection:
 
 def build(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     """Make a database at `path`, where none may be, with these rows and the leases they imply, nobody holding them."""
-    with closing(_open(path, private=True)) as connection, _explained(path):
+    with closing(_open(path, private=True)) as connection, _system_explained(path):
         prepare(connection)
         with _whole(connection):
             for row in rows:
@@ -152,8 +152,8 @@ def check_format(version: object, path: Path) -> None:
 
 
 @contextmanager
-def explaining(folder: Path) -> Iterator[None]:
-    """SQLite's errors inside the block become ours."""
+def sqlite_explained(folder: Path) -> Iterator[None]:
+    """SQLite's errors inside the block become ours, and no others."""
     try:
         yield
     except sqlite3.Error as error:
@@ -165,7 +165,7 @@ def opened(folder: Path) -> Iterator[sqlite3.Connection]:
     """A connection that is closed afterwards; SQLite's errors become ours."""
     connection = connect(folder)
     try:
-        with explaining(folder):
+        with sqlite_explained(folder):
             yield connection
     finally:
         connection.close()
@@ -182,12 +182,12 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def transaction(connection: sqlite3.Connection, folder: Path) -> Iterator[sqlite3.Connection]:
     """All or nothing: the block's writes are durable when it ends, and undone when it or the commit fails."""
-    with _explained(folder / FILE_NAME), _whole(connection):
+    with _system_explained(folder / FILE_NAME), _whole(connection):
         yield connection
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _system_explained(path: Path) -> Iterator[None]:
     """SQLite's errors inside the block become ours, and those of the operating system."""
     try:
         yield
@@ -200,8 +200,8 @@ def _explained(path: Path) -> Iterator[None]:
 @contextmanager
 def _whole(connection: sqlite3.Connection) -> Iterator[None]:
     """All or nothing, as the errors come."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")  # Ctrl-C may be heard right behind it, and its lock is not to stay
         yield
         files.ops().commit(connection)
     finally:
@@ -211,7 +211,7 @@ def _whole(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _open(path: Path, *, private: bool) -> sqlite3.Connection:
-    with _explained(path):
+    with _system_explained(path):
         if private:
             files.make_private(path)  # SQLite gives its log the same mode
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)

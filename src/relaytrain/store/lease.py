@@ -19,7 +19,6 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -116,7 +115,8 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The lease row of a run; `holder` is None when nobody writes, `live` says whether it lived when this was read."""
+    """The lease row of a run; `holder` is None when nobody writes. `live` says whether it lived when it was `read`;
+    leases of `verify` and `unchanged`, which look at the row alone, do not say."""
 
     fence: int
     holder: Holder | None
@@ -145,9 +145,7 @@ def _row(connection: sqlite3.Connection, run: str) -> Lease:
     return Lease(fence, Holder.parse(row[1]) if row[1] else None, row[2] == 1)
 
 
-def check_free(
-    connection: sqlite3.Connection, store: Path, run: str, *, pause: Callable[[float], None] | None = None
-) -> Lease:
+def check_free(connection: sqlite3.Connection, store: Path, run: str) -> Lease:
     """The lease, when nobody writes `run`; a holder whose clock is not ours is watched before it is held for dead.
 
     Raises:
@@ -159,7 +157,7 @@ def check_free(
     heard, live = lease.holder.heard, lease.live
     foreign = math.isfinite(heard.wall_s) and not heard.comparable(Moment.now())
     if not live and foreign and not lease.holder.gone():
-        (pause or time.sleep)(WATCH_S)
+        time.sleep(WATCH_S)
         live = read(connection, store, run).holder not in (None, lease.holder)
     if live:
         raise refusal(run, lease.holder)

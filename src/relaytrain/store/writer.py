@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from ..core.errors import NoSpace, RelayTrainError, StoreDamaged, UsageError
 from . import blobs, database, events, files, lease, lost_events, thinning, trail
 from .events import Event
-from .rules import CAN_GO_ON, Body, Kind, Progress, Totals
+from .rules import CAN_GO_ON, Body, Kind, Progress
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class RunWriter:
         writer = cls(folder, run, clock=clock, create=False)
         try:
             blobs.real_folder(folder, run)
-            with database.explaining(folder):
+            with database.sqlite_explained(folder):
                 lost_events.check(writer._connection, folder, run)
                 seen = None if force else lease.check_free(writer._connection, folder, run)
             with database.transaction(writer._connection, folder) as connection:
@@ -107,24 +107,14 @@ class RunWriter:
         return writer
 
     @property
-    def epoch(self) -> int:
-        """The last epoch that is done and stands; 0 before the first."""
-        return self._progress.epoch
-
-    @property
     def progress(self) -> Progress:
-        """Where the events have brought the run."""
+        """Where the events have brought the run; a verdict carries its `totals.to_dict()`."""
         return self._progress
 
     @property
     def planned(self) -> Body | None:
         """The decision recorded for the next epoch (the body of `planned`), if there is one: it is kept on resume."""
         return self._progress.planned
-
-    @property
-    def totals(self) -> Totals:
-        """Seconds and joules so far, useful and wasted; a verdict carries `totals.to_dict()`."""
-        return self._progress.totals
 
     @property
     def now_s(self) -> float:
@@ -154,12 +144,12 @@ class RunWriter:
 
     def stop_requested(self) -> bool:
         """Whether somebody asked this run to stop (`RunStore.request_stop`)."""
-        with database.explaining(self._folder):
+        with database.sqlite_explained(self._folder):
             return lease.verify(self._connection, self.run, self._fence).stop
 
     def thin(self) -> thinning.Removed:
         """Remove checkpoints that no longer matter: all but the last two epochs, the best and the handovers."""
-        with database.explaining(self._folder):
+        with database.sqlite_explained(self._folder):
             lease.verify(self._connection, self.run, self._fence)
             rows = events.rows(self._connection, self.run, kinds=events.CHECKPOINT_KINDS)
             keep = thinning.needed(map(events.from_row, rows)) | {RESERVE_NAME} | self._fresh

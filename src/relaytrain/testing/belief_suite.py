@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..core.cost import CostTable
-from ..core.law import Array
+from ..core.curve import Array
 from ..core.outcome import EpochOutcome
 from ..core.problem import Problem, Target
 from ..core.protocols import Belief

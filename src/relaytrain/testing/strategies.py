@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.cost import CostTable
+from ..core.curve import Array
 from ..core.law import EpochLaw, LevelLaw
 from ..core.problem import Pair, Problem, Target
 from ..core.state import State
 from .brute_force import plain_step
 
-Array = NDArray[np.float64]
 Kind = Literal["epoch", "level"]
 
 

@@ -27,7 +27,7 @@ from ..core import npz
 from ..core.errors import ScenarioError
 from ..core.npz import Wrong
 from ..core.problem import Pair
-from ..scenario.read import read_named
+from ..scenario.read import read_whole
 from ..store.files import write_atomic
 
 SCHEMA = "relaytrain.atlas/1"
@@ -158,13 +158,8 @@ def read_atlas(path: str | Path) -> Atlas:
     place, bundled = Path(path), BUNDLED / f"{path}.npz"
     if not place.exists() and place.name == str(path) and bundled.exists():
         place = bundled
-    try:
-        raw = read_named(place, npz.MOST_BYTES)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ScenarioError(
-            f"{path}: got '{reason}', expected an atlas; record one: relaytrain atlas SCENARIO {place.stem}.npz"
-        ) from None
+    remedy = f"record one: relaytrain atlas SCENARIO {place.stem}.npz"
+    raw = read_whole(place, npz.MOST_BYTES, f"an atlas; {remedy}")
     try:
         return _read(raw)
     except Wrong as error:

@@ -50,8 +50,18 @@ def of_seed(scenario: Scenario, seed: int) -> Scenario:
     return replace(load_scenario(tables), source=scenario.source)
 
 
+def same_training(atlas: Atlas, scenario: Scenario) -> bool:
+    """Whether an atlas was recorded with the training that the scenario has; the world of its simulations once counted
+    too, so that one recorded then may be known by that of the scenario."""
+    return atlas.digest == digest_of(scenario) or atlas.digest == _digest(scenario, scenario.resolved["world"])
+
+
 def digest_of(scenario: Scenario) -> str:
     """Of all that decides about losses but the seed."""
+    return _digest(scenario, WorldTable().model_dump(by_alias=True, exclude_none=True))
+
+
+def _digest(scenario: Scenario, world: Mapping[str, Any]) -> str:
     kept = {key: value for key, value in scenario.resolved.items() if key not in LEFT_OUT}
     for name, (table, first) in FIRST_KEYS.items():
         rows = kept.get(name, {})
@@ -62,7 +72,7 @@ def digest_of(scenario: Scenario) -> str:
         kept[name] = {key: value for key, value in kept[name].items() if key != "seed"}
     target = scenario.problem.target
     kept["target"] = [target.on, target.metric]
-    kept["world"] = WorldTable().model_dump(by_alias=True, exclude_none=True)  # of simulations alone
+    kept["world"] = world
     kept["start"] = {key: value for key, value in kept.get("start", {}).items() if key != "loss"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -85,7 +95,7 @@ def atlas_for(scenario: Scenario) -> Atlas | None:
         if not bundled.exists():
             return None
         held = read_atlas(bundled)
-        return held if held.digest == digest_of(scenario) and fits(held, scenario.problem) else None
+        return held if same_training(held, scenario) and fits(held, scenario.problem) else None
     held = read_atlas(scenario.beside(file))
     if not fits(held, scenario.problem):
         raise ScenarioError(

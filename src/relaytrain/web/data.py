@@ -67,7 +67,7 @@ def replan(
     loss: Loss = None,
     probability: Probability = None,
     deadline: Deadline = None,
-    way_out: Annotated[bool, Query(description="Look for targets in reach where this one is not.")] = True,
+    way_out: Annotated[bool, Query(description="Whether the rule sampled looks for targets in reach.")] = True,
 ) -> Replanned:
     """The decision of an epoch planned again, under another target. Nothing is changed by it."""
     dashboard = dashboard_of(request)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.errors import UsageError
-from ...core.law import Array
 from ..learned.bundle import LegCurve, LegSwitch
 from .distributions import EPOCH_FAMILIES, REPLICATES, Family, Fit, best_family, fit_family, naive_p, refitted_p
 

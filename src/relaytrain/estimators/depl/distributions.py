@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.distribution import Distribution, Empirical, InverseGamma, LogNormal, Normal, StudentT
 from ...core.errors import UsageError
-from ...core.law import Array
 
 Family = Literal["inverse-gamma", "log-normal", "normal", "empirical", "student-t"]
 POSITIVE: tuple[Family, ...] = ("inverse-gamma", "log-normal")

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.dependence import NoisePast, draw_latent, from_normal
 from ...core.depl import DeplProblem
 from ...core.depl_settings import DeplSettings
-from ...core.law import Array
 from ...core.problem import Pair
 from ...core.worlds import GainTable, Worlds
 

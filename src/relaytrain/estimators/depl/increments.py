@@ -15,16 +15,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.dependence import NoisePast, draw_latent, from_normal, to_normal
 from ...core.depl_settings import DeplSettings
 from ...core.errors import UsageError
 from ...core.increments import IncrementLaw
-from ...core.law import ROBUST_LEVEL, Array, EpochLaw, LossLaw
+from ...core.law import ROBUST_LEVEL, EpochLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
 from ...core.worlds import Worlds
 from ...scenario.depl_build import depl_law
 from ...scenario.model import Scenario
+from ..own_pairs import check_pairs
 from .gain_worlds import gain_worlds
 from .widening import widening
 
@@ -35,9 +37,10 @@ WIDEST = 3.5
 
 @dataclass(frozen=True)
 class Increments:
-    """`Estimator` of increments. `law0` are the gains before anything was seen; `initial_loss` was probed."""
+    """`Estimator` of increments. `law0`: the gains of `pairs` before anything was seen; `initial_loss` was probed."""
 
     settings: DeplSettings
+    pairs: tuple[Pair, ...]
     law0: EpochLaw
     initial_loss: float
     seed: int = 0
@@ -48,35 +51,37 @@ class Increments:
         if scenario.depl is None or not isinstance(scenario.law, EpochLaw):
             raise UsageError("increments: the scenario has no table [depl], or a law of another kind")
         first = scenario.problem.initial_loss if initial_loss is None else initial_loss
-        return cls(scenario.depl, scenario.law, first, scenario.planner.seed)
+        return cls(scenario.depl, scenario.problem.pairs, scenario.law, first, scenario.planner.seed)
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
-        """The law for the epochs to come; a pure function of `history`."""
+        """The law for the epochs to come; a pure function of `history`. `pairs` are its own."""
+        check_pairs(pairs, self.pairs)
         past = self.past(history)
         staged = {(name, o.decision.nodes): None for o in history for name in self._names(o)}
         loss = history[-1].loss if history else self.initial_loss
         factor = widening(past.z) if self.settings.conformal else 1.0
         now = replace(self, settings=self.settings.widened(factor))
-        law0 = now._placed(history, loss, pairs)
-        run, robust = now._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in pairs])
+        law0 = now._placed(history, loss)
+        run, robust = now._next_epoch(law0, past, loss, [self.settings.version(p.version) for p in self.pairs])
         return IncrementLaw(run, law0.change, robust, law0.change_robust, past, tuple(staged), factor)
 
     def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
-        """Worlds drawn from the same distributions; a pure function of what it is given."""
+        """Worlds drawn from the same distributions; a pure function of what it is given. `pairs` are its own."""
+        check_pairs(pairs, self.pairs)
         past = self.past(history)
         settings = self.settings.widened(widening(past.z) if self.settings.conformal else 1.0)
         loss = history[-1].loss if history else self.initial_loss
-        return gain_worlds(settings, past, pairs, loss, count, seed)
+        return gain_worlds(settings, past, self.pairs, loss, count, seed)
 
-    def _placed(self, history: Sequence[EpochOutcome], loss: float, pairs: Sequence[Pair]) -> EpochLaw:
+    def _placed(self, history: Sequence[EpochOutcome], loss: float) -> EpochLaw:
         """The gains by epoch; with the level reading every version's are placed where the loss stands now."""
         if not history:
             return self.law0
         if self.settings.reading == "epoch":
-            return depl_law(self.settings, pairs) if self.settings.conformal else self.law0
+            return depl_law(self.settings, self.pairs) if self.settings.conformal else self.law0
         before = self.settings.version(history[-1].decision.version)
         versions = self.settings.placed(len(history), loss, before)
-        return depl_law(replace(self.settings, instance=replace(self.settings.instance, versions=versions)), pairs)
+        return depl_law(replace(self.settings, instance=replace(self.settings.instance, versions=versions)), self.pairs)
 
     def past(self, history: Sequence[EpochOutcome]) -> NoisePast:
         """z of every epoch done."""

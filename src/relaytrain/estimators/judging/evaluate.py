@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, stacked
 from ..learned.auto import EPOCHS, RunModel, steps_of
 from ..learned.bundle import Bundle

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, averaged, ordered, stacked
 from .bounds import calibrated_offset
 from .bundle import Bundle, LegCurve

@@ -28,8 +28,8 @@ from typing import Literal
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.errors import UsageError
-from ...core.law import Array
 from ..bands import Bands
 from .features import AHEAD, Seen
 

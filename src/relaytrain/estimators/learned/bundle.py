@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 
 if TYPE_CHECKING:
     from ...traces.trace import TraceSet, TraceSwitch

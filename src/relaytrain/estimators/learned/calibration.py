@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import ALPHA, Bands
 
 LEAST_RUNS = 20

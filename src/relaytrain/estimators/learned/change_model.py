@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, averaged
 from .bundle import LegSwitch
 from .change_net import ChangeNet, unit_inputs

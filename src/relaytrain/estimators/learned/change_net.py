@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, ordered
 
 FAR = 4.0

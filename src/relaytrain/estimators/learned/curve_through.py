@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ...core.curve import along, followed
-from ...core.law import ROBUST_LEVEL, Array
+from ...core.curve import Array, along, followed
+from ...core.law import ROBUST_LEVEL
 from .tail import HORIZONS
 
 POWERS = (0.5, 1.0, 2.0, 4.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from .bundle import LegCurve
 
 AHEAD = 5

@@ -17,7 +17,7 @@ from ...core.errors import ScenarioError
 from ...core.npz import Arrays, Wrong
 from ...core.problem import Target as RunTarget
 from ...scenario.fields import shown
-from ...scenario.read import read_named
+from ...scenario.read import read_whole
 from ...store.files import write_atomic
 from . import fitted_parts as parts
 from .auto import RunModel
@@ -93,28 +93,15 @@ def load_fitted(path: str | Path) -> Fitted:
     Raises:
         ScenarioError: no such file, or not one of ours.
     """
-    path = Path(path)
+    remedy = f"make one: relaytrain fit TRACES {Path(path).name}"
+    raw = read_whole(path, npz.MOST_BYTES, f"a fitted estimator; {remedy}")
     try:
-        raw = read_named(path, npz.MOST_BYTES)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ScenarioError(
-            f"{path}: got '{reason}', expected a fitted estimator; make one: relaytrain fit TRACES {path.name}"
-        ) from None
-    return read_fitted(raw, str(path))
-
-
-def read_fitted(raw: bytes, where: str) -> Fitted:
-    """The estimator in the bytes of a file of any origin."""
-    try:
-        if len(raw) > npz.MOST_BYTES:
-            raise Wrong("size", f"more than {npz.MOST_BYTES >> 20} MiB", "at most that")
         body, arrays = npz.read(raw)
         if body.get("schema") != SCHEMA:
-            raise ScenarioError(f"{where}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
+            raise ScenarioError(f"{path}: schema {shown(body.get('schema'))}, expected {SCHEMA}; fit again")
         return _unpacked(body, arrays, hashlib.sha256(raw).hexdigest())
     except Wrong as error:
-        raise ScenarioError(f"{where}: {error}; `relaytrain fit` writes no such file: fit again") from None
+        raise ScenarioError(f"{path}: {error}; `relaytrain fit` writes no such file: fit again") from None
 
 
 def _packed(fit: Fitted) -> tuple[Arrays, dict[str, Any]]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Array, LevelLaw
+from ...core.curve import Array
+from ...core.law import LevelLaw
 from ..bands import Bands, stacked
 from .bundle import Kind, LegSwitch
 from .curve_through import TINY

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.curve import followed, step
-from ...core.law import Array
+from ...core.curve import Array, followed, step
 from .curve_through import POWERS, TINY, Z_ROBUST
 from .tail import HORIZONS
 

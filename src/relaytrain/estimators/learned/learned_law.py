@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...core.curve import along
-from ...core.law import Array, LevelLaw, LossLaw
+from ...core.curve import Array, along
+from ...core.law import LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds

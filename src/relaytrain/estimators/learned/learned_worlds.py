@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.curve import onward
-from ...core.law import Z_ROBUST, Array, LevelLaw
+from ...core.curve import Array, onward
+from ...core.law import Z_ROBUST, LevelLaw
 from ...core.worlds import Worlds
 from ..bands import Bands
 from .misses import Misses

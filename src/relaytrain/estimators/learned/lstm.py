@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, ordered
 from .features import AHEAD, Seen
 

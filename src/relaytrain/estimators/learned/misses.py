@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from .bundle import Bundle, LegCurve
 from .features import LEAST_HISTORY, Seen, seen_of
 from .tail import HORIZONS

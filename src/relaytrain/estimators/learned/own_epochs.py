@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...core.law import Z_ROBUST, Array
+from ...core.curve import Array
+from ...core.law import Z_ROBUST
 from ..bands import Bands
 from ..legs import SeenLeg
 from .auto import RunModel

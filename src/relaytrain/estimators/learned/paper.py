@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import LEVELS
 from .bundle import LegCurve
 from .change_net import ChangeNet, unit_inputs

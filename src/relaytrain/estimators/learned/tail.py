@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ..bands import Bands, ordered, stacked
 from .bundle import LegCurve
 from .features import AHEAD, Seen, seen_of, sqrt_ahead, sqrt_rate

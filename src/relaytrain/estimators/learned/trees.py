@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 
 ARRAYS = ("feature", "threshold", "missing_left", "left", "right", "value", "roots")
 

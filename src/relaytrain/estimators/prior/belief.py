@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw
+from ...core.curve import Array
+from ...core.law import Z_ROBUST, EpochLaw, LevelLaw
 from ...core.problem import Pair, Problem, Version
 from ...scenario.build import ChangeRules
 from ...scenario.model import Scenario

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ...core.outcome import EpochOutcome
 from ...core.worlds import Worlds
 from ..legs import legs_of

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.law import Z_ROBUST, Array, EpochLaw
+from ...core.curve import Array
+from ...core.law import Z_ROBUST, EpochLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair
 from ..legs import SeenLeg, legs_of
+from ..own_pairs import check_pairs
 from .belief import LEAST_SPREAD, Noise
 
 PLAIN = Noise()
@@ -31,7 +33,8 @@ class StepsPrior:
     noise: Noise = PLAIN
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> EpochLaw:
-        """The law for the epochs to come."""
+        """The law for the epochs to come. `pairs` are its own."""
+        check_pairs(pairs, self.pairs)
         law = self.stated
         robust = law.run if law.run_robust is None else law.run_robust
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.law import Z_ROBUST, Array
+from ...core.curve import Array
+from ...core.law import Z_ROBUST
 from ...core.problem import Pair
 from ...scenario.model import Scenario
 from ...scenario.wide import JUMP, PACE_SPREAD, epoch_worth, floor_spread, wide_law

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ...traces.atlas import LegKey
 
 POWER = 4.0
@@ -77,8 +77,8 @@ Scatter = Callable[[Sequence[FittedLeg]], Array]
 
 def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scatter) -> PairFit:
     """Fit all legs of one pair, and what they have in common."""
-    batch = _Batch(legs, drop)
-    figures = _alone(batch)
+    batch = LegBatch(legs, drop)
+    figures = batch.alone()
     seeds = sorted({leg.seed for leg in legs})
     basis = np.hstack([_between(np.array([leg.experience for leg in legs]), knots), batch.of_seeds(seeds)])
     spreads = dict.fromkeys((FLOOR, PACE), (0.15, 0.1))
@@ -99,13 +99,7 @@ def fit_legs(legs: Sequence[FittedLeg], drop: float, knots: Array, scatter: Scat
     return PairFit(trends[FLOOR], trends[PACE], list(legs))
 
 
-def fit_alone(legs: Sequence[FittedLeg], drop: float) -> None:
-    """Give every leg the curve that it shows by itself."""
-    batch = _Batch(legs, drop)
-    batch.keep(_alone(batch))
-
-
-class _Batch:
+class LegBatch:
     """Legs fitted side by side: Levenberg-Marquardt with three figures each."""
 
     def __init__(self, legs: Sequence[FittedLeg], drop: float) -> None:
@@ -118,6 +112,7 @@ class _Batch:
         self.mean = np.stack([first + LIFTED, low + np.log(0.8), np.full(len(legs), np.log(USUAL_PACE))], axis=1)
 
     def of_seeds(self, seeds: Sequence[int]) -> Array:
+        """One (L, S) where a leg is of the seed."""
         return np.array([[float(leg.seed == seed) for seed in seeds] for leg in self.legs])
 
     def curves(self, figures: Array) -> Array:
@@ -146,6 +141,7 @@ class _Batch:
         return np.asarray(np.einsum("lkk->lk", np.linalg.inv(curvature)))
 
     def misfit(self, figures: Array, mean: Array, precision: Array) -> Array:
+        """How far the losses seen (L,) lie from the curves, and the curves from what is expected."""
         residual = (self.logs - self.curves(figures)) / self.sigma
         seen = 0.5 * (TAIL + 1.0) * (np.log1p(residual**2 / TAIL) * self.there).sum(axis=1)
         return np.asarray(seen + 0.5 * ((figures - mean) ** 2 * precision).sum(axis=1))
@@ -165,18 +161,17 @@ class _Batch:
             damping = np.clip(np.where(better, damping / 3.0, damping * 4.0), 1e-6, 1e6)
         return figures
 
-
-def _alone(batch: _Batch) -> Array:
-    """Every leg by itself, from several floors."""
-    precision = np.tile(1.0 / np.square(ALONE), (len(batch.legs), 1))
-    best, least = batch.mean, np.full(len(batch.legs), np.inf)
-    for guess in FLOOR_GUESSES:
-        begun = batch.mean.copy()
-        begun[:, FLOOR] += np.log(guess / 0.8)
-        fitted = batch.fit(begun, batch.mean, precision, STEPS)
-        misfit = batch.misfit(fitted, batch.mean, precision)
-        best, least = np.where((misfit < least)[:, None], fitted, best), np.minimum(misfit, least)
-    return best
+    def alone(self) -> Array:
+        """The figures of every leg by itself, from several floors."""
+        precision = np.tile(1.0 / np.square(ALONE), (len(self.legs), 1))
+        best, least = self.mean, np.full(len(self.legs), np.inf)
+        for guess in FLOOR_GUESSES:
+            begun = self.mean.copy()
+            begun[:, FLOOR] += np.log(guess / 0.8)
+            fitted = self.fit(begun, self.mean, precision, STEPS)
+            misfit = self.misfit(fitted, self.mean, precision)
+            best, least = np.where((misfit < least)[:, None], fitted, best), np.minimum(misfit, least)
+        return best
 
 
 def _between(experience: Array, knots: Array) -> Array:

@@ -30,13 +30,14 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from ...core.curve import onward, whence
-from ...core.law import Z_ROBUST, Array, EpochLaw, LevelLaw, LossLaw
+from ...core.curve import Array, onward, whence
+from ...core.law import Z_ROBUST, EpochLaw, LevelLaw, LossLaw
 from ...core.outcome import EpochOutcome
 from ...core.problem import Pair, Problem
 from ...core.worlds import Worlds
 from ...scenario.model import Scenario
 from ..legs import SeenLeg, legs_of, past_of
+from ..own_pairs import check_pairs
 from .belief import CurveBelief
 from .drawing import draw_worlds
 from .epoch_tables import StepsPrior
@@ -56,8 +57,8 @@ FARTHEST = 3.0
 REPEAT = 0.25
 """Variance of a handover's jump between two of the same kind in one run, as a share of the prior's."""
 
-REMEMBERED = 8
-"""Posteriors and priors closed in."""
+REMEMBERED = 4
+"""Posteriors, or priors closed in with one each: about 100 MB each for 256 pairs of which nothing is known."""
 
 MOST_ROWS = 512
 """Epochs for which a law says how much more is learned."""
@@ -113,7 +114,8 @@ class Prior:
         return self.belief.guessed
 
     def law(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair]) -> LossLaw:
-        """The law for the epochs to come; a pure function of `history`."""
+        """The law for the epochs to come; a pure function of `history`. `pairs` are the belief's."""
+        check_pairs(pairs, self.belief.pairs)
         legs = self.anchored(legs_of(history, self.belief.pairs, self.start, self.initial_loss))
         return self.closed_in(legs)._law(legs, history)
 
@@ -202,24 +204,26 @@ class Prior:
         return float(lift), float(pace)
 
     def sample(self, history: Sequence[EpochOutcome], pairs: Sequence[Pair], count: int, seed: int) -> Worlds:
-        """Worlds drawn from the same belief; a pure function of what it is given."""
+        """Worlds drawn from the same belief; a pure function of what it is given. `pairs` are the belief's."""
+        check_pairs(pairs, self.belief.pairs)
         return draw_worlds(self, history, count, seed)
 
     def weights(self, legs: Sequence[SeenLeg], share: float = 1.0) -> Array:
         """The posterior weight (P, H) of every pair's hypotheses, of a `share` of the evidence."""
-        given, common = self.posterior(legs, share)
+        given, common = self.posterior(legs) if share == 1.0 else self._posterior(legs, share)
         mixed = np.empty_like(self.hypotheses[0])
         for pair, likelihood in enumerate(given.likelihood()):
             mixed[pair] = self.prior_of(pair).mixed(common, likelihood).ravel()
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
 
-    def posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
+    def posterior(self, legs: Sequence[SeenLeg]) -> tuple[Given, Array]:
         """How likely what was seen is under every pair's hypotheses, and the posterior (C, D) of what pairs have in
         common, in pace and in floor."""
-        return self._remembered(("posterior", share, *_key(legs)), lambda: self._posterior(legs, share))
+        return self._remembered(("posterior", *_key(legs)), lambda: self._posterior(legs))
 
     def _remembered(self, key: tuple[object, ...], make: Callable[[], Got]) -> Got:
-        """What `make` makes, the last ones remembered: a law and worlds are asked for after each epoch."""
+        """What `make` makes, or has made of late: the law and the worlds of an epoch rest on the same posterior, and
+        those of the next one on the same legs before the present."""
         known = self._memory
         if key not in known:
             while len(known) >= REMEMBERED:
@@ -232,7 +236,7 @@ class Prior:
     def _memory(self) -> dict[tuple[object, ...], object]:
         return {}
 
-    def _posterior(self, legs: Sequence[SeenLeg], share: float) -> tuple[Given, Array]:
+    def _posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         lattice = self.belief.lattice
         logs = np.zeros((len(lattice.luck), *self.hypotheses[0].shape)) + lattice.luck_chance[:, None, None]
         for leg in legs:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.curve import followed
-from ...core.law import ROBUST_LEVEL, Z_ROBUST, Array
+from ...core.curve import Array, followed
+from ...core.law import ROBUST_LEVEL, Z_ROBUST
 
 HORIZONS = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Epochs ahead at which the robust curve is made to meet the quantile."""

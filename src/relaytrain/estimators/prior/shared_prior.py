@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.law import Array
+from ...core.curve import Array
 from .belief import Noise
 
 COMMON = np.linspace(-5.0, 5.0, 17)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ...estimators.depl.curve_fit import CurveFit
 from ...estimators.depl.distributions import REPLICATES
 from ..expected import Expected, Judgement, expected_of, judged

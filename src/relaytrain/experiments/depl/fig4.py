@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.errors import ScenarioError
-from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, SwitchFit, fit_curves, fit_switches
 from ...estimators.depl.distributions import REPLICATES, Fit
 from ..expected import Expected, Judgement, expected_of, judged

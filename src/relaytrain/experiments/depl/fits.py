@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.errors import ScenarioError, UsageError
-from ...core.law import Array
 from ...estimators.depl.curve_fit import CurveFit, FitReading, fit_curves, least_squares
 from ...estimators.depl.distributions import fit_family, naive_p
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of

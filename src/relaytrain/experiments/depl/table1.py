@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.law import Array
+from ...core.curve import Array
 from ...estimators.depl.curve_fit import CurveFit, read
 from ...estimators.depl.distributions import REPLICATES
 from ...estimators.learned.bundle import LegCurve

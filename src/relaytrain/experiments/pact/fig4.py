@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.curve import Array
 from ...core.errors import ScenarioError
-from ...core.law import Array
 from ...estimators.learned.auto import EPOCHS
 from ...estimators.learned.bundle import Bundle, LegCurve, LegSwitch, bundle_of
 from ...estimators.learned.features import Seen, rows_of

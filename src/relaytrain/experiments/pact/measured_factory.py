@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.curve import Array
 from ...core.errors import ScenarioError
-from ...core.law import Array
 from ...core.state import TOLERANCE
 from ...estimators.learned.bundle import Bundle, LegCurve
 from ...estimators.learned.features import sqrt_ahead, sqrt_rate

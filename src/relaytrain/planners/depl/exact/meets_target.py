@@ -59,7 +59,7 @@ class Losses(NamedTuple):
     """How much more uncertain a box is for each later epoch of an end, summed: (versions, versions + 1, epochs + 1)."""
 
 
-class Structure(NamedTuple):
+class SummedStructure(NamedTuple):
     """A structure with what all its schedules share, initial loss and switches; and which of them are looked at."""
 
     versions: Counts
@@ -147,7 +147,7 @@ def way_of(losses: Any, structure: Counts) -> Any:
                 im[j] += losses.jump_im[before, now, j]
         before = now
     versions[segments] = losses.moments.shape[1] - 1
-    return Structure(versions, mean, re, im, spread, np.empty((2, segments), np.int64))
+    return SummedStructure(versions, mean, re, im, spread, np.empty((2, segments), np.int64))
 
 
 @inlined
