@@ -134,8 +134,9 @@ def _odd_state(update: Checkpoint, buffers: set[str]) -> str | None:
             return f"optimizer state {', '.join(sorted(state))[:80]} of {name}, expected {', '.join(sorted(buffers))}"
         weight = update.weights[name]
         for buffer in sorted(buffers - {"step"}):
-            if state[buffer].shape != weight.shape or state[buffer].dtype != weight.dtype:
-                return f"the optimizer's {buffer}/{name} is {_form(state[buffer])}, expected {_form(weight)}"
+            form = _form(state[buffer])
+            if form != _form(weight):
+                return f"the optimizer's {buffer}/{name} is {form}, expected its weight's {_form(weight)}"
         if "step" not in state:
             continue
         step, first, second = state["step"], _largest(state["exp_avg"]), _largest(state["exp_avg_sq"])
