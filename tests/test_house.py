@@ -286,6 +286,18 @@ def test_quick_verbs_open_no_database():
     assert not {"sqlite3", "relaytrain.store", "numba", "torch"} & set(ended.stdout.split())
 
 
+@pytest.mark.train
+def test_a_worker_reads_no_scenario_where_no_code_of_the_users_own_is_named():
+    code = (
+        "import sys; from relaytrain.executors.worker import prepare; prepare();"
+        "from relaytrain.training.own_training import own_training; from relaytrain.training.step import step_of;"
+        "from relaytrain.training.settings import TrainingSettings as Settings;"
+        "own_training(Settings(lr_schedule='cosine')); step_of(Settings().loss); print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert not {"pydantic", "relaytrain.scenario"} & set(ended.stdout.split())
+
+
 def test_every_module_says_what_it_is():
     assert [_name(file) for file in FILES if not ast.get_docstring(_tree(file))] == []
 
