@@ -8,7 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from relaytrain.core.errors import StoreDamaged  # noqa: E402
+from relaytrain.core.errors import StoreDamaged, UsageError  # noqa: E402
+from relaytrain.pipeline.job_writer import start_content, write_start  # noqa: E402
+from relaytrain.pipeline.pipeline_work import PipelineWork, Runtime, Training  # noqa: E402
 from relaytrain.pipeline.snapshots import (  # noqa: E402
     STEPS,
     SnapshotContent,
@@ -19,7 +21,7 @@ from relaytrain.pipeline.snapshots import (  # noqa: E402
     read,
     write_part,
 )
-from relaytrain.pipeline.update_rules import OptimizerState  # noqa: E402
+from relaytrain.pipeline.update_rules import SGD, OptimizerState  # noqa: E402
 
 pytestmark = pytest.mark.train
 NAME = "0.weight"
@@ -90,6 +92,32 @@ def test_a_snapshot_with_a_damaged_part_does_not_count(tmp_path):
     (place(tmp_path, 5, 1) / "000-1.safetensors").write_bytes(crafted(renamed("")))
     assert names_held(place(tmp_path, 5, 1)) == set()
     assert newest(tmp_path, {NAME}) == (2, place(tmp_path, 2, 1))
+
+
+def test_a_start_is_written_anew_until_something_was_trained_from_it(tmp_path):
+    one, other = (_work(value) for value in (1.0, 2.0))
+    write_start(one, tmp_path)
+    write_start(other, tmp_path)
+    assert torch.equal(read(place(tmp_path, 0, 0)).weights["0.0.weight"], torch.full((2, 3), 2.0))
+    write_part(place(tmp_path, 4, 1), "000-1", start_content(one))
+    write_start(other, tmp_path)
+    step, kept = newest(tmp_path, {"0.0.weight", "0.0.bias"})
+    assert step == 4 and torch.equal(read(kept).weights["0.0.weight"], torch.full((2, 3), 1.0))
+
+
+def test_an_interface_that_others_reach_is_refused_before_anything_is_written(tmp_path):
+    folder = tmp_path / "snaps"
+    with pytest.raises(UsageError, match="bind: got 0"):
+        _work(1.0, Runtime(bind="0.0.0.0", folder=folder))
+    assert not folder.exists()
+
+
+def _work(value, runtime=None):
+    """A layer whose weights are all `value`."""
+    layer = torch.nn.Linear(3, 2)
+    torch.nn.init.constant_(layer.weight, value)
+    batches = [(torch.ones(2, 3), torch.zeros(2, dtype=torch.int64))]
+    return PipelineWork.of(torch.nn.Sequential(layer), batches, Training(SGD(0.1)), runtime or Runtime())
 
 
 def test_what_is_written_is_read(tmp_path):
