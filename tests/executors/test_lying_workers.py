@@ -146,6 +146,14 @@ def test_a_lie_costs_its_node_one_attempt(lying: Any, honest: EpochResult, lie: 
     check_booked(done, lie)
 
 
+@pytest.mark.parametrize("lie", ["years-of-cpu", "years-of-wall", "says-refused"])
+def test_impossible_seconds_are_booked_as_the_most_that_are_possible(lying: Any, lie: str) -> None:
+    """In an answer that is refused as in one that is an error: to claim more is not to be booked less."""
+    failure = lying(lie, "once").failures[0]
+    booked_s = failure.wall_s if lie == "years-of-wall" else failure.cpu_s / (os.cpu_count() or 1)
+    assert epoch.CLOCK_SLACK_S <= booked_s < LIMIT_S
+
+
 def check_booked(done: EpochResult, lie: str) -> None:
     scenario = load_scenario(tables())
     run_j = scenario.costs.run_j[scenario.problem.index(Pair("full", "silver"))]

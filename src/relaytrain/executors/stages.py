@@ -30,18 +30,18 @@ from ..pipeline.update_rules import OptimizerState, Rule
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir, write_atomic
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes, failed
+from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes
 from .epoch import (
     CLOCK_SLACK_S,
     RETRIES,
     EpochLost,
     EpochNonFinite,
     EpochWindow,
-    answerable,
-    believed,
+    believable,
     can_draw,
+    one_answer_each,
     report_of,
-    stopped,
+    users_error,
 )
 from .stage_order import orders
 
@@ -151,10 +151,7 @@ class StagesOnNodes:
     ) -> dict[str, tuple[NodeResult, SnapshotContent]]:
         """Every node's answer, held against its task; one that is none of a stage's is a failure."""
         began, answers = time.monotonic(), {}
-        waiting = {task.key: task for task in tasks}
-        for result in self.transport.send(tasks):
-            if waiting.pop(result.key, None) is None:
-                continue  # late, twice, or nobody's
+        for _, result in one_answer_each(tasks, self.transport.send(tasks)):
             most_s = time.monotonic() - began + CLOCK_SLACK_S
             content = SnapshotContent()
             if result.error is None:
@@ -162,9 +159,7 @@ class StagesOnNodes:
                 if words is not None:
                     kind: FailureKind = "non-finite" if words == NOT_FINITE else "corrupt"
                     result = replace(result, checkpoint=None, error=words, kind=kind)
-            answers[result.node] = believed(answerable(self.setup, result), most_s, MOST_CORES), content
-        for task in waiting.values():  # a transport that forgot some
-            answers[task.node] = failed(task, "lost", "no answer"), SnapshotContent()
+            answers[result.node] = believable(self.setup, result, most_s, MOST_CORES), content
         return answers
 
     def _lost(self, decision: Decision, done: PipelinePass, window: EpochWindow) -> Exception:
@@ -174,9 +169,9 @@ class StagesOnNodes:
         last = [result for result in done.failures if result.attempt == number and result.error != IN_VAIN]
         reasons = "; ".join(f"{result.node}: {result.error}" for result in last)
         message = f"epoch {decision.epoch}: the pipeline {decision.nodes} did not get through ({reasons})"
-        user_code = stopped(last, decision, lost)
-        if user_code is not None:
-            return user_code
+        stopping = users_error(last, decision, lost)
+        if stopping is not None:
+            return stopping
         if any(result.kind == "non-finite" for result in last):
             return EpochNonFinite(message, lost)
         return EpochLost(message, lost)

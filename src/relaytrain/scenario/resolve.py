@@ -67,9 +67,7 @@ def resolve(reference: str, folder: Path | None = None) -> Any:
     return value
 
 
-def function_at(
-    reference: str, folder: Path | None, what: str, expected: str = "a function"
-) -> Callable[..., Any]:
+def function_at(reference: str, folder: Path | None, what: str, expected: str = "a function") -> Callable[..., Any]:
     """The function that `reference` names; in messages `what` says for what, and `expected` what it should be."""
     value = resolve(reference, folder)
     if not callable(value):
