@@ -149,8 +149,7 @@ def _starting(
 
 
 def is_reaped(name: str, pid: int) -> bool:
-    """Reap an app that has ended, and say whether it has; of one that failed it is told how, as it may not have been
-    able to itself."""
+    """Reap an app that has ended, and say whether it has; how one failed is told, as it may not have told itself."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     if ended and status:
         code = os.waitstatus_to_exitcode(status)
