@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import relaytrain
+from relaytrain.cli import app
 
 ROOT = Path(relaytrain.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -286,8 +288,39 @@ def test_quick_verbs_open_no_database():
     assert not {"sqlite3", "relaytrain.store", "numba", "torch"} & set(ended.stdout.split())
 
 
+@pytest.mark.train
+def test_a_worker_reads_no_scenario_where_no_code_of_the_users_own_is_named():
+    code = (
+        "import sys; from relaytrain.executors.worker import prepare; prepare();"
+        "from relaytrain.training.own_training import own_training; from relaytrain.training.step import step_of;"
+        "from relaytrain.training.settings import TrainingSettings as Settings;"
+        "own_training(Settings(lr_schedule='cosine')); step_of(Settings().loss); print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert not {"pydantic", "relaytrain.scenario"} & set(ended.stdout.split())
+
+
 def test_every_module_says_what_it_is():
     assert [_name(file) for file in FILES if not ast.get_docstring(_tree(file))] == []
+
+
+def _parts(folder: Path) -> set[str]:
+    """Modules and packages in a package."""
+    files = {file.stem for file in folder.glob("*.py")} - {"__init__", "__main__"}
+    return files | {inner.parent.name for inner in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py" and f.parent != ROOT], ids=_name)
+def test_every_package_says_in_which_order_it_is_read(file):
+    """Its docstring names each of its parts, or says `*_svg`; verbs of the command line are listed in `cli.app`."""
+    words = re.findall(r"`([\w*]+)/?`", ast.get_docstring(_tree(file)) or "")
+    listed = {*app.VERBS, *app.GROUPS} if file.parent.name == "cli" else set()
+    assert sorted(p for p in _parts(file.parent) - listed if not any(fnmatchcase(p, w) for w in words)) == []
+
+
+def test_the_map_names_every_room():
+    drawn = (ROOT.parent.parent / "ARCHITECTURE.md").read_text("utf-8")
+    assert sorted(part for part in _parts(ROOT) if not re.search(rf"`{part}(/|\.py)`", drawn)) == []
 
 
 def test_every_printed_schema_is_described() -> None:

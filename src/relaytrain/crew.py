@@ -27,7 +27,9 @@ from typing import IO, Any, Self
 from .core import errors
 from .core.errors import RelayTrainError
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Of the environment: how many threads numerical libraries start."""
+ONE_THREAD = dict.fromkeys(THREAD_VARIABLES, "1")
 Task = tuple[int, int]
 """A seed, and which of its tasks."""
 

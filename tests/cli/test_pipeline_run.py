@@ -137,6 +137,13 @@ def test_faults_of_a_run_are_words(relaytrain, words, status, said):
     assert (call.status, call.out) == (status, "") and said in call.err
 
 
+def test_a_run_that_is_refused_leaves_nothing_that_another_would_begin_with(relaytrain, tmp_path):
+    pytest.importorskip("torch")
+    folder = tmp_path / "snaps"
+    refused = relaytrain(*TINY, *PAIR, "--folder", str(folder), "--seed", "1", "--bind", "0.0.0.0")
+    assert refused.status == 2 and not folder.exists()
+
+
 def test_help(relaytrain):
     call = relaytrain("pipeline", "run", "--help")
     assert call.status == 0 and "TLS" in call.out and "torchrun" in call.out and "--trusted" not in call.out

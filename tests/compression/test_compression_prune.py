@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from relaytrain.compression.carry import carry_optimizer, keep_values
-from relaytrain.compression.channels import output_layers, parameters
+from relaytrain.compression.channels import output_layers, parameter_count
 from relaytrain.compression.prune import channel_ratio, prune, reestimate_batchnorm
 from relaytrain.core.errors import ScenarioError, UsageError
 from relaytrain.models import build, family_spec
@@ -84,11 +84,11 @@ def test_l2_ranks_otherwise_than_l1() -> None:
 
 def test_ratios_of_the_full_version_and_of_the_current_one() -> None:
     model, images = seeded("vgg11", 0.25, (3, 16, 16))
-    full = parameters(model)
+    full = parameter_count(model)
     half = prune(model, images, 0.5)
     quarter = prune(half.model, images, 0.5)
     same = prune(half.model, images, 0.75, of="full", full_parameters=full)
-    assert all(abs(parameters(pruned.model) / full - 0.25) < 0.02 for pruned in (quarter, same))
+    assert all(abs(parameter_count(pruned.model) / full - 0.25) < 0.02 for pruned in (quarter, same))
     assert abs(same.reached - 0.75) < 0.02 and abs(quarter.reached - 0.5) < 0.02
     with pytest.raises(UsageError, match="has only"):
         prune(half.model, images, 0.2, of="full", full_parameters=full)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,9 +47,11 @@ def test_smaller_and_standardised_images() -> None:
     assert shrink(data, 4).input == (1, 1, 1)
     with pytest.raises(ScenarioError, match="does not divide 4x4"):
         shrink(data, 3)
-    plain = standardised(data)
+    plain = standardised(data, data)
     assert abs(plain.images.mean()) < 1e-5 and abs(plain.images.std() - 1) < 1e-5
-    assert np.allclose(standardised(data, like=data).images, plain.images)
+    darker = replace(data, images=data.images / 2)
+    shift = data.images.mean() / data.images.std()
+    assert np.allclose(standardised(data, darker).images, 2 * plain.images + shift, atol=1e-5)
 
 
 def test_quick_sets_are_disjoint_sized_and_seeded() -> None:

@@ -105,8 +105,12 @@ def one_is(value):
     return change
 
 
-def with_state(answer, buffer, value):
-    """An optimizer state of `value` for every weight, added to the update."""
+KINDS = {"F32": "f", "I64": "q", "F8_E4M3": "B", "C64": "f"}
+"""What numbers of a kind of tensor are written as."""
+
+
+def with_state(answer, buffer, value, kind="F32", shape=None):
+    """An optimizer state of `value` for every weight, of its shape unless one is given, added to the update."""
     (length,) = struct.unpack("<Q", answer.update[:8])
     header, data = json.loads(answer.update[8 : 8 + length]), answer.update[8 + length :]
     parts = {}
@@ -117,8 +121,23 @@ def with_state(answer, buffer, value):
         numbers = array.array("f")
         numbers.frombytes(data[first:last])
         parts[name] = (entry, numbers)
-        parts[name.replace("weights/", f"optimizer/{buffer}/")] = (entry, array.array("f", [value] * len(numbers)))
+        state = {"dtype": kind, "shape": entry["shape"] if shape is None else shape}
+        count = len(numbers) if shape is None else math.prod(shape)
+        parts[name.replace("weights/", f"optimizer/{buffer}/")] = (state, array.array(KINDS[kind], [value] * count))
     return safetensors(header["__metadata__"], parts)
+
+
+def with_scale(answer, kind, *numbers):
+    """A scale of fp16's losses, added to the update."""
+    (length,) = struct.unpack("<Q", answer.update[:8])
+    header, data = json.loads(answer.update[8 : 8 + length]), answer.update[8 + length :]
+    parts = {"scaler/scale": ({"dtype": kind, "shape": []}, array.array(KINDS[kind], numbers))}
+    parts["scaler/growth_tracker"] = ({"dtype": "I64", "shape": []}, array.array("q", [0]))
+    metadata = header.pop("__metadata__")
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        parts[name] = (entry, array.array("B", data[first:last]))
+    return safetensors(metadata, parts)
 
 
 def renamed(answer):
@@ -213,6 +232,10 @@ LIES = {
     "other-kind": lambda a: a.send(a.update.replace(b'"F32"', b'"I32"')),
     "momentum-1e30": lambda a: a.send(with_state(a, "momentum_buffer", 1e30)),
     "state-of-another-optimizer": lambda a: a.send(with_state(a, "exp_avg", 1.0)),
+    "momentum-of-a-kind-without-arithmetic": lambda a: a.send(with_state(a, "momentum_buffer", 1, "F8_E4M3")),
+    "momentum-in-whole-numbers": lambda a: a.send(with_state(a, "momentum_buffer", 10**15, "I64")),
+    "momentum-without-shape": lambda a: a.send(with_state(a, "momentum_buffer", 1.0, shape=[])),
+    "scale-complex": lambda a: a.send(with_scale(a, "C64", 65536.0, 0.0)),
     "state-nan": lambda a: a.send(with_state(a, "momentum_buffer", math.nan)),
     # behaviour
     "dies": lambda a: os._exit(3),

@@ -65,6 +65,8 @@ def test_presets(tight: None, preset: str) -> None:
         {"optimizer": "adam", "lr": 1e-3},
         {"optimizer": "adam", "lr": 0.1},
         {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1},
+        {"optimizer": "adam", "lr": 0.01, "precision": "bf16"},
+        {"optimizer": "sgd", "lr": 0.05, "precision": "fp16"},
         {"optimizer": "sgd", "lr": 0.05, "family": "resnet8", "width": 0.25},
         {"optimizer": "adam", "lr": 0.01, "family": "mobilenet", "width": 0.25},
     ],

@@ -52,7 +52,8 @@ RESULTS = words("""no-samples no-run one-key-more epoch-a-text attempt-a-flag sa
 UPDATES = words("""one-sample-more a-million-samples no-sample years-of-cpu years-of-wall joules-of-a-city
     weights-times-900 weights-times-50
     one-weight-huge truncated longer no-weights a-pickle other-names other-kind momentum-1e30
-    state-of-another-optimizer""")
+    state-of-another-optimizer momentum-of-a-kind-without-arithmetic momentum-in-whole-numbers
+    momentum-without-shape scale-complex""")
 NEVER = words("""silent beats-for-ever beats-without-pause answers-an-older-epoch answers-another-run
     child-holds-the-pipe""")
 KINDS = {
@@ -77,6 +78,10 @@ SAID = {
     "weights-times-900": "a step of",
     "weights-times-50": "its update brings the loss from",
     "momentum-1e30": "a momentum of 1e+30",
+    "momentum-of-a-kind-without-arithmetic": "float8_e4m3fn, of which no mean can be made",
+    "momentum-in-whole-numbers": "is torch.int64 [",
+    "momentum-without-shape": "is torch.float32 [], expected its weight's torch.float32",
+    "scale-complex": "a scale of losses that none of training leaves behind",
     "dies": "status 3",
     "silent": "no answer within 0.25 s",
 }
@@ -141,6 +146,14 @@ def test_a_lie_costs_its_node_one_attempt(lying: Any, honest: EpochResult, lie: 
     check_booked(done, lie)
 
 
+@pytest.mark.parametrize("lie", ["years-of-cpu", "years-of-wall", "says-refused"])
+def test_impossible_seconds_are_booked_as_the_most_that_are_possible(lying: Any, lie: str) -> None:
+    """In an answer that is refused as in one that is an error: to claim more is not to be booked less."""
+    failure = lying(lie, "once").failures[0]
+    booked_s = failure.wall_s if lie == "years-of-wall" else failure.cpu_s / (os.cpu_count() or 1)
+    assert epoch.CLOCK_SLACK_S <= booked_s < LIMIT_S
+
+
 def check_booked(done: EpochResult, lie: str) -> None:
     scenario = load_scenario(tables())
     run_j = scenario.costs.run_j[scenario.problem.index(Pair("full", "silver"))]
@@ -173,6 +186,7 @@ ALWAYS = {
     "beats-before-ready": "a beat before it was ready",
     "silent": "no answer within 0.25 s",
     "beats-without-pause": "no answer within 0.25 s",
+    "momentum-without-shape": "expected its weight's",
     "says-refused": "no",
     "says-user": "names none that is here: net.py:1",
     "broken-by-user": "names none that is here: net.py:1",

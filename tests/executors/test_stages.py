@@ -24,6 +24,7 @@ from relaytrain.executors.stage_order import StageOrder  # noqa: E402
 from relaytrain.executors.stages import StagesOnNodes  # noqa: E402
 from relaytrain.pipeline.host_links import StagePlace  # noqa: E402
 from relaytrain.pipeline.snapshots import part_pieces, read  # noqa: E402
+from relaytrain.pipeline.update_rules import OptimizerState  # noqa: E402
 from relaytrain.relay.assembly import job_of  # noqa: E402
 from relaytrain.scenario import load_scenario  # noqa: E402
 from relaytrain.store.files import write_atomic  # noqa: E402
@@ -155,9 +156,21 @@ def test_parts_that_are_none_do_not_count(runner, tmp_path):
         weights = {name: how(tensor) for name, tensor in held.weights.items()}
         return b"".join(part_pieces(replace(held, weights=weights)))
 
+    def with_states(task, *tensors, steps=1):
+        write_atomic(tmp_path / "part.safetensors", task.checkpoint)
+        held = read(tmp_path)
+        name, weight = next(iter(held.weights.items()))
+        state = OptimizerState(steps, tuple(make(weight) for make in tensors))
+        return b"".join(part_pieces(replace(held, states={name: state})))
+
     nan = answered(lambda task: changed(task, lambda tensor: tensor * float("nan")))
     longer = answered(lambda task: changed(task, lambda tensor: torch.cat([tensor, tensor])))
+    like = torch.ones_like
     for transport, error, words in (
+        (answered(lambda task: with_states(task, like, like)), EpochLost, "keeps 2 tensors of .*, expected 1"),
+        (answered(lambda task: with_states(task)), EpochLost, "keeps 0 tensors of .*, expected 1"),
+        (answered(lambda task: with_states(task, torch.Tensor.double)), EpochLost, "of another shape or kind"),
+        (answered(lambda task: with_states(task, like, steps="x")), EpochLost, "is no table of updates by weight"),
         (answered(lambda task: b"nothing"), EpochLost, "far-2: its part is none"),
         (longer, EpochLost, r"far-2: its .* expected"),
         (nan, EpochNonFinite, "far-2: its weights are not finite"),

@@ -86,5 +86,8 @@ class Recurrent(nn.Module):
         return self.head(states[:, -1])
 
 
+WIDTHS = (8, 16)
+
+
 def make_branches() -> nn.Module:
     return Branches()

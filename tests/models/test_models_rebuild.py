@@ -129,6 +129,11 @@ def test_a_factory_named_by_a_local_scenario_is_followed() -> None:
         build(FactorySpec("other:thing", spec.shapes), resolve=from_scenario("strangers:make_branches"))
 
 
+def test_a_reference_to_what_is_no_factory_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="is a tuple, expected a function that makes a module"):
+        from_scenario("strangers:WIDTHS")
+
+
 def test_a_module_in_memory_is_its_own_factory() -> None:
     model = Branches()
     spec, resolve = of_module(model)

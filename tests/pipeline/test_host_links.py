@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -125,6 +126,34 @@ def test_another_job_and_plain_text(certs, places, ends):
     while len(ends[1].refused) < 2 and time.monotonic() < until:
         threading.Event().wait(0.01)
     assert len(ends[1].refused) == 2 and not ends[1]._came
+
+
+HELLO = {"rank": 0, "tag": 1, "job": "job", "challenge": "", "proof": ""}
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        b'{"rank": Infinity, "tag": 1}',
+        b"[" * 1000,
+        b"[]",
+        b"5",
+        b"\xff",
+        json.dumps({**HELLO, "rank": "0"}).encode(),
+        json.dumps({**HELLO, "tag": 1.5}).encode(),
+        json.dumps({**HELLO, "proof": "no"}).encode(),
+        json.dumps({**HELLO, "proof": 5}).encode(),
+    ],
+)
+def test_a_hello_that_is_none_is_refused_in_words(places, hello):
+    listener = HostLinks(1, places, None, JOB, LATE_S)
+    with socket.create_connection(("127.0.0.1", places[1].port), timeout=LATE_S) as link:
+        link.sendall(len(hello).to_bytes(8, "little") + hello)
+        with suppress(ConnectionResetError):
+            while link.recv(1000):
+                pass
+    listener.close()
+    assert [words.partition(" (")[0] for words in listener.refused] == ["127.0.0.1: its hello is none"]
 
 
 def test_faults_are_words(certs, tmp_path):

@@ -151,7 +151,7 @@ def test_wires_take_their_time():
     assert traffic.arrival_s(10.0, 500_000) == 10.5
     assert traffic.arrival_s(10.1, 500_000) == 11.0  # waits for the first
     assert traffic.arrival_s(20.0, 0) == 20.0
-    delayed = Traffic(Wire(None, (0.1, 0.5), seed=3))
+    delayed = Traffic(Wire(None, (0.1, 0.5)), 3)
     times = [delayed.arrival_s(0.01 * k, 1000) for k in range(200)]
     assert times == sorted(times)
     assert all(0.01 * k + 0.1 <= at for k, at in enumerate(times))

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 from torch import nn
 
 from relaytrain.core.errors import ScenarioError, UsageError
+from relaytrain.models import save_version
 from relaytrain.scenario import load_scenario
 from relaytrain.testing.small_training import small_setup, tables
-from relaytrain.training.checkpoint import Checkpoint
+from relaytrain.training.checkpoint import METADATA_KEY, Checkpoint
 from relaytrain.training.datasets import Sets
 from relaytrain.training.settings import TrainingSettings, seed_of
 from relaytrain.training.setup import TrainingSetup
@@ -134,6 +136,12 @@ def test_start_from_a_file(tmp_path: Path) -> None:
     assert setup.first_checkpoint().digest == wanted.digest
     (tmp_path / "start.safetensors").write_bytes(b"not one")
     with pytest.raises(ScenarioError, match=r"training.start: start.safetensors"):
+        setup.first_checkpoint()
+    (tmp_path / "start.safetensors").write_bytes(save_version(wanted.model(), wanted.spec))
+    with pytest.raises(ScenarioError, match=r"in its header; expected a checkpoint that relaytrain saved"):
+        setup.first_checkpoint()
+    (tmp_path / "start.safetensors").write_bytes(save({}, metadata={METADATA_KEY: "{}"}))
+    with pytest.raises(ScenarioError, match=r"is no JSON table of spec and version; expected a checkpoint"):
         setup.first_checkpoint()
     with pytest.raises(ScenarioError, match="cannot read gone"):
         small_setup().with_settings(start="gone").first_checkpoint()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compression.channels import parameters
+from ..compression.channels import parameter_count
 from ..core.errors import RelayTrainError
 from ..core.plan import Decision
 from ..data.dataset import Dataset, union
@@ -93,7 +93,7 @@ class PieceBench:
         told: dict[str, Any] = {"kind": handed.kind, "ratio_of_current": round(ratio, 6)}
         for when, network in (("before", checkpoint), ("after", handed.checkpoint)):
             told[f"train_loss_{when}"], told[f"test_loss_{when}"] = self.probe(network, now.nodes)
-            told[f"parameters_{when}"] = parameters(network.model(resolve=self.setup.resolve))
+            told[f"parameters_{when}"] = parameter_count(network.model(resolve=self.setup.resolve))
         return handed.checkpoint, told
 
 

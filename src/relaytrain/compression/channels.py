@@ -205,7 +205,7 @@ def clean_copy(model: nn.Module) -> nn.Module:
     return copied
 
 
-def parameters(model: nn.Module) -> int:
+def parameter_count(model: nn.Module) -> int:
     """How many trainable and fixed parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
 

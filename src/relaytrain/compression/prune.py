@@ -16,7 +16,7 @@ from torch import nn
 
 from ..core.errors import UsageError
 from ..data.nested import Example, called
-from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, parameters, width_of
+from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, parameter_count, width_of
 from .heads import LAYERS
 
 Base = Literal["full", "current"]
@@ -69,7 +69,7 @@ def prune(
         UsageError: the ratio or its base does not fit, or `keep` names no layer.
         ScenarioError: the pruned model no longer runs; `doctor` says which layer is to blame.
     """
-    size: Measure = parameters if measure is None else measure
+    size: Measure = parameter_count if measure is None else measure
     start = size(model)
     base = _base_size(ratio, of, full_parameters, start)
     target = base * (1.0 - ratio)
@@ -105,7 +105,7 @@ def prune_to(
         return None
     kept = kept_indexes(model, example, trial.history)
     check_runs(model, trial.model, example)
-    return Pruned(trial.model, 1.0 - parameters(trial.model) / parameters(model), kept)
+    return Pruned(trial.model, 1.0 - parameter_count(trial.model) / parameter_count(model), kept)
 
 
 def reestimate_batchnorm(

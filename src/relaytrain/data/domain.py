@@ -50,9 +50,9 @@ def shrink(data: Dataset, factor: int) -> Dataset:
     return replace(data, images=blocks.mean(axis=(3, 5), dtype=np.float32))
 
 
-def standardised(data: Dataset, like: Dataset | None = None) -> Dataset:
-    """Every channel shifted and scaled by mean and deviation of `like` (by default the data itself)."""
-    return Preprocessing.standardising(data if like is None else like).apply(data)
+def standardised(data: Dataset, like: Dataset) -> Dataset:
+    """Every channel shifted and scaled by mean and deviation of `like`."""
+    return Preprocessing.standardising(like).apply(data)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -264,16 +264,12 @@ class FederatedEpoch:
     def _ask(self, tasks: Sequence[NodeTask], checkpoint: Checkpoint, collected: _Collected) -> None:
         """Send tasks, and hold every answer against its own."""
         began = time.monotonic()
-        expected = {task.key: task for task in tasks}
-        for result in self.transport.send(tasks):
-            task = expected.pop(result.key, None)
-            if task is None:
-                continue  # late, twice, or nobody's
+        for task, result in one_answer_each(tasks, self.transport.send(tasks)):
             now = time.monotonic()
             cores = max(os.cpu_count() or 1, task.settings.threads)
             most_s = now - began + CLOCK_SLACK_S
             if result.error is not None:
-                result = believed(answerable(self.setup, result), most_s, cores)
+                result = believable(self.setup, result, most_s, cores)
                 collected.hopeless |= {result.node} if result.kind in ("non-finite", "user") else set()
                 collected.fail(result, (now - (result.wall_s or now - began), now))
                 continue
@@ -289,14 +285,12 @@ class FederatedEpoch:
                 update = (
                     f"{result.cpu_s:.3g} CPU and {result.wall_s:.3g} wall seconds, but {now - began:.3g} have passed"
                 )
-            result = believed(result, most_s, cores)
+            result = believable(self.setup, result, most_s, cores)
             span = (now - min(result.wall_s or now - began, now - began), now)
             if isinstance(update, str):
                 collected.fail(_as_failed(result, update), span)
             else:
                 collected.take(result, update, span)
-        for task in expected.values():  # a transport that forgot some
-            collected.fail(failed(task, "lost", "no answer"), (began, time.monotonic()))
 
     def _worth_retrying(self, nodes: Sequence[str], collected: _Collected, number: int) -> list[str]:
         """Failed nodes, but for those that would fail again, and stragglers that the quorum can do without."""
@@ -368,7 +362,7 @@ class FederatedEpoch:
         )
         if last and all(result.kind == "non-finite" for result in last.values()):
             raise EpochNonFinite(message, lost)
-        raise stopped([last[node] for node in sorted(last)], decision, lost) or EpochLost(message, lost)
+        raise users_error([last[node] for node in sorted(last)], decision, lost) or EpochLost(message, lost)
 
     def _lost(self, collected: _Collected, metered: Metered) -> LostEpoch:
         return LostEpoch(self._failed(collected), collected.cpu_s, metered.wall_s, metered.energy_j)
@@ -416,12 +410,25 @@ class FederatedEpoch:
         return EpochResult(outcome, checkpoint, evaluation, reports, self._failed(collected), train_loss)
 
 
-def believed(result: NodeResult, most_s: float, cores: int) -> NodeResult:
-    """An answer without what cannot be: more than `most_s` seconds of `cores`, joules that no node can draw."""
-    cpu_s, wall_s = min(result.cpu_s, most_s * cores), min(result.wall_s, most_s)
-    if can_draw(result, most_s):
-        return replace(result, cpu_s=cpu_s, wall_s=wall_s)
-    return replace(result, cpu_s=cpu_s, wall_s=wall_s, energy_j=None, provenance=None)
+def one_answer_each(tasks: Iterable[NodeTask], sent: Iterable[NodeResult]) -> Iterator[tuple[NodeTask, NodeResult]]:
+    """Every task with its one answer, as they arrive; at the end those that the transport forgot, as failures."""
+    waiting = {task.key: task for task in tasks}
+    for result in sent:
+        task = waiting.pop(result.key, None)
+        if task is not None:  # else late, twice, or nobody's
+            yield task, result
+    for task in waiting.values():
+        yield task, failed(task, "lost", "no answer")
+
+
+def believable(setup: TrainingSetup, result: NodeResult, most_s: float, cores: int) -> NodeResult:
+    """An answer without what cannot be: seconds, joules, a failure of user's code that is not here.
+
+    Of more than `most_s` seconds on `cores` so many are left: nobody is booked less for claiming what is impossible.
+    """
+    result = _rightly_blamed(setup, result)
+    result = replace(result, cpu_s=min(result.cpu_s, most_s * cores), wall_s=min(result.wall_s, most_s))
+    return result if can_draw(result, most_s) else replace(result, energy_j=None, provenance=None)
 
 
 def can_draw(result: NodeResult, most_s: float) -> bool:
@@ -429,7 +436,7 @@ def can_draw(result: NodeResult, most_s: float) -> bool:
     return (result.energy_j or 0.0) <= most_s * MOST_W
 
 
-def answerable(setup: TrainingSetup, result: NodeResult) -> NodeResult:
+def _rightly_blamed(setup: TrainingSetup, result: NodeResult) -> NodeResult:
     """A failure, as the node's own where it is laid on user's code that is not here: only code that is ends a run."""
     own = (*setup.references, *setup.settings.own, *setup.sources, *(("in_memory:",) if setup.models else ()))
     if result.error is None or result.kind != "user" or is_evident(result.error, own, setup.folder):
@@ -438,8 +445,8 @@ def answerable(setup: TrainingSetup, result: NodeResult) -> NodeResult:
     return replace(result, kind="refused", error=words)
 
 
-def stopped(failures: Iterable[NodeResult], decision: Decision, lost: LostEpoch) -> EpochStopped | None:
-    """What ends the run, if one of the failures is that of user's code."""
+def users_error(failures: Iterable[NodeResult], decision: Decision, lost: LostEpoch) -> EpochStopped | None:
+    """The error that ends the run, if one of the failures is that of user's code."""
     words = next((result.error for result in failures if result.kind == "user"), None)
     if words is None:
         return None

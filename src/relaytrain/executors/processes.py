@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from ..core.errors import UsageError
-from ..crew import ONE_THREAD
+from ..crew import THREAD_VARIABLES
 from ..data.dataset import Dataset
 from ..data.own import OwnData
 from ..models.spec import FactorySpec
@@ -255,7 +255,7 @@ class Processes:
 
     def _hire(self, nodes: tuple[str, ...]) -> _Worker:
         settings = self.setup.settings
-        limits = dict.fromkeys(ONE_THREAD, str(settings.threads))
+        limits = dict.fromkeys(THREAD_VARIABLES, str(settings.threads))
         worker = _Worker(nodes, children.start(limits), seen_s=time.monotonic())
         header: dict[str, Any] = {
             "nodes": {node: settings.device_of(node) for node in nodes},

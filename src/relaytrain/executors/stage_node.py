@@ -6,20 +6,15 @@ the first stage draws the minibatches from the set's data as this machine has th
 
 from __future__ import annotations
 
-import math
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..core.errors import ScenarioError, WorkerLost
-from ..core.user_code import UserCodeError
 from ..models.spec import FactorySpec, validate_spec
 from ..pipeline.host_links import HostLinks
 from ..pipeline.job_file import StageJob
@@ -27,8 +22,9 @@ from ..pipeline.job_writer import DATA, write_data
 from ..pipeline.snapshots import part_pieces, place, read
 from ..pipeline.worker import play
 from ..store.files import make_dir, write_atomic
+from ..training.answer import TooLate, answered
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes, failed
+from ..training.task import NodeResult, NodeTask, as_bytes
 from ..training.threads import threads
 from .stage_order import PipelineData, StageOrder
 
@@ -55,38 +51,20 @@ class StageNode:
         Args:
             given_up: says in words that nobody waits for it any more.
         """
-        cpu, wall = time.process_time(), time.monotonic()
 
-        def fail(kind: FailureKind, error: str) -> NodeResult:
-            return failed(task, kind, error, cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall)
-
-        try:
+        def train() -> tuple[bytes, int, float | None]:
             order = StageOrder.from_dict(task.stage or {})
-            with threads(1), tempfile.TemporaryDirectory(prefix="rtp-") as folder:
-                part, losses = self._played(task, order, Path(folder), given_up)
-        except WorkerLost as error:
-            words = given_up()
-            return fail("lost", str(error)) if words is None else fail("late", words)
-        except UserCodeError as error:
-            short_of_memory = isinstance(error.__cause__, MemoryError | torch.OutOfMemoryError)
-            return fail("refused" if short_of_memory else "user", str(error))
-        except Exception as error:  # torch itself may fail in any way
-            return fail("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
-        sizes = order.job.batches
-        loss = sum(losses[i] * size for i, size in enumerate(sizes)) / sum(sizes) if losses else None
-        if loss is not None and not math.isfinite(loss):
-            return fail("non-finite", f"the training loss of the pipeline became {loss}")
-        return NodeResult(
-            task.run,
-            task.node,
-            task.epoch,
-            task.attempt,
-            samples=sum(sizes),
-            checkpoint=part,
-            train_loss=loss,
-            cpu_s=time.process_time() - cpu,
-            wall_s=time.monotonic() - wall,
-        )
+            try:
+                with threads(1), tempfile.TemporaryDirectory(prefix="rtp-") as folder:
+                    part, losses = self._played(task, order, Path(folder), given_up)
+            except WorkerLost as error:
+                words = given_up()
+                raise error if words is None else TooLate(words) from None
+            sizes = order.job.batches
+            loss = sum(losses[i] * size for i, size in enumerate(sizes)) / sum(sizes) if losses else None
+            return part, sum(sizes), loss
+
+        return answered(task, train)
 
     def _played(
         self, task: NodeTask, order: StageOrder, folder: Path, given_up: Callable[[], str | None]

@@ -26,22 +26,22 @@ from ..pipeline.host_links import StagePlace
 from ..pipeline.job_writer import make_job, start_content
 from ..pipeline.pipeline_work import PipelineWork, Split
 from ..pipeline.snapshots import SnapshotContent, part_pieces, read
-from ..pipeline.update_rules import OptimizerState
+from ..pipeline.update_rules import OptimizerState, Rule
 from ..planners.pipeline.partition import Device
 from ..store.files import make_dir, write_atomic
 from ..training.setup import TrainingSetup
-from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes, failed
+from ..training.task import FailureKind, NodeResult, NodeTask, as_bytes
 from .epoch import (
     CLOCK_SLACK_S,
     RETRIES,
     EpochLost,
     EpochNonFinite,
     EpochWindow,
-    answerable,
-    believed,
+    believable,
     can_draw,
+    one_answer_each,
     report_of,
-    stopped,
+    users_error,
 )
 from .stage_order import orders
 
@@ -134,7 +134,7 @@ class StagesOnNodes:
                 )
                 for order in orders(decision.nodes, places, job)
             ]
-            answers = self._answers(tasks, parts)
+            answers = self._answers(tasks, parts, work.training.rule)
             lost = [result for result, _ in answers.values() if result.error is not None]
             if not lost:
                 return _together(done, answers, work, split.devices[-1])
@@ -147,24 +147,19 @@ class StagesOnNodes:
         raise self._lost(decision, done, window)
 
     def _answers(
-        self, tasks: Sequence[NodeTask], parts: Mapping[str, SnapshotContent]
+        self, tasks: Sequence[NodeTask], parts: Mapping[str, SnapshotContent], rule: Rule
     ) -> dict[str, tuple[NodeResult, SnapshotContent]]:
         """Every node's answer, held against its task; one that is none of a stage's is a failure."""
         began, answers = time.monotonic(), {}
-        waiting = {task.key: task for task in tasks}
-        for result in self.transport.send(tasks):
-            if waiting.pop(result.key, None) is None:
-                continue  # late, twice, or nobody's
+        for _, result in one_answer_each(tasks, self.transport.send(tasks)):
             most_s = time.monotonic() - began + CLOCK_SLACK_S
             content = SnapshotContent()
             if result.error is None:
-                words, content = _opened(result, parts[result.node], most_s)
+                words, content = _opened(result, parts[result.node], rule, most_s)
                 if words is not None:
                     kind: FailureKind = "non-finite" if words == NOT_FINITE else "corrupt"
                     result = replace(result, checkpoint=None, error=words, kind=kind)
-            answers[result.node] = believed(answerable(self.setup, result), most_s, MOST_CORES), content
-        for task in waiting.values():  # a transport that forgot some
-            answers[task.node] = failed(task, "lost", "no answer"), SnapshotContent()
+            answers[result.node] = believable(self.setup, result, most_s, MOST_CORES), content
         return answers
 
     def _lost(self, decision: Decision, done: PipelinePass, window: EpochWindow) -> Exception:
@@ -174,15 +169,15 @@ class StagesOnNodes:
         last = [result for result in done.failures if result.attempt == number and result.error != IN_VAIN]
         reasons = "; ".join(f"{result.node}: {result.error}" for result in last)
         message = f"epoch {decision.epoch}: the pipeline {decision.nodes} did not get through ({reasons})"
-        user_code = stopped(last, decision, lost)
-        if user_code is not None:
-            return user_code
+        stopping = users_error(last, decision, lost)
+        if stopping is not None:
+            return stopping
         if any(result.kind == "non-finite" for result in last):
             return EpochNonFinite(message, lost)
         return EpochLost(message, lost)
 
 
-def _opened(result: NodeResult, sent: SnapshotContent, most_s: float) -> tuple[str | None, SnapshotContent]:
+def _opened(result: NodeResult, sent: SnapshotContent, rule: Rule, most_s: float) -> tuple[str | None, SnapshotContent]:
     """A stage's part, or what is wrong with it: it has to hold what was sent, as other numbers."""
     if not can_draw(result, most_s):
         return f"{result.energy_j:.3g} J in {most_s:.3g} s, which no node can draw", sent
@@ -191,7 +186,7 @@ def _opened(result: NodeResult, sent: SnapshotContent, most_s: float) -> tuple[s
         write_atomic(place / "part.safetensors", as_bytes(result.checkpoint or b""), durable=False)
         try:
             part = read(place)
-        except (StoreDamaged, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        except (StoreDamaged, OSError, ArithmeticError, ValueError, LookupError, TypeError, RuntimeError) as error:
             return f"its part is none: {str(error)[-120:]}", sent
     for mine, theirs in ((sent.weights, part.weights), (sent.buffers, part.buffers)):
         if mine.keys() != theirs.keys():
@@ -202,10 +197,14 @@ def _opened(result: NodeResult, sent: SnapshotContent, most_s: float) -> tuple[s
     tensors = [*part.weights.values(), *part.buffers.values(), *(t for s in part.states.values() for t in s.tensors)]
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
         return NOT_FINITE, sent
-    if not set(part.states) <= set(part.weights) or any(
-        tensor.shape != part.weights[name].shape for name, state in part.states.items() for tensor in state.tensors
-    ):
-        return "its optimizer's state is of other weights", sent
+    for name, state in part.states.items():
+        if name not in part.weights:
+            return f"its optimizer's state is of {name}, which is no weight of its own", sent
+        form = part.weights[name].shape, part.weights[name].dtype
+        if any((tensor.shape, tensor.dtype) != form for tensor in state.tensors):
+            return f"its optimizer's state of {name} is of another shape or kind", sent
+        if len(state.tensors) != rule.state_tensors and (state.steps or state.tensors):
+            return f"its optimizer keeps {len(state.tensors)} tensors of {name}, expected {rule.state_tensors}", sent
     return None, part
 
 

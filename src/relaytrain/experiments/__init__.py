@@ -5,6 +5,10 @@ To be called from Python:
     available() -> {"pact-fig5": "...", ...}
     run("pact-fig6", "figures") -> Reproduction
     run_all("figures", print) -> AllReproductions
+
+Rooms: `pact`, `depl`, `mcpipe`, a module a figure. They share `result` (what a reproduction gives back), `expected`
+(the findings that ship), `over_seeds` (verdicts under scatter), `style`, `figure_traces` (what is drawn from traces),
+`trainings` and `kept` (what is trained, and kept for the next time).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Versions of a network: spec-driven families, users' factories, how they travel, their cost. torch loads on use."""
+"""Versions of a network: spec-driven families, users' factories, how they travel, their cost. torch loads on use.
+
+Read `spec` (a version in words), `rebuild` (from words to a module and back), `travel` (a version as bytes), `adapter`
+(LoRA on a frozen base), `flops` (what a version costs). Families: `cnn`, `alexnet`, `vgg`, `resnet`, `mobilenet`, out
+of pieces in `layers`.
+"""
 
 from __future__ import annotations
 

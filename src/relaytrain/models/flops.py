@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
-from ..compression.channels import clean_copy, parameters
+from ..compression.channels import clean_copy, parameter_count
 from ..core.errors import UsageError
 from ..data.nested import Example, called, mapped, tensors
 
@@ -85,7 +85,7 @@ def _counts(
     small, large = (_counted(clean_copy(model).to(device).train(), forward, batch(size)) for size in BATCHES)
     step = BATCHES[1] - BATCHES[0]
     train, forwards, kept = (max(0, b - a) // step for a, b in zip(small, large, strict=True))
-    return Counts(train, forwards, parameters(model), weight_bytes(model), kept)
+    return Counts(train, forwards, parameter_count(model), weight_bytes(model), kept)
 
 
 def _counted(model: nn.Module, forward: Callable[[nn.Module, Any], Any], batch: Any) -> tuple[int, int, int]:

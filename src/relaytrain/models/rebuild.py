@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..compression.channels import parameters
+from ..compression.channels import parameter_count
 from ..compression.heads import head_attributes, set_heads
 from ..core.errors import ScenarioError
 from ..core.families import family_named
@@ -85,7 +85,7 @@ def skeleton(spec: FamilySpec) -> nn.Module:
     """The module without memory behind it (torch's meta device): for counting and for checking shapes."""
     with torch.device("meta"):
         model = _family_module(spec)
-    weights = parameters(model)
+    weights = parameter_count(model)
     if weights > MAX_ELEMENTS:
         raise ScenarioError(f"spec: {weights} weights, expected at most {MAX_ELEMENTS}")
     return model
@@ -146,7 +146,7 @@ def from_scenario(reference: str, folder: Path | None = None) -> Resolve:
     """A `resolve` for the one factory a local scenario names, its folder first on the path. Runs the user's code."""
     from ..scenario.resolve import function_at
 
-    factory = function_at(check_reference(reference), folder, "factory")
+    factory = function_at(check_reference(reference), folder, "factory", "a function that makes a module")
 
     def own_module() -> nn.Module:
         with user_code(reference):

@@ -60,13 +60,16 @@ def load_version(data: bytes, *, resolve: Resolve | None = None, where: str = "c
 
 def read_version_spec(data: bytes, *, where: str = "checkpoint") -> Spec:
     """The spec in a blob's header, without touching its tensors."""
-    return read_spec(metadata_of(data, METADATA_KEY, where), f"{where}: spec")
+    return read_spec(metadata_of(data, METADATA_KEY, where, "a version"), f"{where}: spec")
 
 
-def metadata_of(data: bytes, key: str, where: str) -> str:
-    """The text under `key` in the header of a safetensors blob of any origin, without touching its tensors."""
+def metadata_of(data: bytes, key: str, where: str, kind: str) -> str:
+    """The text under `key` in the header of a safetensors blob of any origin, without touching its tensors.
+
+    `kind` is what such a blob is called in messages: "a version" or "a checkpoint", as relaytrain saves them.
+    """
     if len(data) < 8:
-        raise ScenarioError(f"{where}: {len(data)} bytes, expected a safetensors file of relaytrain")
+        raise ScenarioError(f"{where}: {len(data)} bytes, expected {kind} that relaytrain saved")
     size = int.from_bytes(data[:8], "little")
     if size > min(MAX_HEADER_BYTES, len(data) - 8):
         raise ScenarioError(f"{where}: not a safetensors file (a header of {size} bytes); pickles are never read")
@@ -77,7 +80,7 @@ def metadata_of(data: bytes, key: str, where: str) -> str:
     metadata = header.get("__metadata__") if isinstance(header, dict) else None
     text = metadata.get(key) if isinstance(metadata, dict) else None
     if not isinstance(text, str):
-        raise ScenarioError(f"{where}: no {key} in its header; expected a file that relaytrain saved")
+        raise ScenarioError(f"{where}: no {key} in its header; expected {kind} that relaytrain saved")
     return text
 
 

@@ -6,7 +6,7 @@ process, `networks` networks as chains of units, `unit_counter` what these weigh
 
 A run: `pipeline_run` is the call (`named_run` by names), `pipeline_work` what it is given and gives back, `supervisor`
 starts and watches the stages, `relaytrain.launcher` forks them, `worker` is one process and `stage_program` what it
-does, `links` carry tensors, `snapshots` (of `tensorfile`s) keep weights, `job_file` (by `job_writer`) and `blueprint`
-say in JSON what to do, `stragglers` who is slow, `addresses` where stages may listen, `process_memory` what is only
-code.
+does, `links` carry tensors (`host_links` between hosts), `snapshots` (of `tensorfile`s) keep weights, `job_file` (by
+`job_writer`) and `blueprint` say in JSON what to do, `stragglers` who is slow, `addresses` where stages may listen,
+`process_memory` what is only code.
 """

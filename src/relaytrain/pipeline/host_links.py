@@ -234,7 +234,7 @@ class HostLinks:
         try:
             link = plain if self._inside is None else self._inside.wrap_socket(plain, server_side=True)
             peer, tag = self._greeted(link)
-        except (OSError, ValueError, KeyError, TypeError, WorkerLost) as error:
+        except (OSError, WorkerLost) as error:
             self.refused.append(f"{host}: {error}")
             with contextlib.suppress(OSError):
                 link.sendall(error.answer if isinstance(error, _Refused) else b"")
@@ -248,14 +248,13 @@ class HostLinks:
         (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
         if size > MOST_HELLO:
             raise WorkerLost("it says too much")
-        hello = json.loads(_exactly(link, size))
-        peer, tag, theirs = int(hello["rank"]), int(hello["tag"]), str(hello["challenge"])
-        if not 0 <= peer < len(self.places) or hello["job"] != self.job.job:
+        peer, tag, job, theirs, proof = _hello(_exactly(link, size))
+        if not 0 <= peer < len(self.places) or job != self.job.job:
             raise _Refused("it is about another job", OTHER_JOB)
         if isinstance(link, ssl.SSLSocket):
             _check_name(link, self.places[peer].name)
         wanted = self.job.proof("sender", peer, self.rank, tag, ours.hex(), theirs)
-        if not hmac.compare_digest(wanted, bytes.fromhex(hello["proof"])):
+        if not hmac.compare_digest(wanted, proof):
             words = f"it says that it is {self.places[peer].name} and has not the key of this job"
             raise _Refused(words, WRONG_KEY)
         link.sendall(WELCOME + self.job.proof("listener", self.rank, theirs))
@@ -345,6 +344,19 @@ def _contexts(certs: Path | None, places: Sequence[StagePlace]) -> tuple[ssl.SSL
         if not (certs / name).is_file():
             raise UsageError(f"--certs: {certs} has no {name}; `relaytrain flower certs DIR --node NAME` makes it")
     return context(certs, server=True), context(certs, server=False)
+
+
+def _hello(data: bytes) -> tuple[int, int, str, str, bytes]:
+    """Rank, tag, job, challenge and proof, as anybody may have written them."""
+    try:
+        hello = json.loads(data)
+        rank, tag = (hello[key] for key in ("rank", "tag"))
+        if type(rank) is not int or type(tag) is not int:
+            raise TypeError("rank and tag are whole numbers")
+        return rank, tag, str(hello["job"]), str(hello["challenge"]), bytes.fromhex(hello["proof"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        words = f"{type(error).__name__}: {str(error)[:80]}"
+        raise WorkerLost(f"its hello is none ({words}), expected rank, tag, job, challenge and proof") from None
 
 
 def _check_name(link: ssl.SSLSocket, name: str) -> None:

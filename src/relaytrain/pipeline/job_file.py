@@ -111,7 +111,7 @@ class StageJob:
             kind = RULE_CLASSES[rule.pop("name")]
             values["rule"] = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in rule.items()})
             values["policies"] = tuple({n: Policy(p) for n, p in part.items()} for part in values["policies"])
-            values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"]), w["seed"]) for w in values["wires"])
+            values["wires"] = tuple(Wire(w["bits_per_s"], tuple(w["delay_s"])) for w in values["wires"])
             values["paces"] = tuple(Pace(**p) for p in values["paces"])
             ready: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
             return cls(**ready)

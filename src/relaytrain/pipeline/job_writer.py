@@ -26,9 +26,10 @@ DATA = "data.safetensors"
 
 
 def write_start(work: PipelineWork, folder: Path) -> None:
-    """The data, and the model as it is as the snapshot after 0 updates; what an earlier run left there is kept."""
+    """The data, and the model as it is as the snapshot after 0 updates; one that was trained from is gone on with."""
     write_data(work.batches, folder)
-    if newest(folder, set(names_in(work.chain, work.model))) is None:
+    found = newest(folder, set(names_in(work.chain, work.model)))
+    if found is None or found[0] == 0:
         write_part(place(folder, 0, 0), "000-1", start_content(work))
 
 

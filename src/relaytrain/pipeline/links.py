@@ -33,7 +33,6 @@ class Wire:
 
     bits_per_s: float | None = None
     delay_s: tuple[float, float] = (0.0, 0.0)
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.bits_per_s is not None and not self.bits_per_s > 0:
@@ -54,7 +53,7 @@ class Traffic:
 
     def __init__(self, wire: Wire, salt: int = 0) -> None:
         self._wire, self._free_s, self._last_s = wire, 0.0, 0.0
-        self._chance = random.Random(f"{wire.seed}/{salt}")
+        self._chance = random.Random(salt)
 
     def arrival_s(self, now_s: float, size_bytes: int) -> float:
         """The time at which a message of `size_bytes`, handed over at `now_s`, is there."""
@@ -65,7 +64,7 @@ class Traffic:
 
 
 class Receiver(Protocol):
-    """Its other end."""
+    """A link's receiving end."""
 
     def recv(self) -> Tensor:
         """Wait for the next tensor."""

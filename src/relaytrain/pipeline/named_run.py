@@ -156,12 +156,12 @@ def minibatches(order: TrainingOrder, epoch: int = 1) -> Batches:
 
 def loss_over(model: nn.Module, batches: Batches) -> Evaluation:
     """Mean loss and share of right answers over minibatches, without training; the model's modes stay as they are."""
-    return evaluate(model, FixedBatches(tuple(batches)))
+    return evaluate(model, FixedBatches(tuple(batches)), thread_count=torch.get_num_threads())
 
 
 def loss_on_test(order: TrainingOrder, model: nn.Module) -> Evaluation:
     """Of the data's test split."""
-    return evaluate(model, _data(order, "test"))
+    return evaluate(model, _data(order, "test"), thread_count=torch.get_num_threads())
 
 
 def _data(order: TrainingOrder, split: str = "train") -> Dataset:

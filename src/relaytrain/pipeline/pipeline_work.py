@@ -18,6 +18,7 @@ from ..planners.pipeline.schedules import PipelineSchedule, async_1f1b, gpipe, s
 from ..planners.pipeline.stage_memory import stage_bytes
 from ..planners.pipeline.version_lifetimes import peak
 from ..training.losses import loss_named
+from .addresses import interface_of
 from .factors import Tensors
 from .job_file import Owner
 from .networks import chain
@@ -176,6 +177,8 @@ class PipelineWork:
             raise UsageError("batches: got none, expected at least one")
         if runtime.snapshot_every < 0 or not runtime.silent_s > 0 or not runtime.group_s > 0:
             raise UsageError("runtime: got a negative number, expected snapshot_every >= 0 and times above 0")
+        if runtime.where == "processes":
+            interface_of(runtime.bind)  # before anything is written
         units = chain(model)
         facts = measure(units, batches[0][0], loss_named(training.loss, training.code), batches[0][1])
         return cls(model, units, facts, batches, training, runtime, spec, states or {}, progress or (lambda _: None))

@@ -32,6 +32,9 @@ from .update_rules import OptimizerState
 STEPS = "relaytrain.pipeline.steps/1"
 """The metadata key: how many updates the optimizer counts for each weight, as JSON."""
 _FOLDER = re.compile(r"(\d{8})-(\d{3})", re.ASCII)
+_TENSOR = re.compile(r"(w|b|s\d):(\d{1,9}\..+)", re.ASCII)
+MOST_STEPS = 2**53
+"""Of an optimizer: what a float counts."""
 
 
 @dataclass
@@ -91,14 +94,14 @@ def read(folder: Path, *, units: tuple[int, int] | None = None) -> SnapshotConte
         with TensorFile(path) as part:
             states: dict[str, dict[int, Tensor]] = {}
             for key in part.names():
-                kind, _, name = key.partition(":")
+                kind, name = _kind_and_name(path, key)
                 if units is not None and not units[0] <= unit_of(name) < units[1]:
                     continue
                 if kind[0] == "s":
                     states.setdefault(name, {})[int(kind[1:])] = part.tensor(key)
                 else:
                     (content.weights if kind == "w" else content.buffers)[name] = part.tensor(key)
-            steps = json.loads(part.metadata.get(STEPS, "{}"))
+            steps = _steps(path, part.metadata.get(STEPS, "{}"))
         for name in steps:
             if units is None or units[0] <= unit_of(name) < units[1]:
                 tensors = states.get(name, {})
@@ -112,10 +115,30 @@ def names_held(folder: Path) -> set[str]:
     for path in folder.glob("*.safetensors"):
         try:
             with TensorFile(path) as part:
-                names |= {key.partition(":")[2] for key in part.names() if key[0] in "wb"}
+                names |= {name for kind, name in (_kind_and_name(path, key) for key in part.names()) if kind in "wb"}
         except StoreDamaged:
             return set()
     return names
+
+
+def _kind_and_name(path: Path, key: str) -> tuple[str, str]:
+    """Of a part's tensor: `w` of a weight, `b` of a buffer, `s0`, `s1` of an optimizer's state; and whose."""
+    match = _TENSOR.fullmatch(key)
+    if match is None:
+        raise StoreDamaged(f"{path}: holds {key[:60]!r}, expected w:NAME, b:NAME or s0:NAME; remove it and run again")
+    return match[1], match[2]
+
+
+def _steps(path: Path, text: str) -> dict[str, int]:
+    """How many updates the optimizer counts for each weight."""
+    try:
+        steps = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        steps = None
+    whole = isinstance(steps, dict) and all(type(n) is int and 0 <= n < MOST_STEPS for n in steps.values())
+    if not whole or not all(_TENSOR.fullmatch(f"w:{name}") for name in steps):
+        raise StoreDamaged(f"{path}: its {STEPS} is no table of updates by weight; remove it and run again")
+    return dict(steps)
 
 
 def newest(folder: Path, wanted: Collection[str]) -> tuple[int, Path] | None:

@@ -48,16 +48,26 @@ class TensorFile:
             if length > min(size, MAX_HEADER_BYTES):
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
             header = json.loads(self._file.read(length))
-            self.metadata: dict[str, str] = header.pop("__metadata__", {})
+            self.metadata: dict[str, str] = dict(header.pop("__metadata__", {}))
             self._start = 8 + length
             self._places: dict[str, tuple[torch.dtype, tuple[int, ...], int]] = {}
             for name, entry in header.items():
                 begin, end = entry["data_offsets"]
                 dtype, shape = KINDS[entry["dtype"]], tuple(entry["shape"])
-                if end - begin != torch.empty(shape, dtype=dtype, device="meta").nbytes or self._start + end > size:
-                    raise ValueError(f"{name} does not fit")
+                fits = isinstance(begin, int) and begin >= 0 and self._start + end <= size
+                if not fits or end - begin != torch.empty(shape, dtype=dtype, device="meta").nbytes:
+                    raise ValueError(f"{name[:60]} does not fit")
                 self._places[name] = dtype, shape, self._start + begin
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        except (
+            OSError,
+            ArithmeticError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RuntimeError,
+            struct.error,
+        ) as error:
             self._file.close()
             raise _not_whole(path, error) from None
 

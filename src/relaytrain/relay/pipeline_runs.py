@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..compression.channels import parameters
+from ..compression.channels import parameter_count
 from ..core.errors import NonFiniteTraining, ScenarioError, UsageError
 from ..core.outcome import Evaluation, VerdictKind
 from ..core.plan import Decision, finite, or_infinite, plain
@@ -383,7 +383,7 @@ def _started(job: PipelineJob, network: Network, command: str | None) -> dict[st
 
 def _version(model: Any, spec: Spec | None) -> dict[str, Any]:
     return {
-        "parameters": parameters(model),
+        "parameters": parameter_count(model),
         "weight_bytes": sum(weight.numel() * weight.element_size() for weight in model.parameters()),
         **({} if spec is None else {"spec": spec.to_dict()}),
     }

@@ -67,11 +67,11 @@ def resolve(reference: str, folder: Path | None = None) -> Any:
     return value
 
 
-def function_at(reference: str, folder: Path | None, what: str) -> Callable[..., Any]:
-    """The function that `reference` names; `what` says for what, in messages."""
+def function_at(reference: str, folder: Path | None, what: str, expected: str = "a function") -> Callable[..., Any]:
+    """The function that `reference` names; in messages `what` says for what, and `expected` what it should be."""
     value = resolve(reference, folder)
     if not callable(value):
-        raise ScenarioError(f"{what}: {reference} is a {type(value).__name__}, expected a function")
+        raise ScenarioError(f"{what}: {reference} is a {type(value).__name__}, expected {expected}")
     function: Callable[..., Any] = value
     return function
 

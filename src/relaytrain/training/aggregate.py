@@ -10,7 +10,7 @@ Paper: PACT section II (an epoch ends with one average); McMahan et al. 2017, Fe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -34,6 +34,11 @@ weights may begin at zero. Statistics of batch norm, which follow the data and n
 MOST_DRIFT = 100.0
 """Of Adam's moments: |first| beyond so many times the square root of the second. By construction it stays below 8."""
 STATISTICS = ("running_mean", "running_var")
+_AVERAGED = {
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+}  # fmt: skip
+"""Kinds of optimizer state of which a mean can be made, or of whole numbers the largest."""
 _ADAM = {"step", "exp_avg", "exp_avg_sq"}
 _BUFFERS = {"sgd": {"momentum_buffer"}, "adam": _ADAM, "adamw": _ADAM}
 
@@ -45,13 +50,15 @@ def average(updates: Updates, global_checkpoint: Checkpoint) -> Checkpoint:
     """The sample-weighted mean of checked updates; of an adapter's factors, of their products (`low_rank`).
 
     Sums are made in float64 in the order of node names, so the bits do not depend on who answered first; whole
-    numbers (such as batch norm's counter of batches) take the largest.
+    numbers (such as batch norm's counter of batches) take the largest. Of a weight whose optimizer state is not of one
+    form everywhere none is kept: its optimizer begins anew.
     """
     ordered = [updates[node] for node in sorted(updates)]
+    kept = _kept_by_all([update.optimizer for _, update in ordered])
     weights = _mean([(samples, update.weights) for samples, update in ordered])
     if adapter_of(global_checkpoint.spec) is not None and len(ordered) > 1:
         weights |= _mean_factors([(samples, update.weights) for samples, update in ordered])
-    optimizer = _mean([(samples, update.optimizer) for samples, update in ordered])
+    optimizer = _mean([(samples, {key: update.optimizer[key] for key in kept}) for samples, update in ordered])
     scaler = least_scale([update.scaler for _, update in ordered])
     before = global_checkpoint
     return Checkpoint(before.spec, weights, optimizer, before.version, scaler=scaler, whole=before.whole)
@@ -65,15 +72,17 @@ def open_update(
         return result.error or "no weights"
     if result.samples < 1:
         return f"{result.samples} samples, expected at least one"
+    where, lr = f"update of {result.node}", 0.0 if settings is None else settings.lr_at(result.epoch)
     try:
-        update = Checkpoint.opened(result.checkpoint, where=f"update of {result.node}")
+        update = Checkpoint.opened(result.checkpoint, where=where)
+        wrong = check_update(update, global_checkpoint, lr=lr)
+        if wrong is None and settings is not None and settings.optimizer in _BUFFERS:
+            wrong = _odd_state(update, _BUFFERS[settings.optimizer])
+        return wrong or update
     except RelayTrainError as error:
         return str(error)
-    lr = 0.0 if settings is None else settings.lr_at(result.epoch)
-    wrong = check_update(update, global_checkpoint, lr=lr)
-    if wrong is None and settings is not None and settings.optimizer in _BUFFERS:
-        wrong = _odd_state(update, _BUFFERS[settings.optimizer])
-    return wrong or update
+    except (RuntimeError, TypeError, ValueError) as error:  # torch has not every operation for every kind of tensor
+        return f"{where}: its tensors are none that training leaves behind ({str(error).strip()[:120]})"
 
 
 def check_update(update: Checkpoint, before: Checkpoint, *, lr: float = 0.0) -> str | None:
@@ -83,7 +92,10 @@ def check_update(update: Checkpoint, before: Checkpoint, *, lr: float = 0.0) -> 
     for name, tensor in update.weights.items():
         old = before.weights[name]
         if tensor.dtype != old.dtype or tensor.shape != old.shape:
-            return f"{name} is {tensor.dtype} {list(tensor.shape)}, expected {old.dtype} {list(old.shape)}"
+            return f"{name} is {_form(tensor)}, expected {_form(old)}"
+    for key, tensor in update.optimizer.items():
+        if tensor.dtype not in _AVERAGED and tensor.dtype != update.weights[key.partition("/")[2]].dtype:
+            return f"the optimizer's {key} is {tensor.dtype}, of which no mean can be made"
     largest = {name: _largest(tensor) for name, tensor in update.weights.items()}
     state = {f"the optimizer's {name}": _largest(tensor) for name, tensor in update.optimizer.items()}
     for name, value in {**largest, **state}.items():
@@ -120,14 +132,25 @@ def _odd_state(update: Checkpoint, buffers: set[str]) -> str | None:
     for name, state in by_weight.items():
         if set(state) != buffers:
             return f"optimizer state {', '.join(sorted(state))[:80]} of {name}, expected {', '.join(sorted(buffers))}"
+        weight = update.weights[name]
+        for buffer in sorted(buffers - {"step"}):
+            form = _form(state[buffer])
+            if form != _form(weight):
+                return f"the optimizer's {buffer}/{name} is {form}, expected its weight's {_form(weight)}"
         if "step" not in state:
             continue
-        first, second = _largest(state["exp_avg"]), _largest(state["exp_avg_sq"])
-        if state["step"].numel() != 1 or float(state["step"]) < 1.0 or float(state["exp_avg_sq"].min()) < 0.0:
+        step, first, second = state["step"], _largest(state["exp_avg"]), _largest(state["exp_avg_sq"])
+        if step.ndim or step.dtype not in (torch.float32, torch.float64):
+            return f"the optimizer's step/{name} is {_form(step)}, expected a single float"
+        if float(step) < 1.0 or bool((state["exp_avg_sq"] < 0.0).any()):
             return f"optimizer state of {name} that no step leaves behind"
         if first > MOST_DRIFT * math.sqrt(second) + 1e-12:
             return f"an exp_avg of {first:.3g} beside an exp_avg_sq of {second:.3g} in {name}"
     return None
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)}"
 
 
 def _size(tensors: Sequence[Tensor]) -> float:
@@ -156,15 +179,22 @@ def _mean_factors(parts: list[tuple[int, dict[str, Tensor]]]) -> dict[str, Tenso
     return mean
 
 
+def _kept_by_all(states: Sequence[Mapping[str, Tensor]]) -> list[str]:
+    """Keys of the state of those weights of which every node keeps the same buffers, each of one shape and kind."""
+    known: list[dict[str, set[tuple[str, torch.Size, torch.dtype]]]] = [{} for _ in states]
+    for forms, state in zip(known, states, strict=True):
+        for key, tensor in state.items():
+            forms.setdefault(key.partition("/")[2], set()).add((key, tensor.shape, tensor.dtype))
+    agreed = {name for name, forms in known[0].items() if all(other.get(name) == forms for other in known)}
+    return [key for key in states[0] if key.partition("/")[2] in agreed]
+
+
 def _mean(parts: list[tuple[int, dict[str, Tensor]]]) -> dict[str, Tensor]:
-    names = set(parts[0][1])
-    if any(set(tensors) != names for _, tensors in parts):
-        names = set.intersection(*(set(tensors) for _, tensors in parts))
     if len(parts) == 1:
-        return {name: tensor for name, tensor in parts[0][1].items() if name in names}
+        return dict(parts[0][1])
     count = sum(samples for samples, _ in parts)
     mean: dict[str, Tensor] = {}
-    for name in sorted(names):
+    for name in sorted(parts[0][1]):
         first = parts[0][1][name]
         if not first.is_floating_point():
             mean[name] = torch.stack([tensors[name] for _, tensors in parts]).amax(dim=0)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..core.errors import ScenarioError
@@ -134,13 +135,14 @@ class Checkpoint:
 
 def _headers(data: bytes, where: str) -> list[tuple[Spec, str]]:
     """Spec and version name of a checkpoint and, where it is a slice, of the full version that it holds beside it."""
-    text = metadata_of(data, METADATA_KEY, where)
+    text = metadata_of(data, METADATA_KEY, where, "a checkpoint")
     try:
         inner = json.loads(text)
         tables = [inner, *([inner["whole"]] if "whole" in inner else [])]
         read = [(json.dumps(each["spec"]), each["version"]) for each in tables]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise ScenarioError(f"{where}: its {METADATA_KEY} is none; expected a checkpoint of relaytrain") from None
+        words = "is no JSON table of spec and version; expected a checkpoint that relaytrain saved"
+        raise ScenarioError(f"{where}: {METADATA_KEY} in its header {words}") from None
     if not all(isinstance(version, str) and len(version) <= 200 for _, version in read):
         raise ScenarioError(f"{where}: its version is not a name")
     return [(read_spec(spec, f"{where}: spec"), version) for spec, version in read]
@@ -167,6 +169,6 @@ def _check_scaler(scaler: Tensors, where: str) -> None:
     if not scaler:
         return
     whole = set(scaler) == {"scale", "growth_tracker"} and all(tensor.numel() == 1 for tensor in scaler.values())
-    whole = whole and not scaler["growth_tracker"].is_floating_point()
+    whole = whole and scaler["scale"].is_floating_point() and scaler["growth_tracker"].dtype == torch.int64
     if not whole or not 0.0 < float(scaler["scale"]) < math.inf or not 0 <= int(scaler["growth_tracker"]) < 2**31:
         raise ScenarioError(f"{where}: a scale of losses that none of training leaves behind; get it again")

@@ -18,7 +18,7 @@ from dataclasses import replace
 from torch import nn
 
 from ..compression.carry import carry_optimizer
-from ..compression.channels import parameters
+from ..compression.channels import parameter_count
 from ..compression.distill import DistillOptions, distill
 from ..compression.prune import prune, prune_to
 from ..compression.slices import cut_out, cut_state, state_written_into, written_into
@@ -145,7 +145,7 @@ def _is_smaller(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan)
 
 def _pruned(setup: TrainingSetup, checkpoint: Checkpoint, plan: VersionPlan, nodes: str) -> Handed:
     model = checkpoint.model(resolve=setup.resolve)
-    size = setup.measure(plan.ratio_in) or parameters
+    size = setup.measure(plan.ratio_in) or parameter_count
     full = setup.version_facts()[setup.full.name].size(plan.ratio_in)
     importance = setup.settings.importance
     pruned = prune_to(model, setup.example, setup.shapes_of(plan.name), importance=importance)

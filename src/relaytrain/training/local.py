@@ -18,33 +18,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import nn
 
-from ..core.errors import RelayTrainError
-from ..core.user_code import UserCodeError
 from ..data.dataset import Dataset
 from ..data.held import Held, held_of
 from ..data.nested import Batch, moved, rows
 from ..data.seeding import seeded
 from ..models.rebuild import Resolve, code_of
+from .answer import TooLate, answered
 from .checkpoint import Checkpoint
 from .optimizer import load_state, read_state
 from .ordered_widths import ordered_widths
 from .own_training import OwnTraining
 from .settings import TrainingSettings
 from .step import BatchWatch, TrainingStep, step_of
-from .task import FailureKind, NodeResult, NodeTask, failed
+from .task import NodeResult, NodeTask
 from .threads import threads
 from .update import Update
 from .workbench import loaded
 
 Progress = Callable[[], None]
 """Called after every batch; may raise `TooLate` to end the pass."""
-
-
-class TooLate(RelayTrainError):
-    """The pass is past its deadline."""
 
 
 def deadline(began_s: float, timeout_s: float | None) -> Progress | None:
@@ -104,37 +98,15 @@ class Site:
 
 def train_node(task: NodeTask, site: Site, progress: Progress | None = None) -> NodeResult:
     """One pass over the node's data from the task's checkpoint. Whatever goes wrong becomes a result with an error."""
-    cpu, wall = time.process_time(), time.monotonic()
 
-    def fail(kind: FailureKind, error: str) -> NodeResult:
-        return failed(task, kind, error, cpu_s=time.process_time() - cpu, wall_s=time.monotonic() - wall)
-
-    try:
-        site = site.only(task.datasets)
-        progress = capped(task, progress)
+    def train() -> tuple[Checkpoint, int, float]:
+        here, paused = site.only(task.datasets), capped(task, progress)
         checkpoint = Checkpoint.opened(task.checkpoint)
         with threads(task.settings.threads):
-            trained, done = _trained(task, site, checkpoint, progress)
-    except TooLate as late:
-        return fail("late", str(late) or "past its deadline")
-    except UserCodeError as error:
-        short_of_memory = isinstance(error.__cause__, MemoryError | torch.OutOfMemoryError)
-        return fail("refused" if short_of_memory else "user", str(error))  # another node may have enough
-    except Exception as error:  # torch itself may fail in any way
-        return fail("refused", f"{type(error).__name__}: {str(error).strip()[:300]}")
-    if not math.isfinite(done.loss):
-        return fail("non-finite", f"its training loss became {done.loss}")
-    return NodeResult(
-        task.run,
-        task.node,
-        task.epoch,
-        task.attempt,
-        samples=done.samples if site.held.samples is None else site.held.samples,
-        checkpoint=trained,
-        train_loss=done.loss,
-        cpu_s=time.process_time() - cpu,
-        wall_s=time.monotonic() - wall,
-    )
+            trained, done = _trained(task, here, checkpoint, paused)
+        return trained, done.samples if here.held.samples is None else here.held.samples, done.loss
+
+    return answered(task, train)
 
 
 def capped(

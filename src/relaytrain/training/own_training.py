@@ -39,10 +39,12 @@ def own_training(settings: TrainingSettings, folder: Path | None = None) -> OwnT
     Raises:
         ScenarioError: a reference leads nowhere, or to what is no function.
     """
-    from ..scenario.resolve import function_at
-
     optimizer, schedule = settings.optimizer, settings.lr_schedule
     own = OwnTraining()
+    if ":" not in optimizer + schedule:
+        return own
+    from ..scenario.resolve import function_at  # brings pydantic along, which a worker does without
+
     if ":" in optimizer:
         own = replace(own, optimizer=checked_optimizer(function_at(optimizer, folder, "training.optimizer"), optimizer))
     if ":" in schedule:

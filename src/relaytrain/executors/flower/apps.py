@@ -149,7 +149,7 @@ def _starting(
 
 
 def is_reaped(name: str, pid: int) -> bool:
-    """Whether an app is over; one that failed is told of, since it may not have been able to say so itself."""
+    """Reap an app that has ended, and say whether it has; how one failed is told, as it may not have told itself."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     if ended and status:
         code = os.waitstatus_to_exitcode(status)

@@ -251,7 +251,8 @@ def _profile(asked: _Asked, opened: _Opened) -> None:
 
 
 def _serve(asked: _Asked, opened: _Opened) -> None:
-    from ...training.local import TooLate, train_node
+    from ...training.answer import TooLate
+    from ...training.local import train_node
 
     try:
         task = NodeTask.from_bytes(asked.body)
