@@ -13,8 +13,9 @@ meets the same laws and makes the same plans.
 
 Rooms: `prior` (what was known before the run, re-weighted by its residuals), `learned` (models fitted to traces, or the
 zero-trace network that ships; predicting takes numpy and compiled code, never torch or scikit-learn), `depl` (DepL's
-fits) and `judging` (who judges the learned ones). They share `legs` (a history cut at its handovers) and `bands` (a
-forecast with its quantiles); `choose` makes the one that a scenario names.
+fits) and `judging` (who judges the learned ones). They share `legs` (a history cut at its handovers), `bands` (a
+forecast with its quantiles) and `own_pairs` (others than its own are refused); `choose` makes the one that a scenario
+names.
 """
 
 from .prior.reweighting import Prior
