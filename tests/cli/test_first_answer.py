@@ -38,6 +38,27 @@ def test_nothing_is_compiled_for_a_small_plan(preset, tmp_path):
     assert json.loads(first.stdout) == rt.plan(preset).to_dict()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("smart_factory", "--set", "target.deadline=180", "--without", "bronze"),
+        ("worlds", "--set", "target.deadline=0.7"),
+        ("depl_digits", "--set", "target.deadline=14"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_had_is_said_uncompiled_as_compiled(words):
+    """Sums of an uncompiled search are numpy's numbers, which write themselves otherwise."""
+    command = [sys.executable, "-m", "relaytrain", "plan", *words]
+    said = []
+    for disabled in ("1", "0"):
+        variables = {"NUMBA_DISABLE_JIT": disabled, compiled.COMPILE: "1"}
+        done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 4, done.stderr
+        said.append(done.stdout)
+    assert said[0] == said[1] and "nearest feasible" in said[0]
+
+
 def test_only_a_command_of_ours_may_begin_anew(monkeypatch, tmp_path):
     """Whoever calls `main` with words of their own is another program, which must not be started a second time."""
     monkeypatch.setattr(compiled, "_folder", lambda: tmp_path)

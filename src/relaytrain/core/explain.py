@@ -39,7 +39,7 @@ def rounded_up(value: float) -> float:
     """The least number of four digits (whole above those) that is not below `value`, but for the tolerance."""
     if not math.isfinite(value) or value <= TOLERANCE:
         return max(value, 0.0) if math.isfinite(value) else value
-    exact = Decimal(repr(value)) - Decimal(repr(0.9 * TOLERANCE))
+    exact = Decimal(repr(float(value))) - Decimal(repr(0.9 * TOLERANCE))
     place = Decimal(1).scaleb(min(exact.adjusted() - 3, 0))
     return float(exact.quantize(place, ROUND_CEILING))
 

@@ -64,7 +64,7 @@ def complete(
     enough = probability >= target.probability - SLACK
     return DeplPlan(
         allocation.feasible and enough,
-        allocation.cost,
+        float(allocation.cost),
         tuple(chosen),
         tuple(versions),
         allocation.node_sets,
@@ -73,7 +73,7 @@ def complete(
         probability,
         loss.quantile(target.probability),
         loss.mean_at_least(0.0),
-        allocation.dual_bound,
+        float(allocation.dual_bound),
         exact,
         "" if allocation.feasible and enough else "the schedule misses its deadline or its target",
         tuple(tuple(chosen) if n in allocation.node_sets else () for n in range(len(instance.node_sets))),

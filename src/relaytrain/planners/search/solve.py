@@ -61,6 +61,11 @@ class Solution:
     exact: bool
     labels: int = 0
 
+    def __post_init__(self) -> None:
+        """Searched uncompiled, sums are numpy's numbers; a plan holds Python's either way."""
+        for name in ("energy_j", "elapsed_s", "bound_j"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
 
 def solve(
     instance: SearchInstance, start: Start, first: NDArray[np.bool_] | None = None, *, effort: float = 1.0
