@@ -57,6 +57,20 @@ def test_bars_are_as_long_as_the_legs_take():
         assert wide / widths[-1] == pytest.approx(long / times[-1], abs=0.01)
 
 
+def test_words_stand_clear_of_axes_and_curves():
+    """A deadline at the left edge is named to its right; where losses end high, the legend stands below them."""
+    early = ET.fromstring(plan_svg(rt.plan("worlds", overrides=["target.deadline=0.7"])))
+    name = next(e for e in early.iter(f"{SVG}text") if e.text.startswith("deadline"))
+    assert name.get("text-anchor") == "start" and float(name.get("x")) > 70
+    for losses, below in ((1.0, 0.2), False), ((1.0, 0.95), True):
+        plan = rt.plan("worlds", overrides=["target.deadline=100"])
+        count = len(plan.losses)
+        drawn = tuple(losses[0] + (losses[1] - losses[0]) * (i + 1) / count for i in range(count))
+        root = ET.fromstring(plan_svg(replace(plan, losses=drawn, guaranteed=drawn)))
+        legend = next(e for e in root.iter(f"{SVG}text") if e.text.startswith("expected"))
+        assert (float(legend.get("y")) > 300) is below
+
+
 def test_no_name_can_break_out():
     plan = rt.plan("smart_factory")
     legs = tuple(replace(leg, version=HOSTILE, nodes=HOSTILE) for leg in plan.legs)

@@ -161,7 +161,10 @@ class Canvas:
         if deadline_s <= x.high:
             at = x(deadline_s)
             self.line((at, down[0]), (at, down[1]), stroke=BAD, width=1.6, dash="7 4")
-            self.text((at - (size - 7), name_y), words, size=size, fill=BAD, anchor="end", bold=True, halo=True)
+            if at - text_width(words, size) > x.start:
+                self.text((at - (size - 7), name_y), words, size=size, fill=BAD, anchor="end", bold=True, halo=True)
+            else:
+                self.text((at + (size - 7), name_y), words, size=size, fill=BAD, bold=True, halo=True)
         elif math.isfinite(deadline_s):
             self.text((x.end, far_y), f"{words} →", fill=MUTED, anchor="end")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from html import escape
+from itertools import pairwise
 
 from ..core.explain import answer, say_energy, say_nearest, say_share, say_time
 from ..core.plan import Leg, Plan
@@ -24,6 +25,8 @@ LOSS_Y, LOSS_H = 176.0, 250.0
 ENERGY_Y, ENERGY_H = 462.0, 76.0
 HEIGHT = 598.0
 BAND = "#f0a35e"
+Curve = list[tuple[float, float]]
+"""Points of a picture."""
 
 
 def plan_svg(plan: Plan, *, headed: bool = True) -> str:
@@ -43,13 +46,13 @@ def plan_svg(plan: Plan, *, headed: bool = True) -> str:
     colours = {version: PALETTE[i % len(PALETTE)] for i, version in enumerate(versions)}
     _legs(canvas, plan, x, starts, colours)
     _handovers(canvas, plan, x, first_s)
-    _loss(canvas, plan, x, first_s)
+    curves = _loss(canvas, plan, x, first_s)
     _energy(canvas, plan, x, starts, colours)
     _time_axis(canvas, plan, x)
     down, far_y = (LOSS_Y, ENERGY_Y + ENERGY_H), ENERGY_Y + ENERGY_H + 38
     canvas.deadline(x, plan.deadline_s, plan.time_unit, down=down, name_y=LOSS_Y + LOSS_H - 10, far_y=far_y)
     beside = near and x(plan.deadline_s) > (LEFT + WIDTH) * 0.6
-    _legend(canvas, plan, x(plan.deadline_s) - 8 if beside else WIDTH - RIGHT - 8)
+    _legend(canvas, plan, x(plan.deadline_s) - 8 if beside else WIDTH - RIGHT - 8, curves)
     return canvas.svg()
 
 
@@ -115,7 +118,8 @@ def _handovers(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None
         canvas.handover(at, BAR_Y + BAR_H, ENERGY_Y + ENERGY_H)
 
 
-def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
+def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> tuple[Curve, ...]:
+    """Losses expected and at the level; where they were drawn."""
     expected = [(first_s, plan.start_loss), *zip(plan.times_s, plan.losses, strict=True)]
     robust = [(first_s, plan.start_loss), *zip(plan.times_s, plan.guaranteed, strict=True)]
     seen = [v for _, v in (*expected, *robust) if math.isfinite(v)] + [plan.target_loss]
@@ -128,9 +132,11 @@ def _loss(canvas: Canvas, plan: Plan, x: AxisScale, first_s: float) -> None:
     canvas.path(upper, stroke="#c76b15", width=1)
     canvas.path(drawn, stroke=INK, width=2.2)
     canvas.target(y, plan.target_loss, LEFT, WIDTH - RIGHT, colour=GOOD if plan.met else BAD)
+    return drawn, upper
 
 
-def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
+def _legend(canvas: Canvas, plan: Plan, right: float, curves: tuple[Curve, ...]) -> None:
+    """In the upper corner, where losses have usually fallen by then; in the lower one where they have not."""
     more = ", then trains on" if plan.met and plan.guaranteed[-1] > plan.target_loss + 1e-9 else ""
     rows = [
         f"expected, ends at {plan.losses[-1]:.4g}",
@@ -141,12 +147,19 @@ def _legend(canvas: Canvas, plan: Plan, right: float) -> None:
     ]
     wide, top = max(text_width(words, 12) for words in rows), LOSS_Y + 16
     left = right - wide - 44
+    if any(_crosses(curve, left - 6, top + 49) for curve in curves):
+        top = LOSS_Y + LOSS_H - 54
     canvas.rect(left - 6, top - 15, wide + 50, 64, fill=PAPER, opacity=0.85)
     canvas.line((left, top - 4), (left + 26, top - 4), stroke=INK, width=2.2)
     canvas.rect(left, top + 10, 26, 11, fill=BAND, opacity=0.45)
     canvas.area([(left + 8, top + 40), (left + 18, top + 40), (left + 13, top + 32)], fill=INK)
     for row, words in enumerate(rows):
         canvas.text((left + 34, top + 20 * row), words)
+
+
+def _crosses(curve: Curve, left: float, bottom: float) -> bool:
+    """Whether a curve enters the corner right of `left` and above `bottom`."""
+    return any(after[0] >= left and min(before[1], after[1]) < bottom for before, after in pairwise(curve))
 
 
 def _energy(canvas: Canvas, plan: Plan, x: AxisScale, starts: list[float], colours: dict[str, str]) -> None:
