@@ -1,6 +1,7 @@
 """Schedules over worlds against plain sampling, and the rule `sampled` against trying all schedules."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from relaytrain.core.worlds import Worlds
 from relaytrain.planners.pact import sampled, schedules
 from relaytrain.planners.pact.sampled import Sampled, best_schedule
 from relaytrain.planners.pact.schedules import Walker, schedules_from
+from relaytrain.planners.search import world_walk
 
 LUCK = 4_000
 
@@ -187,3 +189,33 @@ def test_few_seeds_widen_the_energy_as_they_lower_the_probability():
     assert highs[3] > 5.0 * highs[2], (
         "nine in ten are more than eight seeds speak for: a run that misses is one of them"
     )
+
+
+@pytest.mark.parametrize("goal", [0.05, 0.12, 0.2, 0.28, 0.4])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_not_looked_at_far_from_the_target_changes_no_bit(goal, seed, monkeypatch):
+    scenario, worlds = drawn(seed, count=12)
+    worlds = replace(worlds, scatter=worlds.scatter * 0.4, early=np.full((len(scenario.problem.pairs), 3), 0.02))
+    problem = replace(scenario.problem, target=replace(scenario.problem.target, loss=goal, deadline_s=400.0))
+    walker = Walker(problem, scenario.costs, worlds, State(0, 2.3, 0.0, 0))
+    ways = ((0, 12), (3, 40), (5, 10_000)), ((0, 10_000),), ((0, 2), (3, 10_000))
+    looked, walks, no_trail = Counter[bool](), [], np.empty((0, 3))
+    plain = world_walk.surely_far.py_func
+
+    def counted(*arguments):
+        looked[plain(*arguments) > 1.0] += 1
+        return plain(*arguments)
+
+    for far in (counted, lambda *_: 0.0):
+        monkeypatch.setattr(world_walk, "surely_far", far)
+        rows = [map(np.array, zip(*legs, strict=True)) for legs in ways for _ in range(len(worlds))]
+        walks.append(
+            [
+                world_walk.walk.py_func(i % len(worlds), worlds.arrays, walker.start, *row, walker.terms, no_trail)
+                for i, row in enumerate(rows)
+            ]
+        )
+    assert walks[0] == walks[1] and looked[True]
+    energy, missed = walker.follow(schedules.packed([((0, 10_000),)]), len(worlds))
+    spent, left, _ = np.mean(walks[1][len(worlds) : 2 * len(worlds)], axis=0)
+    assert energy[0] == pytest.approx(spent, rel=1e-12) and missed[0] == pytest.approx(left, rel=1e-12)

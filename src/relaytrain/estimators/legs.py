@@ -10,6 +10,9 @@ import numpy as np
 from ..core.outcome import EpochOutcome
 from ..core.problem import Pair
 
+Shown = tuple[object, ...]
+"""Of a leg, to be compared."""
+
 
 @dataclass
 class SeenLeg:
@@ -28,6 +31,11 @@ class SeenLeg:
     doubt: float = 0.0
     experience: float = 0.0
     past: int = 0
+
+    @property
+    def shown(self) -> Shown:
+        """All that it shows of its pair; its experience follows from the legs before."""
+        return self.pair, self.first_epoch, self.start, self.doubt, self.past, tuple(self.losses)
 
 
 def legs_of(history: Sequence[EpochOutcome], pairs: Sequence[Pair], start: int, initial_loss: float) -> list[SeenLeg]:

@@ -41,6 +41,7 @@ from ..own_pairs import check_pairs
 from .belief import CurveBelief
 from .drawing import draw_worlds
 from .epoch_tables import StepsPrior
+from .finished_legs import FinishedEvidence, FinishedFigures
 from .robust_twin import HORIZONS, robust_figures
 from .shared_prior import Given, SharedPrior, shared_prior
 
@@ -239,7 +240,12 @@ class Prior:
     def _posterior(self, legs: Sequence[SeenLeg], share: float = 1.0) -> tuple[Given, Array]:
         lattice = self.belief.lattice
         logs = np.zeros((len(lattice.luck), *self.hypotheses[0].shape)) + lattice.luck_chance[:, None, None]
-        for leg in legs:
+        finished = FinishedEvidence(lattice.luck_chance[:, None])
+        if self.axes is None:  # other axes are those of one epoch
+            finished = self._finished.setdefault(share, finished)
+        for pair, evidence in finished.of(legs[:-1], lambda leg: share * self._log_likelihood(leg)).items():
+            logs[:, pair] = evidence
+        for leg in legs[-1:]:
             logs[:, leg.pair] += share * self._log_likelihood(leg)
         given = Given(np.exp(logs - logs.max(axis=(0, 2), keepdims=True)), self._shape)
         common = np.log(self.prior_of(0).chance)
@@ -248,6 +254,14 @@ class Prior:
             common = common + np.log(np.maximum(evidence, 1e-300))
         common = np.exp(common - common.max())
         return given, common / common.sum()
+
+    @cached_property
+    def _finished(self) -> dict[float, FinishedEvidence]:
+        return {}
+
+    @cached_property
+    def _stood(self) -> FinishedFigures:
+        return FinishedFigures()
 
     def prior_of(self, pair: int) -> SharedPrior:
         """The prior of one pair's hypotheses, with what it has in common with others."""
@@ -333,14 +347,20 @@ class Prior:
             leg.past = past_of(leg.losses) if self.guessed else 0
             if not position and leg.jumped_from is None:
                 leg.start *= self.begins
-            if belief.recovers and leg.jumped_from is not None and position:
-                before, closer = legs[position - 1], self.closed_in(legs[:position])
-                weights = closer.weights(legs[:position])[before.pair]
-                stood = float(np.exp(weights @ np.log(closer.along(before)[0][:, -1] + self.tiny)))
+            if not (belief.recovers and position):
+                continue
+            before, stood = legs[position - 1], self._stood.of(legs[:position], self._stood_after)
+            if leg.jumped_from is not None:
                 start = stood + belief.jump0[before.pair, leg.pair] + belief.jump1[before.pair, leg.pair] * stood
                 leg.start = float(max(start, self.tiny)) if np.isfinite(start) else leg.start
                 leg.doubt = float(belief.jump_spread[before.pair, leg.pair]) / leg.start
         return legs
+
+    def _stood_after(self, legs: Sequence[SeenLeg]) -> float:
+        """Where the last of these legs, all of them finished, left its curve."""
+        closer, last = self.closed_in(legs), legs[-1]
+        weights = closer.weights(legs)[last.pair]
+        return float(np.exp(weights @ np.log(closer.along(last)[0][:, -1] + self.tiny)))
 
     def _path(self, pair: int | slice, loss: Array, advance: Array, lift: Array | float = 0.0) -> Array:
         """The loss after `advance` (..., T) epochs of the prior's curve from `loss` (..., H or 1, 1): (..., H, T);
@@ -439,7 +459,7 @@ class Prior:
 
 def _key(legs: Sequence[SeenLeg]) -> tuple[object, ...]:
     """What a posterior depends on of legs; their experience follows from the legs before."""
-    return tuple((leg.pair, leg.first_epoch, leg.start, leg.doubt, leg.past, tuple(leg.losses)) for leg in legs)
+    return tuple(leg.shown for leg in legs)
 
 
 def _skipped(leg: SeenLeg) -> int:

@@ -23,6 +23,18 @@ SETTLED = 1e-3
 AT_REST = 24
 """Epochs of a leg before its curve may be taken to have come to rest."""
 
+RESTING = 2e-3
+"""Of a loss: how near to its floor it is at rest."""
+
+OUT_OF_REACH = -4.0
+"""Deviations of luck from which on the target is not met."""
+
+LOOKED_AT = 8
+"""Epochs of a leg before it is asked how far the rest of it may be walked without looking at the loss."""
+
+SAFE = 1e-9
+"""Far more than rounding makes of a comparison."""
+
 
 @jit
 def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> float:
@@ -41,6 +53,22 @@ def gain_at(loss: float, epoch: int, gains: Any, levels: Any, pair: int) -> floa
         return gains[low, pair]
     share = (levels[low, pair] - loss) / (levels[low, pair] - levels[low + 1, pair])
     return gains[low, pair] + share * (gains[low + 1, pair] - gains[low, pair])
+
+
+@jit
+def surely_far(curve: Any, goal_loss: float, luck: float, scatter: Any, first: int) -> float:
+    """The position on the curve before which, in the epochs of a leg from `first` on, the target is out of reach and
+    the loss not at rest, whatever the last bits say: nothing but position, time and energy has to be followed there.
+    """
+    floor, drop, power = curve
+    spread = 1e-9
+    for column in range(min(first, scatter.shape[0] - 1), scatter.shape[0]):
+        spread = max(spread, luck * scatter[column])
+    below = 1.0 + OUT_OF_REACH * spread
+    if below < RESTING:
+        return 0.0
+    loss = max(goal_loss / below, floor / (1.0 - RESTING)) * (1.0 + SAFE)
+    return ((loss - floor) / drop) ** (-1.0 / power) * (1.0 - SAFE)
 
 
 @spliced
@@ -108,6 +136,7 @@ def walk(
             loss = max(loss, min(before, floor))  # a handover teaches nothing: it leads below no floor
         above = loss > floor
         u = ((loss - floor) / drop) ** (-1.0 / power) if above else 1.0
+        far = 0.0
         for gone in range(counts[leg]):
             elapsed += seconds[pair, now] + once_s
             if elapsed > deadline or epoch >= last:
@@ -127,33 +156,38 @@ def walk(
                 loss -= gain * factors[world, min(walked, factors.shape[1] - 1), now]
             elif above:
                 u += mult[min(epoch, mult.shape[0]) - 1, now] / scale
+                if gone == LOOKED_AT and on_leg > early.shape[1] and walked >= trail.shape[0]:
+                    far = surely_far((floor, drop, power), goal_loss, luck[world, now], scatter[now], on_leg - 1)
+                if u < far and gone < counts[leg] - 1:
+                    walked += 1
+                    continue
                 if power == 4.0:  # as curves are fitted; a division instead of a logarithm and an exponential
                     square = u * u
                     loss = floor + drop / (square * square)
                 else:
                     loss = floor + drop * math.exp(-power * math.log(u))
             spread = max(luck[world, now] * scatter[now, min(on_leg, scatter.shape[1]) - 1], 1e-9)
-            z = -4.0
+            z = OUT_OF_REACH
             shown = loss  # early epochs lie off the curve, alike in all legs
             if on_leg <= early.shape[1] and early[now, on_leg - 1] != 0.0:
                 shown = loss * math.exp(early[now, on_leg - 1])
-            if shown - goal_loss < 4.0 * spread * shown:  # else out of reach, for log x >= 1 - 1 / x
+            if shown - goal_loss < -OUT_OF_REACH * spread * shown:  # else out of reach, for log x >= 1 - 1 / x
                 z = (log_goal - math.log(max(shown, 1e-9))) / spread
-                if z > -4.0:
+                if z > OUT_OF_REACH:
                     left *= 0.5 * math.erfc(z * 0.7071067811865476)
             if walked < trail.shape[0]:
                 trail[walked, 2] = shown
             walked += 1
             if left < SETTLED and walked >= trail.shape[0]:
                 return spent, left, walked
-            resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < 2e-3 * loss
+            resting = gains.shape[0] == 0 and on_leg >= AT_REST and loss - floor < RESTING * loss
             if walked >= trail.shape[0] and resting:
                 # At rest, no row left to fill: every epoch to come has the same chance, the rest is a geometric series.
                 more = min(float(counts[leg] - gone - 1), float(last - epoch))
                 if seconds[now, now] > 0.0:
                     more = min(more, math.floor((deadline - elapsed) / seconds[now, now]))
                 more = max(more, 0.0)
-                chance = 0.5 * math.erfc(-z * 0.7071067811865476) if z > -4.0 else 0.0
+                chance = 0.5 * math.erfc(-z * 0.7071067811865476) if z > OUT_OF_REACH else 0.0
                 kept = (1.0 - chance) ** more
                 paid_for = more if chance < 1e-12 else (1.0 - kept) / chance
                 spent += left * joules[now, now] * paid_for
