@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ..core.errors import UsageError
+from ..core.errors import ScenarioError, UsageError
 from ..data.nested import Example, called
 from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, parameter_count, width_of
 from .heads import LAYERS
@@ -30,11 +30,15 @@ Measure = Callable[[nn.Module], float]
 
 @dataclass(frozen=True)
 class Pruned:
-    """A pruned copy; `reached` is the share removed, of the same base and kind as was asked for."""
+    """A pruned copy; `reached` is the share removed, of the same base and kind as was asked for.
+
+    `whole` says in words which layers had to stay whole, where there are any.
+    """
 
     model: nn.Module = field(repr=False)
     reached: float
     kept: Kept = field(repr=False)
+    whole: str = ""
 
 
 def channel_ratio(ratio: float) -> float:
@@ -67,7 +71,8 @@ def prune(
 
     Raises:
         UsageError: the ratio or its base does not fit, or `keep` names no layer.
-        ScenarioError: the pruned model no longer runs; `doctor` says which layer is to blame.
+        ScenarioError: the pruned model no longer runs (`doctor` says which layer is to blame), or recurrent layers,
+            which stay whole, leave none that may become narrower.
     """
     size: Measure = parameter_count if measure is None else measure
     start = size(model)
@@ -78,10 +83,16 @@ def prune(
             raise UsageError(f"ratio: keeping {target:.0f} of {base:.0f}, but the model has only {start:.0f} left")
         return Pruned(clean_copy(model), 1.0 - start / base, _all_kept(model))
     surgeon = Surgeon.of(model, example, keep=keep, importance=importance)
+    if surgeon.fed and not surgeon.free:
+        raise ScenarioError(
+            f"model: none of its layers may become narrower: {surgeon.whole} stay whole, as do layers that make the "
+            "output and those in `keep`; expected other layers beside these, or, on images in memory, versions that are "
+            "students (student)"
+        )
     best = _search(surgeon, start, target, size)
     kept = kept_indexes(model, example, best.history)
     check_runs(model, best.model, example)
-    return Pruned(best.model, 1.0 - size(best.model) / base, kept)
+    return Pruned(best.model, 1.0 - size(best.model) / base, kept, surgeon.whole)
 
 
 def prune_to(

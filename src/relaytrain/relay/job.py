@@ -35,7 +35,7 @@ class Job:
 
     `clock`: which seconds and joules count. `prices`: what a decision's resources and data make of an epoch's cost;
     without it the cost table says it all. `notes` are kept with the verdict; `caveats`, what cannot be promised, too,
-    and are said before the first epoch.
+    and `astray`, versions far from their ratio; both are said before the first epoch.
     """
 
     problem: Problem
@@ -50,6 +50,7 @@ class Job:
     clock: RunClock = field(default_factory=EmulatedClock)
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
 
 
 NoticeKind = Literal["failure", "infeasible", "feasible", "estimator", "handover", "roll-back", "note"]

@@ -193,8 +193,8 @@ class RelayLoop:
     def _go(self, trouble: RelayTrainError | None) -> Ended:
         """Run to the end; whatever happens, a verdict is recorded."""
         try:
-            for words in self.job.caveats:
-                self.telling.note(self.steering.state.epoch, "note", f"not promised: {words}")
+            for words in (*(f"not promised: {each}" for each in self.job.caveats), *self.job.astray):
+                self.telling.note(self.steering.state.epoch, "note", words)
             if trouble is not None:
                 raise trouble
             while True:
