@@ -164,5 +164,7 @@ def test_recurrent_layers_and_embeddings_may_be_named() -> None:
 def test_where_nothing_can_be_pruned_the_message_says_why() -> None:
     net = made(LinearGru)
     net.head = nn.Linear(8, 2)
-    with pytest.raises(ScenarioError, match=r"none of its layers may become narrower: gru, .* \(GRU\), .* \(enter\) stay whole"):
+    with pytest.raises(
+        ScenarioError, match=r"none of its layers may become narrower: gru, .* \(GRU\), .* \(enter\) stay whole"
+    ):
         prune(net, SERIES, 0.5)

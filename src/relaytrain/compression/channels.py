@@ -62,12 +62,6 @@ class Surgeon:
         return cls(model, example, frozenset(stays.union(*fed.values())), body, importance, fed)
 
     @property
-    def free(self) -> tuple[str, ...]:
-        """Names of the layers that may become narrower."""
-        layers = (name for name, module in self.model.named_modules() if isinstance(module, LAYERS))
-        return tuple(name for name in layers if name not in self.keep)
-
-    @property
     def whole(self) -> str:
         """In words, which layers stay whole without having been named, but for those that make the output."""
         modules = dict(self.model.named_modules())

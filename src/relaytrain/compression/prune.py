@@ -23,6 +23,8 @@ Base = Literal["full", "current"]
 CLOSE_ENOUGH = 0.005
 """The search stops once the reached ratio is this near; narrow layers often cannot come nearer than 0.02."""
 MAX_TRIALS = 6
+MOST = 0.9
+"""The share of channels that shows whether a network can become narrower at all."""
 
 Measure = Callable[[nn.Module], float]
 """What a ratio is a share of: parameters, FLOPs or bytes of a model."""
@@ -83,13 +85,13 @@ def prune(
             raise UsageError(f"ratio: keeping {target:.0f} of {base:.0f}, but the model has only {start:.0f} left")
         return Pruned(clean_copy(model), 1.0 - start / base, _all_kept(model))
     surgeon = Surgeon.of(model, example, keep=keep, importance=importance)
-    if surgeon.fed and not surgeon.free:
-        raise ScenarioError(
-            f"model: none of its layers may become narrower: {surgeon.whole} stay whole, as do layers that make the "
-            "output and those in `keep`; expected other layers beside these, or, on images in memory, versions that are "
-            "students (student)"
-        )
     best = _search(surgeon, start, target, size)
+    if surgeon.fed and size(best.model) >= start and size(surgeon.cut(MOST).model) >= start:
+        raise ScenarioError(
+            f"model: none of its layers may become narrower: {surgeon.whole} stay whole, as do layers that are "
+            "added to these or make the output, and those in `keep`; expected other layers beside these, or, on images "
+            "in memory, versions that are students (student)"
+        )
     kept = kept_indexes(model, example, best.history)
     check_runs(model, best.model, example)
     return Pruned(best.model, 1.0 - size(best.model) / base, kept, surgeon.whole)

@@ -26,6 +26,7 @@ class FixedWidth(nn.Module):
     width = 0
 
     def forward(self, made: Tensor, *inputs: Tensor) -> Tensor:
+        """`made`, copied."""
         self.width = made.shape[-1]
         anchor = torch.zeros((), requires_grad=True)  # the first layer of a network has inputs without gradient
         passed: Tensor = _Passed.apply(made.detach(), anchor, *inputs)  # type: ignore[no-untyped-call]
@@ -44,18 +45,23 @@ class FixedWidthRule:
     """What torch-pruning is told of a `FixedWidth`: how wide it is. It is to be ignored, so nothing is taken of it."""
 
     def prune_out_channels(self, layer: nn.Module, _indexes: Any) -> nn.Module:
+        """Nothing is taken."""
         return layer
 
     def prune_in_channels(self, layer: nn.Module, _indexes: Any) -> nn.Module:
+        """Nothing is taken; another method than the one above, since what goes in is not what comes out."""
         return layer
 
     def get_out_channels(self, layer: FixedWidth) -> int:
+        """As wide as it was when the network ran."""
         return layer.width
 
     def get_in_channels(self, _layer: FixedWidth) -> None:
-        return None
+        """What goes in may be several tensors."""
+        return
 
     def get_out_channel_groups(self, _layer: FixedWidth) -> int:
+        """Channels lie in no groups."""
         return 1
 
     get_in_channel_groups = get_out_channel_groups

@@ -90,7 +90,8 @@ class Line:
     """What a watcher is told after every epoch that is safe.
 
     `planned_j` is the plan's own total, `forecast_j` the forecast one: 10 % quantile, middle, 90 % quantile. `notices`
-    are what happened since the line before. `guess`: the plan rests on no losses but the run's own.
+    are what happened since the line before. `guess`: the plan rests on no losses but the run's own. `loss` and its
+    bound are in the target's `metric`.
     """
 
     run: str
@@ -112,6 +113,7 @@ class Line:
     guess: bool = False
     accuracy: float | None = None
     train_loss: float | None = None
+    metric: str = "loss"
 
     @property
     def broken(self) -> bool:
@@ -121,11 +123,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Ended(RunResult):
-    """How a run ended, with what it lost on the way; `exit_status` is the command line's."""
+    """How a run ended, with what it lost on the way; `exit_status` is the command line's.
+
+    `test_figure`: on the test set, in the target's metric where that is not the loss.
+    """
 
     wasted_j: float = 0.0
     infeasible: bool = False
     prediction_sets: Mapping[str, Any] | None = None
+    test_figure: float | None = None
 
     @property
     def exit_status(self) -> int:

@@ -294,7 +294,8 @@ class RelayLoop:
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
         self.working = False  # nothing is under way: what a listener raises loses nothing
-        self.telling.handed_over(decision, before, handed, losses, spent, self.steering.problem.units)
+        units, metric = self.steering.problem.units, self.steering.problem.target.metric
+        self.telling.handed_over(decision, before, handed, losses, spent, units=units, metric=metric)
         self.working = True
 
     def _train(self, decision: Decision) -> EpochResult | None:
@@ -440,6 +441,7 @@ class RelayLoop:
             progress,
             tested=tested,
             notes=notes,
+            metric=self.steering.problem.target.metric,
             initial_loss=self.steering.problem.initial_loss,
             infeasible=self.infeasible,
         )
@@ -457,6 +459,7 @@ class RelayLoop:
             totals.wasted_j,
             self.infeasible,
             tested.prediction_sets,
+            body.get("test_figure"),
         )
         self.telling.concluded(ended)
         return ended
