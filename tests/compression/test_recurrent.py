@@ -144,7 +144,7 @@ def test_channels_that_say_nothing_go_first(kind: type[nn.Module], example: Tens
 @pytest.mark.parametrize("kind, example, narrower", NETWORKS)
 def test_a_slice_has_the_leading_channels(kind: type[nn.Module], example: Tensor, narrower: set[str]) -> None:
     if kind is EmbeddedLstm:
-        with pytest.raises(ScenarioError, match="head.0.weight .* joined"):
+        with pytest.raises(ScenarioError, match=r"head\.0\.weight .* joined"):
             leading(made(kind), example, 0.3)
         return
     assert leading(made(kind), example, 0.3).reached > 0.05
@@ -153,7 +153,7 @@ def test_a_slice_has_the_leading_channels(kind: type[nn.Module], example: Tensor
 def test_recurrent_layers_and_embeddings_may_be_named() -> None:
     for keep in (["gru"], ["gru", "head"], ["*"]):
         if keep == ["*"]:
-            with pytest.raises(ScenarioError, match="none of its layers may become narrower: gru.* feeds it"):
+            with pytest.raises(ScenarioError, match=r"none of its layers may become narrower: gru.* feeds it"):
                 prune(made(ConvGru), SERIES, 0.5, keep=keep)
         else:
             kept = prune(made(ConvGru), SERIES, 0.3, keep=keep).model

@@ -36,6 +36,7 @@ class Job:
     `clock`: which seconds and joules count. `prices`: what a decision's resources and data make of an epoch's cost;
     without it the cost table says it all. `notes` are kept with the verdict; `caveats`, what cannot be promised, too,
     and `astray`, versions far from their ratio; both are said before the first epoch.
+    `judged_by`: the user's own function that gives a set's figures, with file and line, where there is one.
     """
 
     problem: Problem
@@ -51,6 +52,7 @@ class Job:
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     astray: tuple[str, ...] = ()
+    judged_by: str = ""
 
 
 NoticeKind = Literal["failure", "infeasible", "feasible", "estimator", "handover", "roll-back", "note"]

@@ -109,8 +109,9 @@ class RelayLoop:
     ) -> None:
         self.job, self.journal = job, journal
         self.telling, self.stop = Telling(told, journal.run, job.notes), stop
-        self.initial_loss = initial_loss
-        first = initial_loss if math.isfinite(initial_loss) else math.inf
+        self.initial_loss = initial_loss if math.isfinite(initial_loss) else math.inf
+        # A run whose l(0) is no number ends before any plan: then the scenario's stands in.
+        first = initial_loss if math.isfinite(initial_loss) else job.problem.initial_loss
         problem = replace(job.problem, initial_loss=first, clock=job.clock.name)
         self.steering = Steering(
             problem,
@@ -136,7 +137,7 @@ class RelayLoop:
         self.checkpoint = first
         if math.isfinite(self.initial_loss):
             return self._go(None)
-        return self._go(NonFiniteTraining(f"the loss before epoch 1 is {self.initial_loss}; check data and start"))
+        return self._go(NonFiniteTraining(f"{self._unfounded()}; then start a new run"))
 
     def go_on(self, past: RunPast) -> Ended:
         """From where the events leave it to the verdict."""
@@ -154,9 +155,18 @@ class RelayLoop:
         elif self.journal.decision is not None and not past.ended_in_order:
             self._book_lost(event_bodies.INTERRUPTED, took_time=not paused)
         self._charge()
-        if not math.isfinite(steering.problem.initial_loss):
-            return self._go(NonFiniteTraining("the loss before epoch 1 was not finite; start a new run"))
+        if not math.isfinite(self.initial_loss):
+            return self._go(NonFiniteTraining(f"{self._unfounded()}; then start a new run"))
         return self._go(None)
+
+    def _unfounded(self) -> str:
+        """What is known of an l(0) that is no number: the batches were looked at as it came about."""
+        target, by = self.steering.problem.target, self.job.judged_by
+        what = f"the {target.metric} before epoch 1 is not finite"
+        whose = f"{by} gives it" if by else "the network gives it before any training"
+        return f"{what}: {whose} on the {target.on} set, whose batches hold no NaN; check {'it and ' if by else ''}" + (
+            "the network's start values"
+        )
 
     def _book_pause(self, past: RunPast) -> bool:
         """On a clock that is the wall's, the time since the last event has passed, whatever was done in it."""
@@ -442,7 +452,7 @@ class RelayLoop:
             tested=tested,
             notes=notes,
             metric=self.steering.problem.target.metric,
-            initial_loss=self.steering.problem.initial_loss,
+            initial_loss=self.initial_loss,
             infeasible=self.infeasible,
         )
         self.journal.append("verdict", body)

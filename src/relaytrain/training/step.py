@@ -36,6 +36,11 @@ Got = TypeVar("Got")
 class TrainingStep(Protocol):
     """What training and evaluation do with a batch."""
 
+    @property
+    def judged_by(self) -> str:
+        """The user's own function that makes the sums, as `file:line: name`; empty where it is none of theirs."""
+        ...
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean loss of the batch, with its gradient."""
         ...
@@ -55,6 +60,11 @@ class PlainStep:
     """
 
     loss_function: LossFunction
+
+    @property
+    def judged_by(self) -> str:
+        """No function of the user's own."""
+        return ""
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean loss of the batch."""
@@ -160,6 +170,13 @@ class OwnStep:
     step: StepFunction | None = None
     evaluate: EvaluateFunction | None = None
     names: tuple[str, str] = ("step", "evaluate")
+
+    @property
+    def judged_by(self) -> str:
+        """Where evaluate, or without one the step, is defined, and its name."""
+        function, name = (self.step, self.names[0]) if self.evaluate is None else (self.evaluate, self.names[1])
+        place = None if function is None else defined_at(function)
+        return f"{place}: {name}" if place else name
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """What the user's step returns, if it is one number that carries a gradient."""
