@@ -179,11 +179,11 @@ def _base_size(ratio: float, of: Base, full: float | None, start: float) -> floa
 def _search(surgeon: Surgeon, start: float, target: float, size: Measure) -> Trial:
     """Correct the first guess by what it gave; the nearest trial wins.
 
-    Where all widths shrink, (1 - r)^2 is proportional to the parameters; where a residual stream keeps its own, size
-    falls about in line with r. A guess outside what earlier trials bracket is replaced by the middle; two trials alike
-    mean that widths are whole numbers and no nearer ratio is to be had.
+    Where all widths shrink, (1 - r)^2 is proportional to the parameters; where a residual stream or a recurrent layer
+    keeps its own, size falls about in line with r. A guess outside what earlier trials bracket is replaced by the
+    middle; two trials alike mean that widths are whole numbers and no nearer ratio is to be had.
     """
-    line = bool(surgeon.body.stream)
+    line = bool(surgeon.body.stream or surgeon.fed)
     low, high = (0.0, start), (1.0, math.nan)
     channels = 1.0 - target / start if line else channel_ratio(1.0 - target / start)
     best: tuple[float, Trial] | None = None

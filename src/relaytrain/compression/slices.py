@@ -27,7 +27,8 @@ def leading(
     """The slice of `model` that does without a share `ratio` of it (see `prune`); the same of channels everywhere.
 
     Raises:
-        ScenarioError: some tensor would keep other values than the leading ones, as behind a concatenation or a group norm of several groups.
+        ScenarioError: some tensor would keep other values than the leading ones, as behind a concatenation or a group
+            norm of several groups.
     """
     pruned = prune(model, example, ratio, importance="leading", keep=keep, measure=measure)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -50,8 +51,8 @@ def _refuse_groups(model: nn.Module, narrower: nn.Module) -> None:
         left = narrower.get_submodule(name)
         if isinstance(left, nn.GroupNorm) and left.num_channels < norm.num_channels:
             raise ScenarioError(
-                f"model: {name} (GroupNorm of {norm.num_groups} groups) would keep the first channels of each group, so "
-                "a narrower network would not be the leading part of the full one; expected one group or BatchNorm, "
+                f"model: {name} (GroupNorm of {norm.num_groups} groups) would keep the first channels of each group, "
+                "so a narrower network would not be the leading part of the full one; expected one group or BatchNorm, "
                 'the layers before it in [training] keep, or way = "pruned" for versions of it'
             )
 
