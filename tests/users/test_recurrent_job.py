@@ -193,6 +193,17 @@ def test_a_step_that_gives_nan_is_named_and_no_warning_of_ours_leaks(tmp_path: P
     assert "Warning" not in ran.said and "wide.py" not in ran.said
 
 
+def test_a_step_that_gives_nan_on_a_loader_is_named_by_doctor_and_run(tmp_path: Path) -> None:
+    folder = written(tmp_path, NARROW, **{"ratio = 0.5": "ratio = 0.2"})
+    module = (folder / "waves.py").read_text().replace("model(batch[0])", 'model(batch["past"])')
+    (folder / "waves.py").write_text(module)
+    line = module.partition("# broken")[0].count("\n") + 1
+    words = f"holds no NaN, by waves.py:{line}: waves:broken; check it and the network's start values"
+    for verb in ("run", "doctor"):
+        call = relaytrain(verb, "waves.toml", "--set", "training.step=waves:broken", "--store", "runs", folder=folder)
+        assert call.status == 3 and words in call.said and "Warning" not in call.said, call.said
+
+
 def test_a_student_on_data_of_ones_own_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     """What a loader by node gives is known once it is called: arrays in memory can be distilled on."""
     ran = run(written(tmp_path, NARROW, **{"ratio = 0.5": 'student = "waves:net"'}))
