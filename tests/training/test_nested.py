@@ -219,6 +219,28 @@ def test_a_network_of_ones_own_is_sliced_too() -> None:
     assert torch.equal(again.weights["inner.weight"][-1], full.weights["inner.weight"][-1])
 
 
+class Grouped(nn.Module):
+    """A group norm between two convolutions."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.enter, self.norm = nn.Conv2d(1, 12, 3), nn.GroupNorm(groups, 12)
+        self.inner, self.head = nn.Conv2d(12, 8, 1), nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.inner(self.norm(self.enter(images)).relu()).mean((2, 3)))
+        return logits
+
+
+def test_a_group_norm_of_several_groups_is_named() -> None:
+    """Its groups keep their first channels each; one group is no hindrance, nor is a norm that stays whole."""
+    with pytest.raises(ScenarioError, match=r"norm \(GroupNorm of 4 groups\) would keep .* each group.*keep.*pruned"):
+        own_setup(Grouped(4)).version_facts()
+    assert own_setup(Grouped(1)).version_facts()["half"].reached_ratio > 0.3
+    whole = own_setup(Grouped(4)).with_settings(keep=("enter",)).version_facts()["half"]
+    assert whole.reached_ratio > 0.1 and whole.astray
+
+
 def test_joined_branches_are_refused_with_the_tensor() -> None:
     with pytest.raises(ScenarioError, match=r"hidden\.weight .* leading part"):
         own_setup(Joined()).version_facts()

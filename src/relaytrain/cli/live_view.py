@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..core.explain import say_energies, say_energy, say_share, say_time
+from ..core.explain import figure_name, say_energies, say_energy, say_share, say_time
 from ..core.problem import Pair
 from .output import harmless
 
@@ -89,7 +89,7 @@ def _standing(line: Line) -> Text:
     if plan is not None:
         by = f" by {say_time(line.deadline_s, time_unit)}" if math.isfinite(line.deadline_s) else ""
         sure = "a guess, on the way to" if line.guess else f"{say_share(plan.sure)} sure of"
-        words.append(f"{sure} loss {plan.target_loss:g}{by}")
+        words.append(f"{sure} {figure_name(line.metric)} {plan.target_loss:g}{by}")
     low, middle, high = (value - line.energy_j for value in line.forecast_j)
     if math.isfinite(middle):
         said, least, most = say_energies([max(v, 0.0) for v in (middle, low, high)], energy_unit)
@@ -109,7 +109,7 @@ def _losses(state: LiveState) -> Text:
     shown = state.lines[-SHOWN_LOSSES:]
     line = shown[-1]
     top = max(known.loss for known in shown) or 1.0
-    text = Text("loss  ", style="dim")
+    text = Text(f"{figure_name(line.metric):<4}  ", style="dim")
     for known in shown:
         block = (
             BLOCKS[min(int(known.loss / top * (len(BLOCKS) - 1)), len(BLOCKS) - 1)] if known.loss >= 0 else BLOCKS[0]

@@ -159,9 +159,10 @@ def conclude_pipeline(ended: PipelineEnded, job: PipelineJob, store: RunStore, o
         return status
     if ended.results:
         emit_view(_view(job.order.network, ended.results))
-    verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
+    view = read_run(store, ended.run)
+    verdict = verdict_of(view, elsewhere(store))
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}")
-    if tested := say_tested(ended.tested.loss, ended.tested.accuracy):
+    if tested := say_tested(view.verdict or {}):
         emit(f"  {tested}")
     for words in ended.notes:
         note(f"  note: {words}")

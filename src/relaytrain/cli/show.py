@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.explain import say_energy, say_time
+from ..core.explain import figure_name, say_energy, say_time
 from .options import Format, Output
 from .output import emit, emit_json
 from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
@@ -48,17 +48,18 @@ def as_text(view: RunView, store: Path | None = None) -> str:
 
     verdict = verdict_of(view, store)
     time_unit, energy_unit = view.asked.time_unit, view.asked.energy_unit
+    figure = figure_name(view.asked.metric)
     lines = [f"{view.run}: {verdict.word}. {verdict.sentence}"]
     lines.append(f"  scenario {view.name}, planner {view.planner}, {view.clock} clock, {view.sessions} session(s)")
     for leg in view.legs:
         cost = leg.cost
         spent = f"{say_energy(cost.energy_j, energy_unit):>10} {say_time(cost.elapsed_s, time_unit):>9}"
         epochs = f"epochs {leg.first_epoch:>4}-{leg.last_epoch:<4}"
-        lines.append(f"  {leg.epochs[0].pair!s:<24} {epochs} {spent}   loss -> {leg.loss:.4g}")
+        lines.append(f"  {leg.epochs[0].pair!s:<24} {epochs} {spent}   {figure} -> {leg.loss:.4g}")
     for hand in view.handovers:
         jump = ""
         if hand.loss_after is not None and hand.loss_before is not None:
-            jump = f", loss {hand.loss_after - hand.loss_before:+.3g}"
+            jump = f", {figure} {hand.loss_after - hand.loss_before:+.3g}"
         lines.append(f"  handover before epoch {hand.epoch}: {hand.before} -> {hand.after} ({hand.kind}){jump}")
     totals = view.totals
     lines.append(
@@ -66,7 +67,7 @@ def as_text(view: RunView, store: Path | None = None) -> str:
         f" = {say_energy(totals.energy_j, energy_unit)}"
     )
     ended = view.verdict or {}
-    if tested := say_tested(ended.get("test_loss"), ended.get("test_accuracy")):
+    if tested := say_tested(ended, view.asked.metric):
         lines.append(f"  {tested}")
     if sets := say_sets(table(ended.get("prediction_sets"))):
         lines.append(f"  {sets}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..core.explain import say_energies, say_energy, say_share, say_time
+from ..core.explain import figure_name, say_energies, say_energy, say_share, say_time
 from .options import Format
 from .output import Step, emit, emit_json, note, progress, talk, watched
 from .reading import elsewhere, read_run
@@ -110,11 +110,11 @@ def words(line: Line) -> str:
 def _loss(line: Line) -> str:
     """The loss beside its bound; with as many digits as it takes to see which is higher."""
     if not math.isfinite(line.guaranteed):
-        return f"loss {line.loss:.3g}"
+        return f"{figure_name(line.metric)} {line.loss:.3g}"
     digits = next((n for n in range(3, 12) if line.broken == (_cut(line.loss, n) > _cut(line.guaranteed, n))), 12)
     loss, most = (f"{value:.{digits}g}" for value in (line.loss, line.guaranteed))
     how = ", a guess" if line.guess else f" at {say_share(line.level)}"
-    return f"loss {loss} (<={most}{how}{', broken' if line.broken else ''})"
+    return f"{figure_name(line.metric)} {loss} (<={most}{how}{', broken' if line.broken else ''})"
 
 
 def _cut(value: float, digits: int) -> float:
@@ -128,10 +128,11 @@ def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) 
     if output is Format.json:
         emit_json(as_json(ended, store))
         return ended.exit_status
-    verdict = verdict_of(read_run(store, ended.run), elsewhere(store))
+    view = read_run(store, ended.run)
+    verdict = verdict_of(view, elsewhere(store))
     legs = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
     sets = "" if ended.prediction_sets is None else say_sets(ended.prediction_sets)
-    below = (legs, say_tested(ended.test_loss, ended.test_accuracy), sets)
+    below = (legs, say_tested(view.verdict or {}, view.asked.metric), sets)
     emit("\n  ".join([f"{ended.run}: {verdict.word}. {verdict.sentence}", *(words for words in below if words)]))
     for text in ended.notes:
         if text not in watcher.said:
@@ -150,6 +151,7 @@ def as_json(ended: Trained, store: RunStore) -> dict[str, Any]:
         "infeasible": ended.infeasible,
         "loss": ended.loss if math.isfinite(ended.loss) else None,
         "test_loss": ended.test_loss,
+        "test_figure": ended.test_figure,
         "test_accuracy": ended.test_accuracy,
         "prediction_sets": None if ended.prediction_sets is None else dict(ended.prediction_sets),
         "epochs": len(ended.outcomes),

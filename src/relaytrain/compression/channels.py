@@ -15,7 +15,13 @@ from torch import Tensor, nn
 
 from ..core.errors import ScenarioError, UsageError
 from ..data.nested import Example, called, mapped, tensors
-from .heads import LAYERS, Anatomy, anatomy, settle_heads, with_gradient
+from .heads import LAYERS, Anatomy, anatomy, graph_of, settle_heads, with_gradient
+from .recurrent import RECURRENT, FixedWidth, FixedWidthRule, recurrent_layers, unseen
+
+NAMEABLE = (*LAYERS, *RECURRENT, nn.Embedding)
+"""Layers that `keep` may name."""
+ASK_DOCTOR = "; run `relaytrain doctor`"
+"""What ends a message about a network that was not looked at more closely; doctor itself does so without it."""
 
 Importance = Literal["l1", "l2", "leading"]
 """What ranks the channels of a layer: a norm of their weights, or their place, the first being worth most."""
@@ -40,6 +46,8 @@ class Surgeon:
     keep: frozenset[str]
     body: Anatomy
     importance: Importance
+    fed: Mapping[str, frozenset[str]]
+    """By name of a recurrent layer, which stays whole: the layers that feed it, and so stay, too."""
 
     @classmethod
     def of(
@@ -48,8 +56,22 @@ class Surgeon:
         """Look at `model`; layers that make its output keep their size, and those that `keep` names."""
         with torch.random.fork_rng(devices=[]), _pruning_errors():
             body = anatomy(clean_copy(model), example)
-        stays = named_layers(model, keep) | output_layers(model, example) | body.stream
-        return cls(model, example, frozenset(stays), body, importance)
+        ends = _ends(model, example)
+        fed = {name: ends[name] for name in recurrent_layers(model) if name in ends}
+        stays = named_layers(model, keep) | ends[""] | body.stream
+        return cls(model, example, frozenset(stays.union(*fed.values())), body, importance, fed)
+
+    @property
+    def whole(self) -> str:
+        """In words, which layers stay whole without having been named, but for those that make the output."""
+        modules = dict(self.model.named_modules())
+        told = []
+        for name, feeding in self.fed.items():
+            feeds = f", and what feeds it ({listed(feeding)})" if feeding else ""
+            told.append(f"{name or 'it'}, which torch-pruning cannot narrow ({type(modules[name]).__name__}){feeds}")
+        if self.body.stream:
+            told.append(f"what runs past blocks of attention ({listed(self.body.stream)})")
+        return "; ".join(told)
 
     def cut(self, channels: float = 0.0, widths: Mapping[str, int] | None = None) -> Trial:
         """A copy without a share `channels` of each layer and block, or as wide in each layer as `widths` says."""
@@ -65,7 +87,7 @@ class Surgeon:
         ignored = {name for name in layers if name in self.keep}
         ignored |= {name for block in self.body.blocks if block not in blocks for name in block.layers}
         before = {name: width_of(layer, tuple(layer.weight.shape)) for name, layer in layers.items()}
-        with torch.random.fork_rng(devices=[]), _pruning_errors():
+        with torch.random.fork_rng(devices=[]), _pruning_errors(), unseen(copied) as ends:
             pruner = tp.pruner.BasePruner(
                 copied,
                 self.example,
@@ -73,7 +95,8 @@ class Surgeon:
                 pruning_ratio=channels,
                 # Own ratios, since torch-pruning rounds down and skips a layer that would lose its last channel.
                 pruning_ratio_dict={layers[name]: ratio for name, ratio in ratios.items() if name not in ignored},
-                ignored_layers=[layers[name] for name in sorted(ignored)],
+                ignored_layers=[*(layers[name] for name in sorted(ignored)), *self._embeddings(copied), *ends],
+                customized_pruners={FixedWidth: FixedWidthRule()},
                 # Its defaults are dictionaries shared between all pruners of a process.
                 in_channel_groups={},
                 out_channel_groups={},
@@ -89,6 +112,10 @@ class Surgeon:
         for module, training in zip(copied.modules(), [m.training for m in self.model.modules()], strict=True):
             module.training = training
         return Trial(copied, list(pruner.pruning_history()))
+
+    def _embeddings(self, copied: nn.Module) -> list[nn.Module]:
+        """Embeddings that stay: they feed a recurrent layer, or `keep` names them."""
+        return [m for name, m in copied.named_modules() if isinstance(m, nn.Embedding) and name in self.keep]
 
     def _ratio(self, layer: nn.Module, name: str, channels: float, widths: Mapping[str, int] | None) -> float:
         """The share that torch-pruning has to be told so that, after its rounding, the wanted number remains."""
@@ -114,7 +141,7 @@ def width_of(layer: nn.Module, shape: tuple[int, ...]) -> int:
 
 def named_layers(model: nn.Module, patterns: Iterable[str]) -> set[str]:
     """Names of the layers that `patterns` mean: a layer, a module with all layers in it, `*` for any characters."""
-    layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    layers = [name for name, module in model.named_modules() if isinstance(module, NAMEABLE)]
     names: set[str] = set()
     for pattern in patterns:
         meant = {name for name in layers if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")}
@@ -125,27 +152,50 @@ def named_layers(model: nn.Module, patterns: Iterable[str]) -> set[str]:
     return names
 
 
+def listed(names: Iterable[str]) -> str:
+    """Some names in words, in order."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:6]) + (", ..." if len(ordered) > 6 else "")
+
+
 def output_layers(model: nn.Module, example: Example) -> set[str]:
     """Names of the layers whose outputs reach the model's output with no other layer between; they keep their size."""
+    return set(_ends(model, example)[""])
+
+
+def _ends(model: nn.Module, example: Example) -> dict[str, frozenset[str]]:
+    """Layers with no other layer between them and the model's output (""), and each recurrent layer by its name."""
     twin = clean_copy(model).eval()
     made_by: dict[Any, str] = {}
+    into: dict[str, list[Tensor]] = {}
     hooks = []
-    names = {module: name for name, module in twin.named_modules()}
 
-    def note(module: nn.Module, _inputs: Any, output: Tensor) -> None:
-        made_by[output.grad_fn] = names[module]
+    for name, module in twin.named_modules():
+        if isinstance(module, NAMEABLE):
 
-    for module in names:
-        if isinstance(module, LAYERS):
+            def note(_module: nn.Module, _inputs: Any, output: Any, name: str = name) -> None:
+                made_by.update((tensor.grad_fn, name) for tensor in tensors(output) if tensor.grad_fn is not None)
+
             hooks.append(module.register_forward_hook(note))
+    for name, layer in recurrent_layers(twin).items():
+
+        def reached(_layer: nn.Module, given: Any, named: Any, name: str = name) -> None:
+            into.setdefault(name, []).extend(tensors((given, named)))
+
+        hooks.append(layer.register_forward_pre_hook(reached, with_kwargs=True))
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         for parameter in twin.parameters():
             parameter.requires_grad_(parameter.is_floating_point())
         outputs = called(twin, example)
     for hook in hooks:
         hook.remove()
+    return {name: _outermost(list(ends), made_by) for name, ends in {"": tensors(outputs), **into}.items()}
+
+
+def _outermost(ends: Iterable[Tensor], made_by: Mapping[Any, str]) -> frozenset[str]:
+    """The layers met first on the way back from `ends`."""
     outermost: set[str] = set()
-    walk = [t.grad_fn for t in tensors(outputs)]
+    walk = [tensor.grad_fn for tensor in ends]
     seen: set[Any] = set()
     while walk:
         node = walk.pop()
@@ -156,7 +206,7 @@ def output_layers(model: nn.Module, example: Example) -> set[str]:
             outermost.add(made_by[node])
         else:
             walk.extend(parent for parent, _ in node.next_functions)
-    return outermost
+    return frozenset(outermost)
 
 
 def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> Kept:
@@ -165,8 +215,6 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
     A twin whose tensors hold their own flat positions goes through the same pruning; what is left in it are the
     positions kept. No knowledge of layer kinds is needed.
     """
-    import torch_pruning as tp
-
     twin = clean_copy(model).double()  # positions are exact in float64
     with torch.no_grad():
         for tensor in twin.state_dict().values():
@@ -174,9 +222,7 @@ def kept_indexes(model: nn.Module, example: Example, history: Sequence[Any]) -> 
     inputs = mapped(example, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        graph = tp.DependencyGraph().build_dependency(
-            twin.eval(), example_inputs=inputs, forward_fn=called, output_transform=with_gradient, verbose=False
-        )
+        graph = graph_of(twin, inputs)
     graph.load_pruning_history(list(history))
     return {name: tensor.detach().round().long() for name, tensor in twin.state_dict().items()}
 
@@ -189,12 +235,12 @@ def check_runs(before: nn.Module, after: nn.Module, example: Example) -> None:
             shapes_after = [t.shape for t in tensors(called(copy.deepcopy(after).eval(), example))]
         except RuntimeError as error:
             raise ScenarioError(
-                f"model: pruned, it no longer runs ({_line(error)}); a size is fixed in its forward: "
-                "run `relaytrain doctor`, then name the layer in `keep`"
+                f"model: pruned, it no longer runs ({_line(error)}); a size is fixed in its forward{ASK_DOCTOR}, "
+                "then name the layer in `keep`"
             ) from error
     if shapes_before != shapes_after:
         words = f"its output has shapes {shapes_after}, expected {shapes_before}"
-        raise ScenarioError(f"model: pruned, {words}; run `relaytrain doctor`")
+        raise ScenarioError(f"model: pruned, {words}{ASK_DOCTOR}")
 
 
 def clean_copy(model: nn.Module) -> nn.Module:
@@ -218,7 +264,7 @@ def _pruning_errors() -> Iterator[None]:
         try:
             yield
         except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError) as error:
-            message = f"model: torch-pruning cannot prune it ({_line(error)}); run `relaytrain doctor`"
+            message = f"model: torch-pruning cannot prune it ({_line(error)}){ASK_DOCTOR}"
             raise ScenarioError(message) from error
 
 

@@ -18,6 +18,7 @@ from torch import nn
 from ..core.errors import ScenarioError
 from ..core.head_names import HEAD_ATTRIBUTES, HEAD_COUNTS, HEAD_SIZES, HEAD_TOTALS
 from ..data.nested import Example, called, tensors
+from .recurrent import FixedWidth, FixedWidthRule, unseen
 
 LAYERS = (nn.modules.conv._ConvNd, nn.Linear)
 
@@ -73,12 +74,8 @@ def anatomy(model: nn.Module, example: Example) -> Anatomy:
             f"model: {turned} turns queries and keys by position, and torch-pruning finds no end in such a network; "
             "expected versions that are ranks of an adapter (rank) or students (student) instead of ratio"
         )
-    import torch_pruning as tp
-
     names = {module: name for name, module in model.named_modules()}
-    graph = tp.DependencyGraph().build_dependency(
-        model.eval(), example_inputs=example, forward_fn=called, output_transform=with_gradient, verbose=False
-    )
+    graph = graph_of(model, example)
     blocks: list[AttentionBlock] = []
     stream: set[str] = set()
     for group in graph.get_all_groups(root_module_types=[*LAYERS]):
@@ -140,6 +137,21 @@ def set_heads(model: nn.Module, attributes: Mapping[str, int], where: str) -> No
         if name not in HEAD_ATTRIBUTES or not _whole(module, name):
             raise ScenarioError(f"{where}: its spec sets {path}, which is no count of heads in the module")
         setattr(module, name, value)
+
+
+def graph_of(model: nn.Module, example: Example) -> Any:
+    """What torch-pruning knows of how the layers of `model` depend on each other; it is put into eval mode."""
+    import torch_pruning as tp
+
+    with unseen(model.eval()):
+        return tp.DependencyGraph().build_dependency(
+            model,
+            example_inputs=example,
+            forward_fn=called,
+            output_transform=with_gradient,
+            customized_pruners={FixedWidth: FixedWidthRule()},
+            verbose=False,
+        )
 
 
 def with_gradient(outputs: Any) -> list[torch.Tensor]:

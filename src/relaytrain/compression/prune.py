@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ..core.errors import UsageError
+from ..core.errors import ScenarioError, UsageError
 from ..data.nested import Example, called
 from .channels import Importance, Kept, Surgeon, Trial, check_runs, clean_copy, kept_indexes, parameter_count, width_of
 from .heads import LAYERS
@@ -23,6 +23,8 @@ Base = Literal["full", "current"]
 CLOSE_ENOUGH = 0.005
 """The search stops once the reached ratio is this near; narrow layers often cannot come nearer than 0.02."""
 MAX_TRIALS = 6
+MOST = 0.9
+"""The share of channels that shows whether a network can become narrower at all."""
 
 Measure = Callable[[nn.Module], float]
 """What a ratio is a share of: parameters, FLOPs or bytes of a model."""
@@ -30,11 +32,15 @@ Measure = Callable[[nn.Module], float]
 
 @dataclass(frozen=True)
 class Pruned:
-    """A pruned copy; `reached` is the share removed, of the same base and kind as was asked for."""
+    """A pruned copy; `reached` is the share removed, of the same base and kind as was asked for.
+
+    `whole` says in words which layers had to stay whole, where there are any.
+    """
 
     model: nn.Module = field(repr=False)
     reached: float
     kept: Kept = field(repr=False)
+    whole: str = ""
 
 
 def channel_ratio(ratio: float) -> float:
@@ -67,7 +73,8 @@ def prune(
 
     Raises:
         UsageError: the ratio or its base does not fit, or `keep` names no layer.
-        ScenarioError: the pruned model no longer runs; `doctor` says which layer is to blame.
+        ScenarioError: the pruned model no longer runs (`doctor` says which layer is to blame), or recurrent layers,
+            which stay whole, leave none that may become narrower.
     """
     size: Measure = parameter_count if measure is None else measure
     start = size(model)
@@ -79,9 +86,15 @@ def prune(
         return Pruned(clean_copy(model), 1.0 - start / base, _all_kept(model))
     surgeon = Surgeon.of(model, example, keep=keep, importance=importance)
     best = _search(surgeon, start, target, size)
+    if surgeon.fed and size(best.model) >= start and size(surgeon.cut(MOST).model) >= start:
+        raise ScenarioError(
+            f"model: none of its layers may become narrower: {surgeon.whole} stay whole, as do layers that are "
+            "added to these or make the output, and those in `keep`; expected other layers beside these, or, on images "
+            "in memory, versions that are students (student)"
+        )
     kept = kept_indexes(model, example, best.history)
     check_runs(model, best.model, example)
-    return Pruned(best.model, 1.0 - size(best.model) / base, kept)
+    return Pruned(best.model, 1.0 - size(best.model) / base, kept, surgeon.whole)
 
 
 def prune_to(
@@ -166,11 +179,11 @@ def _base_size(ratio: float, of: Base, full: float | None, start: float) -> floa
 def _search(surgeon: Surgeon, start: float, target: float, size: Measure) -> Trial:
     """Correct the first guess by what it gave; the nearest trial wins.
 
-    Where all widths shrink, (1 - r)^2 is proportional to the parameters; where a residual stream keeps its own, size
-    falls about in line with r. A guess outside what earlier trials bracket is replaced by the middle; two trials alike
-    mean that widths are whole numbers and no nearer ratio is to be had.
+    Where all widths shrink, (1 - r)^2 is proportional to the parameters; where a residual stream or a recurrent layer
+    keeps its own, size falls about in line with r. A guess outside what earlier trials bracket is replaced by the
+    middle; two trials alike mean that widths are whole numbers and no nearer ratio is to be had.
     """
-    line = bool(surgeon.body.stream)
+    line = bool(surgeon.body.stream or surgeon.fed)
     low, high = (0.0, start), (1.0, math.nan)
     channels = 1.0 - target / start if line else channel_ratio(1.0 - target / start)
     best: tuple[float, Trial] | None = None

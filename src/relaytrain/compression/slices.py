@@ -27,18 +27,34 @@ def leading(
     """The slice of `model` that does without a share `ratio` of it (see `prune`); the same of channels everywhere.
 
     Raises:
-        ScenarioError: some tensor would keep other values than the leading ones, as behind a concatenation.
+        ScenarioError: some tensor would keep other values than the leading ones, as behind a concatenation or a group
+            norm of several groups.
     """
     pruned = prune(model, example, ratio, importance="leading", keep=keep, measure=measure)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name, kept in pruned.kept.items():
         positions = torch.arange(math.prod(shapes[name])).reshape(shapes[name])
         if not torch.equal(cut(positions, tuple(kept.shape)), kept):
+            _refuse_groups(model, pruned.model)
             raise ScenarioError(
                 f"model: {name} of a narrower network would not be the leading part of the full one's, as where "
                 'outputs of layers are joined or split; expected way = "pruned" for versions of it'
             )
     return pruned
+
+
+def _refuse_groups(model: nn.Module, narrower: nn.Module) -> None:
+    """Raise where a group norm keeps channels of each of its groups, so that these are not the leading ones of all."""
+    for name, norm in model.named_modules():
+        if not isinstance(norm, nn.GroupNorm) or norm.num_groups == 1:
+            continue
+        left = narrower.get_submodule(name)
+        if isinstance(left, nn.GroupNorm) and left.num_channels < norm.num_channels:
+            raise ScenarioError(
+                f"model: {name} (GroupNorm of {norm.num_groups} groups) would keep the first channels of each group, "
+                "so a narrower network would not be the leading part of the full one; expected one group or BatchNorm, "
+                'the layers before it in [training] keep, or way = "pruned" for versions of it'
+            )
 
 
 def cut(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -101,14 +101,14 @@ def say_failure(node: str, reason: str) -> str:
     return reason if node == "orchestrator" else f"node {node} failed: {reason}"
 
 
-def say_handover(
-    before: object, after: object, kind: str, loss_before: float | None = None, loss_after: float | None = None
-) -> str:
-    """A handover that was made."""
-    words = f"handover {before} -> {after} ({kind})"
-    if loss_before is None or loss_after is None:
-        return words
-    return f"{words}, loss {loss_before:.4g} -> {loss_after:.4g}"
+def figure_name(metric: str) -> str:
+    """What a target's figure is called in a line: an error is said as a loss, any other metric by its name."""
+    return "loss" if metric == "error" else metric
+
+
+def say_handover(before: object, after: object, kind: str, losses: tuple[float, float], metric: str) -> str:
+    """A handover that was made, and the target's figure before and after it."""
+    return f"handover {before} -> {after} ({kind}), {figure_name(metric)} {losses[0]:.4g} -> {losses[1]:.4g}"
 
 
 def say_rolled_back(epoch: int, reason: str, forbidden: Sequence[str] | None = None) -> str:

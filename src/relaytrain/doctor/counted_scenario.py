@@ -135,6 +135,8 @@ def _counted(asked: CountRequest, partition: str | None, names: tuple[str, ...])
         facts = setup.version_facts()
         if facts[SMALL].parameters >= facts[FULL].parameters:
             raise ScenarioError("none of its layers can be pruned")
+        if facts[SMALL].reached_ratio < SMALL_RATIO / 2:
+            raise ScenarioError(facts[SMALL].astray)
     except Indivisible:
         raise
     except RelayTrainError as error:

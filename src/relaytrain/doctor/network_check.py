@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..compression.channels import Surgeon, output_layers
+from ..compression.channels import ASK_DOCTOR, Surgeon, output_layers
 from ..compression.prune import Pruned, check_layer, prune
 from ..core.errors import RelayTrainError
 from ..data.nested import Example, called, tensors
@@ -113,7 +113,8 @@ def _unchanged(model: nn.Module, example: Example, pruned: Pruned, keep: Sequenc
             diagnoses.append(Diagnosis("warning", name, what, "other layers are pruned more instead"))
     if abs(pruned.reached - PROBE_RATIO) > 0.1:
         what = f"removing {PROBE_RATIO:.0%} of the parameters reached only {pruned.reached:.0%}"
-        diagnoses.append(Diagnosis("warning", "model", what, "its layers are too narrow or refuse to shrink"))
+        why = f"{pruned.whole} stay whole" if pruned.whole else "its layers are too narrow or refuse to shrink"
+        diagnoses.append(Diagnosis("warning", "model", what, why))
     return diagnoses
 
 
@@ -148,4 +149,6 @@ def _blame(model: nn.Module, example: Example, message: str) -> list[Diagnosis]:
             what = f"pruning its channels breaks the model ({error.__cause__ or error})"
             remedy = f"use flatten(1) or x.shape where forward fixes a size, or {DISTIL}"
             diagnoses.append(Diagnosis("error", name, what, remedy))
-    return diagnoses or [Diagnosis("error", "model", message, "see the message of torch-pruning")]
+    words = message.partition(ASK_DOCTOR)[0].removeprefix("model: ")
+    remedy = f"name the layer at fault, or what it is coupled with, in [training] keep, or {DISTIL}"
+    return diagnoses or [Diagnosis("error", "model", words, "" if "expected" in words else remedy)]

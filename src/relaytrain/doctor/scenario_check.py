@@ -166,6 +166,9 @@ def _facts(scenario: Scenario, setup: TrainingSetup) -> Iterator[Diagnosis]:
         sizes = f"{_thousands(facts.parameters)} parameters, {_thousands(facts.flops_per_sample)} FLOPs a sample{ratio}"
         base = f", on a frozen base of {_thousands(facts.fixed_bytes)} bytes" if facts.fixed_bytes else ""
         yield Diagnosis("ok", name, sizes + base)
+        if facts.astray:
+            student = "" if setup.own_data else ", or reach it by a student"
+            yield Diagnosis("warning", name, facts.astray, f"ask for what can be reached{student}")
         for key in ("parameters", "flops_per_sample"):
             said, counted = getattr(declared[name], key), getattr(facts, key)
             if said and counted and abs(said / counted - 1.0) > FAR_OFF:

@@ -34,6 +34,9 @@ def readme(
     lines = [f"# {epoch.pair.version} of {view.run}", ""]
     lines.append(f"The {which} network of a RelayTrain run: after epoch {epoch.epoch}, {reached}.")
     accuracy = number((view.verdict or {}).get("test_accuracy")) if which == "final" else None
+    figure = number((view.verdict or {}).get("test_figure")) if which == "final" else None
+    if figure is not None:
+        lines.append(f"{view.asked.metric} on the test set as the run reported it: {figure:.6g}.")
     if accuracy is not None:
         lines.append(f"Accuracy on the test set as the run reported it: {accuracy:.6g}.")
     lines += ["", "## Inputs", "", *_inputs(view, steps, shape, files), "", "## Loading", "", *_loading(steps, files)]

@@ -148,7 +148,7 @@ class EntryReader:
 
     def _verdict(self, event: Event) -> Iterator[LogEntry]:
         body = event.body
-        names = ("test_loss", "test_accuracy")
+        names = ("test_loss", "test_figure", "test_accuracy")
         word = str(body.get("verdict"))
         yield self._entry(event, "verdict", {name: body.get(name) for name in names}, word, facts={"verdict": word})
 

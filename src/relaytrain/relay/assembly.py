@@ -90,6 +90,8 @@ def job_of(
         scenario.depl,
         clock,
         caveats=setup.caveats,
+        judged_by=setup.step().judged_by,
+        astray=tuple(f"version {name}: {each.astray}" for name, each in setup.version_facts().items() if each.astray),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any, get_args
 
-from ..core.errors import StoreDamaged
+from ..core.errors import ScenarioError, StoreDamaged
 from ..core.law_json import costs_to_json, law_to_json
 from ..core.outcome import EpochOutcome, EpochResult, Evaluation, Handed, VerdictKind
 from ..core.plan import Decision, Plan, finite, or_infinite, plain
@@ -183,17 +183,26 @@ def verdict_body(
     *,
     tested: Evaluation,
     notes: Sequence[str],
+    metric: str = "loss",
     initial_loss: float | None = None,
     infeasible: bool = False,
 ) -> Json:
-    """The body of `verdict`: all of it after the last epoch that stands, `initial_loss` before the first."""
+    """The body of `verdict`: all of it after the last epoch that stands, `initial_loss` before the first.
+
+    `metric`: the target's; where it is not the loss, what the test set gives of it is `test_figure`.
+    """
     sets = tested.prediction_sets
+    figure = None
+    if metric != "loss" and not math.isnan(tested.loss):
+        with suppress(ScenarioError):  # nobody summed it for the test set
+            figure = finite(tested.metric(metric))
     return {
         "verdict": verdict,
         "loss": progress.done[-1].loss if progress.done else initial_loss,
         "epochs": progress.epoch,
         "test_loss": finite(tested.loss),
         "test_accuracy": finite(tested.accuracy),
+        **({} if figure is None else {"test_figure": figure}),
         **({} if sets is None else {"prediction_sets": dict(sets)}),
         **progress.totals.to_dict(),
         "infeasible": infeasible,

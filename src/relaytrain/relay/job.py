@@ -35,7 +35,8 @@ class Job:
 
     `clock`: which seconds and joules count. `prices`: what a decision's resources and data make of an epoch's cost;
     without it the cost table says it all. `notes` are kept with the verdict; `caveats`, what cannot be promised, too,
-    and are said before the first epoch.
+    and `astray`, versions far from their ratio; both are said before the first epoch.
+    `judged_by`: the user's own function that gives a set's figures, with file and line, where there is one.
     """
 
     problem: Problem
@@ -50,6 +51,8 @@ class Job:
     clock: RunClock = field(default_factory=EmulatedClock)
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
+    judged_by: str = ""
 
 
 NoticeKind = Literal["failure", "infeasible", "feasible", "estimator", "handover", "roll-back", "note"]
@@ -89,7 +92,8 @@ class Line:
     """What a watcher is told after every epoch that is safe.
 
     `planned_j` is the plan's own total, `forecast_j` the forecast one: 10 % quantile, middle, 90 % quantile. `notices`
-    are what happened since the line before. `guess`: the plan rests on no losses but the run's own.
+    are what happened since the line before. `guess`: the plan rests on no losses but the run's own. `loss` and its
+    bound are in the target's `metric`.
     """
 
     run: str
@@ -111,6 +115,7 @@ class Line:
     guess: bool = False
     accuracy: float | None = None
     train_loss: float | None = None
+    metric: str = "loss"
 
     @property
     def broken(self) -> bool:
@@ -120,11 +125,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Ended(RunResult):
-    """How a run ended, with what it lost on the way; `exit_status` is the command line's."""
+    """How a run ended, with what it lost on the way; `exit_status` is the command line's.
+
+    `test_figure`: on the test set, in the target's metric where that is not the loss.
+    """
 
     wasted_j: float = 0.0
     infeasible: bool = False
     prediction_sets: Mapping[str, Any] | None = None
+    test_figure: float | None = None
 
     @property
     def exit_status(self) -> int:

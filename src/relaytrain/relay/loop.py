@@ -109,8 +109,9 @@ class RelayLoop:
     ) -> None:
         self.job, self.journal = job, journal
         self.telling, self.stop = Telling(told, journal.run, job.notes), stop
-        self.initial_loss = initial_loss
-        first = initial_loss if math.isfinite(initial_loss) else math.inf
+        self.initial_loss = initial_loss if math.isfinite(initial_loss) else math.inf
+        # A run whose l(0) is no number ends before any plan: then the scenario's stands in.
+        first = initial_loss if math.isfinite(initial_loss) else job.problem.initial_loss
         problem = replace(job.problem, initial_loss=first, clock=job.clock.name)
         self.steering = Steering(
             problem,
@@ -136,7 +137,7 @@ class RelayLoop:
         self.checkpoint = first
         if math.isfinite(self.initial_loss):
             return self._go(None)
-        return self._go(NonFiniteTraining(f"the loss before epoch 1 is {self.initial_loss}; check data and start"))
+        return self._go(NonFiniteTraining(f"{self._unfounded()}; then start a new run"))
 
     def go_on(self, past: RunPast) -> Ended:
         """From where the events leave it to the verdict."""
@@ -154,9 +155,18 @@ class RelayLoop:
         elif self.journal.decision is not None and not past.ended_in_order:
             self._book_lost(event_bodies.INTERRUPTED, took_time=not paused)
         self._charge()
-        if not math.isfinite(steering.problem.initial_loss):
-            return self._go(NonFiniteTraining("the loss before epoch 1 was not finite; start a new run"))
+        if not math.isfinite(self.initial_loss):
+            return self._go(NonFiniteTraining(f"{self._unfounded()}; then start a new run"))
         return self._go(None)
+
+    def _unfounded(self) -> str:
+        """What is known of an l(0) that is no number: the batches were looked at as it came about."""
+        target, by = self.steering.problem.target, self.job.judged_by
+        what = f"the {target.metric} before epoch 1 is not finite"
+        whose = f"{by} gives it" if by else "the network gives it before any training"
+        return f"{what}: {whose} on the {target.on} set, whose batches hold no NaN; check {'it and ' if by else ''}" + (
+            "the network's start values"
+        )
 
     def _book_pause(self, past: RunPast) -> bool:
         """On a clock that is the wall's, the time since the last event has passed, whatever was done in it."""
@@ -193,8 +203,8 @@ class RelayLoop:
     def _go(self, trouble: RelayTrainError | None) -> Ended:
         """Run to the end; whatever happens, a verdict is recorded."""
         try:
-            for words in self.job.caveats:
-                self.telling.note(self.steering.state.epoch, "note", f"not promised: {words}")
+            for words in (*(f"not promised: {each}" for each in self.job.caveats), *self.job.astray):
+                self.telling.note(self.steering.state.epoch, "note", words)
             if trouble is not None:
                 raise trouble
             while True:
@@ -294,7 +304,8 @@ class RelayLoop:
         self.journal.append("handover", body, decision.epoch)
         self.checkpoint, self.handover = handed.checkpoint, body
         self.working = False  # nothing is under way: what a listener raises loses nothing
-        self.telling.handed_over(decision, before, handed, losses, spent, self.steering.problem.units)
+        units, metric = self.steering.problem.units, self.steering.problem.target.metric
+        self.telling.handed_over(decision, before, handed, losses, spent, units=units, metric=metric)
         self.working = True
 
     def _train(self, decision: Decision) -> EpochResult | None:
@@ -440,7 +451,8 @@ class RelayLoop:
             progress,
             tested=tested,
             notes=notes,
-            initial_loss=self.steering.problem.initial_loss,
+            metric=self.steering.problem.target.metric,
+            initial_loss=self.initial_loss,
             infeasible=self.infeasible,
         )
         self.journal.append("verdict", body)
@@ -457,6 +469,7 @@ class RelayLoop:
             totals.wasted_j,
             self.infeasible,
             tested.prediction_sets,
+            body.get("test_figure"),
         )
         self.telling.concluded(ended)
         return ended

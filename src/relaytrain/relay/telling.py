@@ -53,13 +53,21 @@ class Telling:
             self.happened(epoch, "infeasible", f"{way_out(plan)}; going on as well as possible")
 
     def handed_over(
-        self, decision: Decision, before: Pair, handed: Handed, losses: tuple[float, float], spent: Spent, units: Units
+        self,
+        decision: Decision,
+        before: Pair,
+        handed: Handed,
+        losses: tuple[float, float],
+        spent: Spent,
+        *,
+        units: Units,
+        metric: str,
     ) -> None:
-        """A handover that is safe; `losses` before and after it."""
+        """A handover that is safe; `losses`, in the target's metric, before and after it."""
         if self.told is None:
             return
         cost = f"{say_energy(spent.energy_j, units.energy)}, {say_time(spent.elapsed_s, units.time)}"
-        words = say_handover(before, decision.pair, handed.kind, *losses)
+        words = say_handover(before, decision.pair, handed.kind, losses, metric)
         self.happened(decision.epoch, "handover", f"{words}, {cost}{f'; {handed.note}' if handed.note else ''}")
         figures = (before, decision.pair, handed.kind, *losses, spent.elapsed_s, spent.energy_j, handed.reached_ratio)
         self._to("handed_over", HandoverMade(self.run, decision.epoch, *figures))
@@ -104,6 +112,7 @@ class Telling:
                 plan.get("guess") is True,
                 finite(result.evaluation.accuracy),
                 finite(result.train_loss),
+                problem.target.metric,
             )
         )
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.explain import say_energy, say_share, say_time
+from ..core.explain import figure_name, say_energy, say_share, say_time
 from ..core.plan import Json
 from .baselines import Baseline
-from .event_fields import MOMENT, say_moment, table, text
+from .event_fields import MOMENT, number, say_moment, table, text
 from .happenings import happenings, promises
 from .plan_view import replans
 from .run_parts import Cost
@@ -108,7 +108,12 @@ def tiles_of(view: RunView) -> list[Json]:
         note = f"accuracy {right:.1%}" if isinstance(right, float) else "on the test set"
         sets = say_sets(table(view.verdict.get("prediction_sets")))
         note += f"; {sets}" if sets else ""
-        tiles.append({"name": "test loss", "value": _loss(view.verdict["test_loss"]), "note": note})
+        figure = number(view.verdict.get("test_figure"))
+        if figure is None or figure_name(asked.metric) == "loss":
+            tiles.append({"name": "test loss", "value": _loss(view.verdict["test_loss"]), "note": note})
+        else:
+            note = f"loss {_loss(view.verdict['test_loss'])}, {note}"
+            tiles.append({"name": f"test {asked.metric}", "value": _loss(figure), "note": note})
     return tiles
 
 
@@ -116,11 +121,11 @@ def leg_rows(view: RunView) -> list[Json]:
     """The legs as they were run."""
     colours, rows = version_colours(view), []
     loss, most = view.initial_loss, max((leg.cost.energy_j for leg in view.legs), default=0.0)
-    for number, leg in enumerate(view.legs, 1):
+    for place, leg in enumerate(view.legs, 1):
         cost = leg.cost
         rows.append(
             {
-                "number": number,
+                "number": place,
                 "pair": shortened(str(leg.pair)),
                 "colour": colours[leg.pair.version],
                 "epochs": f"{leg.first_epoch}–{leg.last_epoch}",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.explain import say_energy, say_share, say_time
+from ..core.explain import figure_name, say_energy, say_share, say_time
 from .audit_rates import wilson
 from .event_fields import number, text, whole
 from .happenings import failed_nodes, promises
@@ -50,11 +50,16 @@ def verdict_of(view: RunView, store: Path | None = None) -> Verdict:
     return Verdict(word, tone, sentence, tuple(text(note)[:400] for note in list(notes)[:20]))
 
 
-def say_tested(loss: Any, accuracy: Any) -> str:
-    """What the test set said of the network at the end; nothing where it was not asked."""
-    if number(loss) is None:
-        return ""
-    return f"test loss {loss:.4g}" + ("" if number(accuracy) is None else f", accuracy {accuracy:.1%}")
+def say_tested(verdict: Mapping[str, Any], metric: str = "loss") -> str:
+    """What the test set said of the network at the end, in the target's metric first; nothing where it was not asked.
+
+    `verdict`: the body of the event.
+    """
+    loss, accuracy, figure = (number(verdict.get(f"test_{name}")) for name in ("loss", "accuracy", "figure"))
+    said = [] if figure is None or figure_name(metric) == "loss" else [f"test {metric} {figure:.4g}"]
+    said += [] if loss is None else [f"loss {loss:.4g}" if said else f"test loss {loss:.4g}"]
+    said += [] if loss is None or accuracy is None else [f"accuracy {accuracy:.1%}"]
+    return ", ".join(said)
 
 
 def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> str:

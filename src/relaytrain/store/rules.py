@@ -222,7 +222,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("code", "estimator", "packages", "plan", "predicted", "scenario"),
                     ("a table", _is_table)),
     **dict.fromkeys(("accuracy", "cpu_s", "handover_loss", "initial_loss", "loss_after", "loss_before", "test_accuracy",
-                     "test_loss", "train_loss", "wall_s"), ("a finite number", _is_finite)),
+                     "test_figure", "test_loss", "train_loss", "wall_s"), ("a finite number", _is_finite)),
     **dict.fromkeys(("after", "before", "forbidden"), ("a version and its nodes", _is_pair)),
     **dict.fromkeys(("failed_nodes", "notes"), ("a list of texts", _all(_is_text))),
     "attempt": ("a count", _is_count),

@@ -102,9 +102,10 @@ def step_fault_on(
                 read_state(update.optimizer, model)
                 if not bool(loss.isfinite()):
                     watch.check_numbers(batch)
+                    by = f", by {step.trained_by}" if step.trained_by else ""
                     return ScenarioError(
-                        f"versions.{plan.name}: the network has a loss of {loss.item():g} on a batch of {whose}; check "
-                        "its data and start values"
+                        f"versions.{plan.name}: the network has a loss of {loss.item():g} on a batch of {whose}, which "
+                        f"holds no NaN{by}; check {'it and ' if by else ''}the network's start values"
                     )
                 with torch.no_grad():
                     sums = looks.sums(step, model.eval(), batch)

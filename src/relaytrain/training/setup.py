@@ -52,7 +52,7 @@ from .references import either
 from .settings import TrainingSettings
 from .start_file import start_file
 from .step import EvaluateFunction, StepFunction, TrainingStep, inputs_in_step, inputs_of, step_of
-from .version_plans import RatioIn, VersionFacts, VersionPlan, version_plans
+from .version_plans import RatioIn, VersionFacts, VersionPlan, astray, version_plans
 
 BATCHNORM_BATCHES = 16
 """Batches from which batch-norm statistics are estimated again after pruning."""
@@ -394,9 +394,10 @@ class TrainingSetup:
         if plan.way in ("pruned", "nested"):
             pruned = self._pruned(plan)
             model, spec, reached = pruned.model, self.spec_of(pruned.model), pruned.reached
+            far = astray(plan, reached, pruned.whole)
         else:
             assert plan.spec is not None
-            model, spec, reached = build(plan.spec, resolve=self.resolve), plan.spec, 0.0
+            model, spec, reached, far = build(plan.spec, resolve=self.resolve), plan.spec, 0.0, ""
         with code_of(spec):
             counts = self._counts(model)
         sent = {name: tensor.numel() * tensor.element_size() for name, tensor in state_of(model, spec).items()}
@@ -410,6 +411,7 @@ class TrainingSetup:
             reached,
             plan.ratio_in,
             counts.weight_bytes - sum(sent.values()),
+            far,
         )
 
     def _counts(self, model: nn.Module) -> Counts:

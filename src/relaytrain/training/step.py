@@ -36,6 +36,16 @@ Got = TypeVar("Got")
 class TrainingStep(Protocol):
     """What training and evaluation do with a batch."""
 
+    @property
+    def trained_by(self) -> str:
+        """The user's own function that makes the loss, as `file:line: name`; empty where it is none of theirs."""
+        ...
+
+    @property
+    def judged_by(self) -> str:
+        """The same of the sums."""
+        ...
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean loss of the batch, with its gradient."""
         ...
@@ -55,6 +65,13 @@ class PlainStep:
     """
 
     loss_function: LossFunction
+
+    @property
+    def trained_by(self) -> str:
+        """No function of the user's own."""
+        return ""
+
+    judged_by = trained_by
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean loss of the batch."""
@@ -161,6 +178,16 @@ class OwnStep:
     evaluate: EvaluateFunction | None = None
     names: tuple[str, str] = ("step", "evaluate")
 
+    @property
+    def trained_by(self) -> str:
+        """Where the step is defined, and its name."""
+        return _placed(self.step, self.names[0])
+
+    @property
+    def judged_by(self) -> str:
+        """Where evaluate, or without one the step, is defined, and its name."""
+        return self.trained_by if self.evaluate is None else _placed(self.evaluate, self.names[1])
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """What the user's step returns, if it is one number that carries a gradient."""
         if self.step is None:
@@ -197,6 +224,14 @@ class OwnStep:
                 'the batch with "count", such as {"count": 32, "loss": 41.2}'
             )
         return sums
+
+
+def _placed(function: Callable[..., Any] | None, name: str) -> str:
+    """`file:line: name` of the user's function; nothing where there is none."""
+    if function is None:
+        return ""
+    place = defined_at(function)
+    return f"{place}: {name}" if place else name
 
 
 def _shown(value: object) -> str:

@@ -18,6 +18,8 @@ from .references import either
 
 Way = Literal["network", "pruned", "nested", "student", "rank"]
 RatioIn = Literal["parameters", "flops", "bytes"]
+FAR_OFF = 0.1
+"""A reached ratio further than this from the one asked for is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class VersionFacts:
     """What a version measures: FLOPs of one training step of one sample, bytes of its state.
 
     `reached_ratio` is the share that pruning removed of what `ratio_in` names. Of an adapter, parameters and bytes are
-    those that are trained and sent; `fixed_bytes` are of its frozen base, which every node holds once.
+    those that are trained and sent; `fixed_bytes` are of its frozen base, which every node holds once. `astray` says in
+    words how far from the asked ratio, and why, where that is far.
     """
 
     parameters: int
@@ -53,6 +56,7 @@ class VersionFacts:
     reached_ratio: float
     ratio_in: RatioIn = "parameters"
     fixed_bytes: int = 0
+    astray: str = ""
 
     def size(self, ratio_in: RatioIn) -> int:
         """The figure that a ratio in this unit is a share of."""
@@ -60,7 +64,17 @@ class VersionFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form that `run_started` keeps."""
-        return {**vars(self), "spec": self.spec.to_dict()}
+        told = {key: value for key, value in vars(self).items() if key != "astray" or value}
+        return {**told, "spec": self.spec.to_dict()}
+
+
+def astray(plan: VersionPlan, reached: float, whole: str) -> str:
+    """How far pruning came from the ratio that was asked, in words with the reason; nothing where that is near."""
+    if plan.way not in ("pruned", "nested") or abs(reached - plan.ratio) <= FAR_OFF:
+        return ""
+    what = {"flops": "FLOPs"}.get(plan.ratio_in, plan.ratio_in)
+    why = f"{whole} stay whole" if whole else "its layers are narrow, or stay whole where they are coupled or kept"
+    return f"{plan.ratio:.1%} of the {what} were to be removed, {reached:.1%} could be: {why}"
 
 
 def version_plans(
