@@ -164,9 +164,8 @@ class RelayLoop:
         target, by = self.steering.problem.target, self.job.judged_by
         what = f"the {target.metric} before epoch 1 is not finite"
         whose = f"{by} gives it" if by else "the network gives it before any training"
-        return f"{what}: {whose} on the {target.on} set, whose batches hold no NaN; check {'it and ' if by else ''}" + (
-            "the network's start values"
-        )
+        check = "it and the network's start values" if by else "the network's start values"
+        return f"{what}: {whose} on the {target.on} set, whose batches hold no NaN; check {check}"
 
     def _book_pause(self, past: RunPast) -> bool:
         """On a clock that is the wall's, the time since the last event has passed, whatever was done in it."""
