@@ -156,9 +156,11 @@ def kept_scenario(
     from .resume import scenario_of
 
     opened = _open(store)
-    check_open(opened.sound(run))  # refuses a run that is not there, not whole, or at its end
+    summary = opened.sound(run)  # refuses a run that is not there, or not whole
     given = None if source is None else scenario_from(source)
     started = opened.events(run)[0].body
+    if not started.get("in_memory"):
+        check_open(summary)
     command = go_on(run, {**started, "code": True}, opened.folder_to_name)
     return scenario_of(started, given, None if code is None else Path(code), command=command)
 
