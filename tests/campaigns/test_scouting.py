@@ -154,3 +154,20 @@ def test_for_real_and_again(tmp_path, capsys):
     assert main(words) == 0
     assert (out.with_suffix(".npz").read_bytes(), out.read_bytes()) == before
     assert rt.plan(out, rule="sampled").decisions
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(
+    ("ends", "needed"),
+    [("target.deadline=4s", "a later deadline, another training.lr"), ("target.max_epochs=4", "(target.max_epochs)")],
+)
+def test_nothing_is_said_of_savings_where_no_relay_met_the_target(tmp_path, capsys, ends, needed):
+    out = tmp_path / "unmet.json"
+    words = ["scout", "quickstart", str(out), "--budget", "1.2x", "--set", "target.loss=0.05", "--set", ends]
+    words += ["--set", "target.deadline=inf"] if "deadline" not in ends else []
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "target not met" in said.out and out.exists()
+    assert "saves" not in said.out and "pays" not in said.out and "sure" not in said.out
+    assert "no relay met the target 0.05" in said.err and needed in said.err
+    assert ("deadline" in said.err) == ("deadline" in ends)

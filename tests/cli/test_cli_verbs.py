@@ -206,3 +206,8 @@ def test_front_and_compare_ask_the_scenarios_estimator(relaytrain):
     in_front = swept.energy(0.5, swept.problem.target.deadline_s)
     assert compared["energy_j"] == best["energy_j"] and compared["decisions"] == best["decisions"]
     assert in_front == pytest.approx(best["energy_j"], rel=1e-9)
+
+
+def test_a_negative_deadline_is_told_to_be_positive_also_in_units_of_the_scenario(relaytrain):
+    refused = relaytrain("plan", "smart_factory", "--set", "target.deadline=-5")
+    assert refused.status == 3 and "got -5, expected a positive plain number" in refused.err

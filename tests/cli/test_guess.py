@@ -42,3 +42,16 @@ def test_a_law_makes_it_a_plan(relaytrain, tmp_path):
     assert known.status == 0 and "guess" not in known.out and "%" in known.out
     mixed = relaytrain("plan", file, "--set", "law.kind=wide")
     assert mixed.status == 3 and "kind = 'wide'" in mixed.err
+
+
+def test_a_target_met_before_training_is_nothing_to_do_and_said_beforehand(relaytrain, tmp_path):
+    file = tmp_path / "my.toml"
+    relaytrain("new", file)
+    met = ("--set", "target.loss=2.5", "--set", "start.loss=2.3")
+    planned = relaytrain("plan", file, *met)
+    assert planned.status == 0 and planned.out.startswith("Nothing to do: the loss is already 2.3")
+    answer = json.loads(relaytrain("plan", file, *met, "--format", "json").out)
+    assert answer["met"] is True and answer["feasible"] is True and "guess" not in answer
+    checked = relaytrain("validate", file, *met)
+    assert checked.status == 0 and "the target 2.5 is met before training" in checked.err
+    assert "before training" not in relaytrain("validate", file).err

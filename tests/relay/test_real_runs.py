@@ -244,6 +244,8 @@ def test_code_of_the_user_s_own_is_run_only_with_leave(tmp_path, monkeypatch):
         rt.resume("own-factory", store=store, source=path)
     (tmp_path / "own_net_of_a_test.py").write_text(NET)
     assert rt.resume("own-factory", store=store, source=path).verdict == "missed"
+    with pytest.raises(UsageError, match="has ended"):
+        rt.resume("own-factory", store=store)
 
 
 # --- the command line

@@ -216,7 +216,9 @@ class Scouting:
         return taught(self.scenario, self.atlas.only(seeds))
 
     def saving(self, tables: dict[str, Any]) -> Saving | None:
-        """What the next run is expected to save; None where no relay can be planned."""
+        """What the next run is expected to save; None where no relay can be planned, or none met the target so far."""
+        if not self._met():
+            return None
         after = replace(load_scenario(tables), source=self.scenario.source)
         problem = after.problem
         state = problem.first_state
@@ -230,6 +232,12 @@ class Scouting:
         interval = stated.energy_interval_j or (stated.energy_j, stated.energy_j)
         relay = self.said(plans[1].legs)
         return Saving(float(energy[0]), float(energy[1]), interval, stated.probability, relay)
+
+    def _met(self) -> bool:
+        """Whether a relay of the scouting came to the target at all; else what it would take is not known."""
+        seeds = range(self.seed, self.seed + MOST_SEEDS)
+        legs = (leg for seed in seeds for leg in self.atlas.seeds.get(seed, {}).values())
+        return any(loss <= self.scenario.problem.target.loss for leg in legs for loss in leg.losses)
 
     def said(self, legs: Legs) -> str:
         """A relay in words, its last leg training on."""

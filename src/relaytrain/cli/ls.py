@@ -9,7 +9,7 @@ from ..core.errors import StoreDamaged
 from ..core.explain import say_energy, say_time
 from .options import Format, Output
 from .output import complain, emit, emit_json, emit_view
-from .reading import Store, elsewhere
+from .reading import Store
 
 SHORT = "The runs of a store."
 HELP = """List the runs, the one written last first: status, epochs, loss now and at best, energy and time.
@@ -32,7 +32,7 @@ def ls(store: Store = None, output: Output = Format.text) -> int:
     from ..store.database import way_out
 
     opened = RunStore.open(store)
-    store_named = elsewhere(opened)
+    store_named = opened.folder_to_name
     summaries = opened.runs()
     rows = [_row(summary, store_named) for summary in summaries]
     damaged = [summary for summary in summaries if summary.damage]
@@ -66,8 +66,9 @@ def ls(store: Store = None, output: Output = Format.text) -> int:
 
 
 def _row(summary: Any, store: Path | None) -> dict[str, Any]:
+    from ..relay.going_on import go_on
     from ..report.event_fields import say_moment
-    from ..report.verdict import RESUMABLE, go_on
+    from ..report.verdict import RESUMABLE
 
     return {
         "run": summary.run,

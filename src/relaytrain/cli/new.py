@@ -12,7 +12,7 @@ import typer
 
 from ..core.errors import UsageError, did_you_mean
 from .options import Format, Output
-from .output import check_file, emit, emit_json, progress
+from .output import check_file, emit, emit_json, note, progress
 from .reading import need_torch
 from .schema import schema_text
 
@@ -148,11 +148,14 @@ def _counted(
     if target is not None and not (math.isfinite(target) and target > 0.0):
         raise UsageError(f"--target: got {target:g}, expected a positive number")
     need_torch("new --model")
+    from ..core.explain import say_met_before
     from ..doctor.counted_scenario import CountRequest, count_scenario
     from ..doctor.counted_text import counted_text, left_out
 
     with progress("counting"):
         counted = count_scenario(CountRequest(model, data, file.parent, nodes, training))
+    if target is not None and counted.start_loss <= target:
+        note(say_met_before(target, counted.start_loss))
     called = shlex.quote(str(file))
     return counted_text(counted, name, called, target), counted.to_dict(), left_out(counted, called, target)
 

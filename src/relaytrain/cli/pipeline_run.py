@@ -14,7 +14,7 @@ from ..core.errors import StoppedByUser, TargetMissed, UsageError
 from .options import Format, Output
 from .output import emit, emit_json, emit_view, note, talk
 from .pipeline_options import Batch, InFlight, Keep, argument, device_option, devices_of, named, option
-from .reading import Store, elsewhere, need_torch, read_run
+from .reading import Store, need_torch, read_run
 from .signals import signals
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def conclude_pipeline(ended: PipelineEnded, job: PipelineJob, store: RunStore, o
     if ended.results:
         emit_view(_view(job.order.network, ended.results))
     view = read_run(store, ended.run)
-    verdict = verdict_of(view, elsewhere(store))
+    verdict = verdict_of(view, store.folder_to_name)
     emit(f"{ended.run}: {verdict.word}. {verdict.sentence}")
     if tested := say_tested(view.verdict or {}):
         emit(f"  {tested}")

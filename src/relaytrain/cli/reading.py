@@ -74,14 +74,6 @@ def find_run(store: RunStore, wanted: str | None) -> str:
     raise UsageError(f"'{wanted[:60]}' {what} in {store.folder}: {shown}")
 
 
-def elsewhere(store: RunStore) -> Path | None:
-    """The store's folder, if a command has to name it to find it."""
-    from ..store.runs import store_path
-
-    folder = store.folder.resolve()
-    return None if folder == store_path().resolve() else folder
-
-
 def read_run(store: RunStore, run: str) -> RunView:
     """A run put together from its events."""
     from ..report.run_view import RunView

@@ -9,7 +9,7 @@ import typer
 
 from .options import Format, Output
 from .output import check_file, emit, emit_json
-from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
+from .reading import LastRun, Store, find_run, open_store, read_run
 
 SHORT = "A run as one HTML file."
 HELP = """Write a run as one HTML file: verdict, timeline, promised and measured loss, energy, and how to reproduce it.
@@ -52,8 +52,8 @@ def report(
 
     rows = read_baselines(baselines) if baselines is not None else ()
     target = out or Path(f"{name}.html")
-    write_atomic(target, report_html(view, baselines=rows, store=elsewhere(opened)))
-    verdict = verdict_of(view, elsewhere(opened))
+    write_atomic(target, report_html(view, baselines=rows, store=opened.folder_to_name))
+    verdict = verdict_of(view, opened.folder_to_name)
     if output is Format.json:
         emit_json({"schema": "relaytrain.report/1", "run": name, "status": view.status, "written": str(target)})
     else:

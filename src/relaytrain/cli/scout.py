@@ -88,7 +88,7 @@ def scout(
     else:
         emit(_words(loaded, done, saving, out))
         if not done.run_met:
-            note("the first relay did not meet the target; a later deadline or a higher loss may be needed")
+            note(_unmet(loaded, saving))
     return 0
 
 
@@ -145,6 +145,16 @@ def _words(scenario: Scenario, done: Scouted, saving: Saving | None, out: Path) 
         else:
             lines.append("   saves  nothing: the relay planned before is as good, as far as these few relays tell")
     return "\n".join([*lines, f"written {out}: try relaytrain plan {out} --rule sampled"])
+
+
+def _unmet(scenario: Scenario, saving: Saving | None) -> str:
+    """That the first relay did not meet the target, and what may be needed for it."""
+    target = scenario.problem.target
+    later = "a later deadline, " if math.isfinite(target.deadline_s) else ""
+    if scenario.problem.max_epochs is not None:
+        later += "more epochs (target.max_epochs), "
+    whose = "the first relay did not meet" if saving is not None else "no relay met"
+    return f"{whose} the target {target.loss:g}; {later}another training.lr or a higher loss may be needed"
 
 
 def _body(scenario: Scenario, done: Scouted, saving: Saving | None, out: Path, kept: Path) -> dict[str, Any]:

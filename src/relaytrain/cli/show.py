@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.explain import figure_name, say_energy, say_time
 from .options import Format, Output
 from .output import emit, emit_json
-from .reading import LastRun, Store, elsewhere, find_run, open_store, read_run
+from .reading import LastRun, Store, find_run, open_store, read_run
 
 if TYPE_CHECKING:
     from ..report.run_view import RunView
@@ -34,9 +34,9 @@ def show(
     opened = open_store(store)
     view = read_run(opened, find_run(opened, run))
     if output is Format.json:
-        emit_json(as_json(view, elsewhere(opened)))
+        emit_json(as_json(view, opened.folder_to_name))
     else:
-        emit(as_text(view, elsewhere(opened)))
+        emit(as_text(view, opened.folder_to_name))
     return 0
 
 
@@ -80,7 +80,8 @@ def as_text(view: RunView, store: Path | None = None) -> str:
 
 def as_json(view: RunView, store: Path | None = None) -> dict[str, Any]:
     """A run as plain JSON values; `store`: its folder, if it must be named."""
-    from ..report.verdict import RESUMABLE, go_on
+    from ..relay.going_on import go_on
+    from ..report.verdict import RESUMABLE
 
     return {
         "schema": "relaytrain.show/1",

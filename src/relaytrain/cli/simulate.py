@@ -17,6 +17,8 @@ HELP = """Play the relay in many noisy worlds, planning again after every epoch,
 The estimators are biased and every epoch has noise, as the scenario's [world] says. Shown are missed targets and the
 energy over a clairvoyant optimum, with 95 % intervals. Exit status 0 once computed.
 
+The default of 400 worlds takes minutes; --worlds 40 takes a tenth of them, with intervals three times as wide.
+
 Without --rule all rules that decide again after each epoch are played; sampled, which takes longer than all others
 together, only where the scenario would be decided by it.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .output import emit
-from .reading import LastRun, Store, elsewhere, find_run, open_store
+from .reading import LastRun, Store, find_run, open_store
 
 SHORT = "Ask a run to stop after its epoch."
 HELP = """Ask a run in another shell to stop in order after the epoch it is at; `relaytrain resume` goes on later."""
@@ -19,8 +19,8 @@ def stop(run: LastRun = None, store: Store = None) -> int:
     opened = open_store(store)
     name = find_run(opened, run)
     opened.request_stop(name)
-    from ..report.verdict import go_on
+    from ..relay.going_on import go_on
 
-    later = go_on(name, opened.summary(name).started, elsewhere(opened))
+    later = go_on(name, opened.summary(name).started, opened.folder_to_name)
     emit(f"{name} was asked to stop after its epoch; to go on later: {later}")
     return 0

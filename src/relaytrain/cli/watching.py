@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.explain import figure_name, say_energies, say_energy, say_share, say_time
 from .options import Format
 from .output import Step, emit, emit_json, note, progress, talk, watched
-from .reading import elsewhere, read_run
+from .reading import read_run
 
 if TYPE_CHECKING:
     from ..relay.job import Line, Notice
@@ -129,7 +129,7 @@ def conclude(ended: Trained, store: RunStore, output: Format, watcher: Watcher) 
         emit_json(as_json(ended, store))
         return ended.exit_status
     view = read_run(store, ended.run)
-    verdict = verdict_of(view, elsewhere(store))
+    verdict = verdict_of(view, store.folder_to_name)
     legs = " -> ".join(f"{pair} x{count}" for pair, count in ended.legs)
     sets = "" if ended.prediction_sets is None else say_sets(ended.prediction_sets)
     below = (legs, say_tested(view.verdict or {}, view.asked.metric), sets)

@@ -127,6 +127,13 @@ def say_infeasible(
     return f"no plan is feasible that reaches {goal}{by}" + (f"; nearest feasible: {ways}" if ways else "")
 
 
+def say_met_before(target: float, initial_loss: float) -> str:
+    """That there is nothing to train for."""
+    return (
+        f"the target {target:g} is met before training, by a loss of {initial_loss:.4g}: there is nothing to train for"
+    )
+
+
 def say_feasible(rung: float) -> str:
     """That there is a plan again."""
     return f"a plan is feasible again, {say_share(rung)} sure"

@@ -147,7 +147,12 @@ class Plan:
         return self.feasible and not self.guess and self.rung >= self.asked - 1e-12
 
     def guessed(self) -> Plan:
-        """The same as what it is where no loss was ever measured: a guess, which neither promises nor rules out."""
+        """The same as what it is where no loss was ever measured: a guess, which neither promises nor rules out.
+
+        Where the target is met already there is nothing to guess.
+        """
+        if self.feasible and not self.decisions:
+            return self
         plain = tuple(other if other.energy_j is None else replace(other, reason="") for other in self.alternatives)
         feasible = self.feasible or bool(self.decisions)
         return replace(self, guess=True, feasible=feasible, alternatives=plain, nearest=(), attainable=None)

@@ -38,7 +38,7 @@ class Dataset:
                 f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected int64 ({len(images)},)"
             )
         if len(images) == 0:
-            raise ScenarioError(f"{self.name}: no images at all; check the folder and the split")
+            raise ScenarioError(f"{self.name}: no images at all; give it some, or more to what it is split off from")
         if labels.min() < 0 or labels.max() >= self.classes:
             raise ScenarioError(
                 f"{self.name}: labels run from {labels.min()} to {labels.max()}, expected 0 to {self.classes - 1}"
@@ -81,7 +81,7 @@ def from_arrays(
         raise ScenarioError(f"{name}: labels are {labels.dtype}, expected whole numbers")
     whole = np.ascontiguousarray(labels, dtype=np.int64)
     if len(whole) == 0:
-        raise ScenarioError(f"{name}: no images at all; check the folder and the split")
+        raise ScenarioError(f"{name}: no images at all; give it some, or more to what it is split off from")
     if len(np.unique(whole)) < 2:
         raise ScenarioError(f"{name}: all {len(whole)} images are of class {whole[0]}; expected at least two classes")
     count = classes if classes is not None else int(whole.max()) + 1

@@ -165,8 +165,9 @@ class OwnData:
                 given += 1
                 yield batch
         if not given:
+            where = "" if self.place == self.name else f"{self.place}: "
             raise UserCodeError(
-                f"{self.place}: {self.name} gave no batch in a whole pass; give at least one, and anew in every pass"
+                f"{where}{self.name} gave no batch in a whole pass; give at least one, and anew in every pass"
             )
 
     def _users(self) -> Any:

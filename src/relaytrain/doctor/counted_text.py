@@ -69,7 +69,7 @@ def _head(counted: CountedScenario, name: str, file: str) -> str:
 
 def _target(counted: CountedScenario, file: str, target: float | None) -> str:
     known = (
-        f"loss = {target!r}\n"
+        f"loss = {target!r}{_met_before(counted, target)}\n"
         if target is not None
         else (
             f"# loss = ...              # the loss to reach: yours to say. Untrained it is {counted.start_loss:.4g}\n"
@@ -80,6 +80,12 @@ def _target(counted: CountedScenario, file: str, target: float | None) -> str:
     known += f'# metric = "loss"         # it may be another figure (untrained): {others}\n' if others else ""
     when = '# deadline = "1h"         # by when; without it: whenever'
     return f"[target]\n{known}{when}\n# probability = 0.95      # how surely"
+
+
+def _met_before(counted: CountedScenario, target: float) -> str:
+    return f"                # met before training: untrained it is {counted.start_loss:.4g}" * (
+        counted.start_loss <= target
+    )
 
 
 def _network(counted: CountedScenario) -> str:
@@ -161,5 +167,6 @@ def _training(counted: CountedScenario) -> str:
     division = "" if counted.partition is None else f"\npartition = {_text(counted.partition)}"
     return (
         f"# What is left out is {', '.join(unsaid)}.\n"
-        f"[training]\n{own}# lr = 1e-3\n\n[data]\nsource = {_text(asked.data)}{division}"
+        f"[training]\n{own}# lr = 1e-3              # careful: where losses hardly fall, 1e-2 or more\n\n"
+        f"[data]\nsource = {_text(asked.data)}{division}"
     )

@@ -27,9 +27,10 @@ from ..costs.clock import Spent
 from ..store import LeaseLost, RunStore, new_run_id
 from . import event_bodies
 from .event_bodies import RunPast
+from .giving_up import say_hardly_moved
 from .job import Ended, Job, StopAsked, Told
 from .journal import Journal, StoreJournal
-from .steering import Steering, Step
+from .steering import End, Steering, Step
 from .stopping import droppable, dropped
 from .telling import Telling, way_out
 
@@ -234,16 +235,19 @@ class RelayLoop:
 
     def _epoch(self) -> bool:
         """One epoch, or a roll-back; False when there is nothing left to decide."""
-        step = None
+        step: Step | None = None
         if self.journal.decision is None:
             self._check_not_stuck()
             with droppable(self.stop, 1):
-                step = self.steering.next()
-            if step is None or self._given_up(step):
-                self.infeasible = step is not None or not self.steering.history
-                self.telling.notes.append(
-                    "no plan can reach the target any more" if step is None else way_out(step.plan)
-                )
+                decided = self.steering.next()
+            if isinstance(decided, End):
+                self.infeasible = not self.steering.history
+                self.telling.notes.append(decided.reason)
+                return False
+            step = decided
+            if self._refused(step):
+                self.infeasible = True
+                self.telling.notes.append(way_out(step.plan))
                 return False
             self._record_plan(step)
         decision = self.journal.decision
@@ -264,7 +268,7 @@ class RelayLoop:
             self.telling.epoch_done(decision, planned, step, result, state=state, problem=problem, clock=clock)
         return True
 
-    def _given_up(self, step: Step) -> bool:
+    def _refused(self, step: Step) -> bool:
         return not step.plan.feasible and self.job.settings.when_infeasible == "stop"
 
     def _check_not_stuck(self) -> None:
@@ -444,13 +448,17 @@ class RelayLoop:
         if test and at_hand and self.checkpoint is not None:
             with suppress(Exception):  # a verdict is owed even when the test set cannot be read
                 tested = self.job.runner.test(self.checkpoint) or tested
+        problem = self.steering.problem
+        hint = say_hardly_moved(self.initial_loss, self.steering.losses, problem.target.loss)
+        if verdict == "missed" and hint is not None:
+            self.telling.notes.append(hint)
         totals, notes = progress.totals, tuple(dict.fromkeys(self.telling.notes))
         body = event_bodies.verdict_body(
             verdict,
             progress,
             tested=tested,
             notes=notes,
-            metric=self.steering.problem.target.metric,
+            metric=problem.target.metric,
             initial_loss=self.initial_loss,
             infeasible=self.infeasible,
         )

@@ -37,6 +37,7 @@ from ..store import LeaseLost, RunStore, RunWriter
 from ..store.runs import SCRATCH, KeptCheckpoint
 from ..training.checkpoint import Checkpoint
 from . import event_bodies
+from .going_on import check_open, go_on
 from .job import StopAsked
 from .resume import check_code
 from .stopping import droppable, dropped
@@ -163,12 +164,13 @@ def resume(
     stop: StopAsked | None = None,
 ) -> tuple[PipelineEnded, PipelineJob]:
     """Go on with a pipeline's run from its last epoch, and inside the next one from its newest whole snapshot."""
+    check_open(store.sound(run))
     started = store.events(run, kinds=("run_started",))[0].body
     has_own = bool(started.get("code"))
     if has_own and code is None:
         raise UsageError(
-            "this run uses code of your own: say where it may be imported from, "
-            f"`relaytrain resume {run} --code {started.get('folder', 'DIR')}`"
+            "this run uses code of your own, which is imported only from a folder that you name. "
+            f"If you trust what is in it:  {go_on(run, started, store.folder_to_name)}"
         )
     changed = check_code(started, code, allow_inexact=allow_inexact or force)
     job = PipelineJob.from_dict(started.get("pipeline"), code if has_own else None)

@@ -52,11 +52,14 @@ def _allowed(changed: list[str], allow_inexact: bool) -> list[str]:
     return changed
 
 
-def scenario_of(started: Mapping[str, Any], given: Scenario | None = None, code: Path | None = None) -> Scenario:
+def scenario_of(
+    started: Mapping[str, Any], given: Scenario | None = None, code: Path | None = None, *, command: str
+) -> Scenario:
     """The scenario that a run was started with, as stored; its paths and code are looked for where they were then.
 
     A store may come from anywhere, so code of the user's own needs leave, from the local command line or from Python:
-    `code`, the folder it may be imported from, or `given`, a scenario that names the same functions.
+    `code`, the folder it may be imported from, or `given`, a scenario that names the same functions. `command` is what
+    a user types to give it.
     """
     kept = started.get("scenario")
     if not isinstance(kept, Mapping) or started.get("in_memory"):
@@ -75,8 +78,8 @@ def scenario_of(started: Mapping[str, Any], given: Scenario | None = None, code:
     place = Path(before) if isinstance(before, str) else None
     if needed and code is None and given is None:
         raise UsageError(
-            f"this run uses code of your own ({', '.join(needed)}): say where it may be imported from, "
-            f"`relaytrain resume RUN --code {place or 'DIR'}`"
+            f"this run uses code of your own ({', '.join(needed)}), which is imported only from a folder that you "
+            f"name. If you trust what is in it:  {command}"
         )
     if code is not None and not code.is_dir():
         raise UsageError(f"--code: got '{code}', expected the folder of your code; the run was started from {place}")

@@ -152,12 +152,17 @@ def kept_scenario(
     run: str, *, store: Where = None, source: Source | None = None, code: str | PathLike[str] | None = None
 ) -> Scenario:
     """The scenario that a run was started with; arguments as of `resume`."""
+    from .going_on import check_open, go_on
     from .resume import scenario_of
 
     opened = _open(store)
-    opened.sound(run)  # refuses a run that is not there, or not whole
+    summary = opened.sound(run)  # refuses a run that is not there, or not whole
     given = None if source is None else scenario_from(source)
-    return scenario_of(opened.events(run)[0].body, given, None if code is None else Path(code))
+    started = opened.events(run)[0].body
+    if not started.get("in_memory"):
+        check_open(summary)
+    command = go_on(run, {**started, "code": True}, opened.folder_to_name)
+    return scenario_of(started, given, None if code is None else Path(code), command=command)
 
 
 def train(

@@ -36,7 +36,7 @@ from ..costs.meters import Mark, Meter, find_meter
 from ..scenario import Scenario, Source, scenario_from
 from .loop import ROLL_BACKS
 from .session_file import GIVEN, SavedSession, problem_facts
-from .steering import Steering, Step
+from .steering import End, Steering, Step
 
 
 class Fixed:
@@ -162,7 +162,7 @@ class Session:
         steering.charge(saved.charged_s, saved.wasted_j)
         self._roll_backs, self._ended = saved.roll_backs, saved.ended
         if saved.asked and self._ended is None:
-            self._step = steering.next()
+            self._decide()
 
     def __repr__(self) -> str:
         at = self.state
@@ -195,6 +195,13 @@ class Session:
         """What was told so far."""
         return tuple(self._steering.history)
 
+    def _decide(self) -> None:
+        decided = self._steering.next()
+        if isinstance(decided, End):
+            self._ended = (decided.verdict, decided.reason)
+        else:
+            self._step = decided
+
     def ask(self) -> Decision | None:
         """What the next epoch should do; None once the target is met or can no longer be. Asking twice is no change."""
         if self._step is None and self._ended is None:
@@ -204,9 +211,7 @@ class Session:
             elif self._steering.stuck():
                 self._ended = ("failed", "; ".join(self._steering.forbidden.values()))
             else:
-                self._step = self._steering.next()
-                if self._step is None:
-                    self._ended = ("missed", "no plan can reach the target any more")
+                self._decide()
         if self._step is None:
             return None
         if self._mark is None:

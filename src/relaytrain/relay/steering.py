@@ -30,11 +30,8 @@ from ..costs.clock import ModelledCost, Spent
 from ..costs.table import LearningCosts
 from ..planners.over_worlds import drawn_by, plan_over
 from ..planners.plan_size import limited
+from .giving_up import PATIENCE, PATIENCE_OF_A_GUESS, out_of_reach, say_given_up
 from .widening import StatedBound, Widening, widened, widened_worlds, widenings
-
-PATIENCE, LEAST_GAIN = 20, 0.05
-"""A run that no plan can save and no deadline ends is given up when so many epochs brought it nearer to the target by
-less than this share of the way left."""
 
 LEFT_OUT = 2
 """Epochs for which a node set is left out after it did not answer; twice as many each time it does so again."""
@@ -134,6 +131,11 @@ class Steering:
             energy_j = math.fsum(o.energy_j for o in outcomes) + self.wasted_j
             self._state = State(len(outcomes), loss, elapsed_s, pair, energy_j)
         return self._state
+
+    @property
+    def losses(self) -> list[float]:
+        """After each epoch that stands."""
+        return [outcome.loss for outcome in self.history]
 
     @property
     def pair(self) -> Pair:
@@ -242,16 +244,18 @@ class Steering:
         """Nothing can be run any more: all that is left is forbidden or lost."""
         return not _ways(self.table(), self.state.pair).any()
 
-    def next(self) -> Step | None:
-        """The next decision with its plan; None when no plan has one."""
+    def next(self) -> Step | End:
+        """The next decision with its plan; an end where no plan has one, or the run is given up."""
         state, table = self.state, self.table()
         law, notes = self._law()
         with limited(self.planner, self.problem, table, law, state):
             guess = getattr(self.estimator, "guessed", False)
             plan = plan_over(self.planner, self._drawn, self.problem, table, law, state, guess=guess)
         pair = self._next_pair(plan, table, state)
-        if pair is None or self._gave_up(plan):
-            return None
+        if pair is None:
+            return End("missed", "no plan has a next epoch: whatever can be run does not lead to the target")
+        if self._gave_up(plan):
+            return End("missed", say_given_up(self.losses, self.problem.target.loss))
         now = self.problem.index(pair)
         epoch = state.epoch + 1
         decision = Decision(epoch, pair.version, pair.nodes, mode=self.problem.mode_of(pair.nodes))
@@ -312,11 +316,8 @@ class Steering:
             or self.problem.max_epochs is not None
         ):
             return False
-        losses = [outcome.loss for outcome in self.history]
-        if len(losses) <= PATIENCE:
-            return False
-        before, since = min(losses[:-PATIENCE]), min(losses[-PATIENCE:])
-        return before - since < LEAST_GAIN * (min(before, since) - self.problem.target.loss)
+        patience = PATIENCE_OF_A_GUESS if plan.guess else PATIENCE
+        return out_of_reach(self.losses, self.problem.target.loss, patience)
 
     def _costs(self) -> LearningCosts:
         if self._believed is None:

@@ -240,7 +240,7 @@ def _costs(views: Sequence[RunView]) -> tuple[CostCheck, ...]:
 
 
 def _called_infeasible(view: RunView) -> bool:
-    """Its first plan found no way, or the run was given up because no plan had one."""
+    """Its first plan found no way, or the run ended for want of one; being given up for its losses is another thing."""
     gave_up = view.verdict is not None and view.verdict.get("infeasible") is True
     return gave_up or bool(view.plans and not view.plans[0].feasible)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.explain import figure_name, say_energy, say_share, say_time
+from ..relay.going_on import go_on
 from .audit_rates import wilson
 from .event_fields import number, text, whole
 from .happenings import failed_nodes, promises
@@ -60,25 +60,6 @@ def say_tested(verdict: Mapping[str, Any], metric: str = "loss") -> str:
     said += [] if loss is None else [f"loss {loss:.4g}" if said else f"test loss {loss:.4g}"]
     said += [] if loss is None or accuracy is None else [f"accuracy {accuracy:.1%}"]
     return ", ".join(said)
-
-
-def go_on(run: str, started: Mapping[str, Any], store: Path | None = None) -> str:
-    """What goes on with a run: a command that holds for whatever options it was started with.
-
-    Args:
-        run: its name.
-        started: the body of its `run_started`.
-        store: where it is, unless it is found without being named.
-    """
-    if started.get("in_memory"):
-        return f"rt.train(..., resume={run!r}), with the same model and data"
-    words = ["relaytrain", "resume", run]
-    if started.get("code"):
-        folder = text(started.get("folder"))
-        words += ["--code", folder if folder and folder.isprintable() else "."]
-    if store is not None:
-        words += ["--store", str(store)]
-    return shlex.join(words)
 
 
 def say_sets(sets: Mapping[str, Any]) -> str:

@@ -131,7 +131,8 @@ class Number:
         if self._plain(info):
             assert self.quantity is not None
             side = "time" if self.quantity is DURATION else "energy"
-            return f"a plain number in this scenario's own unit (units.{side})"
+            sign = "positive " if self.above and self.low == 0.0 else ""
+            return f"a {sign}plain number in this scenario's own unit (units.{side})"
         return self.expected
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

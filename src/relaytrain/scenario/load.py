@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ..core.errors import ScenarioError, did_you_mean
+from ..core.explain import say_met_before
 from ..costs.devices import DeviceProfile, load_devices
 from .build import build_costs, build_planner, build_problem, build_world, dump
 from .checks import admissible, check
@@ -193,4 +194,7 @@ def _built(document: Document, file: ScenarioFile, devices: dict[str, DeviceProf
         depl=depl,
         warnings=(*notes, *cost_notes, *law_notes),
     )
-    return replace(scenario, warnings=(*scenario.warnings, GUESSED)) if scenario.guessed else scenario
+    more = [GUESSED] if scenario.guessed else []
+    if problem.initial_loss <= problem.target.loss:
+        more.append(f"target: {say_met_before(problem.target.loss, problem.initial_loss)}")
+    return replace(scenario, warnings=(*scenario.warnings, *more))

@@ -138,6 +138,12 @@ class RunStore:
             summaries = [_summary(connection, name, lost[name], held[name]) for name in names]
         return tuple(sorted((s for s in summaries if s is not None), key=lambda s: (-s.updated_wall_s, s.run)))
 
+    @property
+    def folder_to_name(self) -> Path | None:
+        """Its folder, if a command has to name it to find it."""
+        folder = self.folder.resolve()
+        return None if folder == store_path().resolve() else folder
+
     def summary(self, run: str) -> RunSummary:
         """One run at a glance."""
         events.check_run_id(run)
