@@ -74,7 +74,7 @@ class Label:
     @property
     def random(self) -> bool:
         """Whether it is anything but its mean."""
-        return bool(self.log_cf.any())
+        return bool(self.log_cf[0]) or bool(self.log_cf.any())  # the first frequency nearly always tells
 
     def cdf(self, x: float) -> float:
         """P(variable <= x)."""

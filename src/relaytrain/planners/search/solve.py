@@ -61,11 +61,6 @@ class Solution:
     exact: bool
     labels: int = 0
 
-    def __post_init__(self) -> None:
-        """Searched uncompiled, sums are numpy's numbers; a plan holds Python's either way."""
-        for name in ("energy_j", "elapsed_s", "bound_j"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-
 
 def solve(
     instance: SearchInstance, start: Start, first: NDArray[np.bool_] | None = None, *, effort: float = 1.0
@@ -130,7 +125,8 @@ def _solution(
     )
     feasible = bool(losses[-1] <= instance.goal and elapsed <= instance.deadline)
     path = tuple(actions[:count].tolist())
-    return Solution(feasible, path, tuple(losses.tolist()), energy, elapsed, min(bound, energy), exact, labels)
+    sums = float(energy), float(elapsed), float(min(bound, energy))  # searched uncompiled, they are numpy's numbers
+    return Solution(feasible, path, tuple(losses.tolist()), *sums, exact, labels)
 
 
 def _infeasible(bound: float = math.inf, *, exact: bool = True, labels: int = 0) -> Solution:
@@ -276,8 +272,8 @@ def by_table(
     if len(path) == 0 or losses[-1] > instance.goal:
         return None
     feasible = bool(elapsed <= instance.deadline)
-    bound = min(float(value), energy)
-    return Solution(feasible, tuple(path.tolist()), tuple(losses.tolist()), energy, elapsed, bound, True)
+    sums = float(energy), float(elapsed), min(float(value), float(energy))
+    return Solution(feasible, tuple(path.tolist()), tuple(losses.tolist()), *sums, True)
 
 
 def _solve_labels(
