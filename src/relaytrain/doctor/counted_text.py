@@ -83,9 +83,9 @@ def _target(counted: CountedScenario, file: str, target: float | None) -> str:
 
 
 def _met_before(counted: CountedScenario, target: float) -> str:
-    return f"                # met before training: untrained it is {counted.start_loss:.4g}" * (
-        counted.start_loss <= target
-    )
+    if counted.start_loss > target:
+        return ""
+    return f"                # met before training: untrained it is {counted.start_loss:.4g}"
 
 
 def _network(counted: CountedScenario) -> str:

@@ -28,8 +28,8 @@ DATA = "data.safetensors"
 def write_start(work: PipelineWork, folder: Path) -> None:
     """The data, and the model as it is as the snapshot after 0 updates; one that was trained from is gone on with."""
     write_data(work.batches, folder)
-    found = newest(folder, set(names_in(work.chain, work.model)))
-    if found is None or found[0] == 0:
+    latest = newest(folder, set(names_in(work.chain, work.model)))
+    if latest is None or latest[0] == 0:
         write_part(place(folder, 0, 0), "000-1", start_content(work))
 
 
